@@ -1,0 +1,237 @@
+"""Scalar = Const | Var | Unary | Binary | Compare | Select | Cast | Element | Call.
+
+Nodes are values: `==` is structural equality. Arithmetic operators build new nodes through
+`scalar.build`, which folds constants, so plain Python helpers work on them at trace time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, Union
+
+from hexcute_core import dtypes
+from hexcute_core.dtypes import DType
+
+UnaryOp = Literal[
+    "neg", "not", "inv", "abs", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "rcp",
+    "tanh", "sin", "cos", "erf", "floor", "ceil", "isnan",
+]  # fmt: skip
+BinaryOp = Literal[
+    "add", "sub", "mul", "div", "floordiv", "mod", "min", "max", "pow",
+    "and", "or", "xor", "shl", "shr", "land", "lor",
+]  # fmt: skip
+CompareOp = Literal["lt", "le", "gt", "ge", "eq", "ne"]
+
+
+class ScalarBase:
+    """Operators of every scalar node; each returns a folded node of the same union."""
+
+    __slots__ = ()
+    dtype: DType
+
+    def __add__(self, other: object) -> Scalar:
+        return _build().binary("add", self, other)
+
+    def __radd__(self, other: object) -> Scalar:
+        return _build().binary("add", other, self)
+
+    def __sub__(self, other: object) -> Scalar:
+        return _build().binary("sub", self, other)
+
+    def __rsub__(self, other: object) -> Scalar:
+        return _build().binary("sub", other, self)
+
+    def __mul__(self, other: object) -> Scalar:
+        return _build().binary("mul", self, other)
+
+    def __rmul__(self, other: object) -> Scalar:
+        return _build().binary("mul", other, self)
+
+    def __truediv__(self, other: object) -> Scalar:
+        return _build().binary("div", self, other)
+
+    def __rtruediv__(self, other: object) -> Scalar:
+        return _build().binary("div", other, self)
+
+    def __floordiv__(self, other: object) -> Scalar:
+        return _build().binary("floordiv", self, other)
+
+    def __rfloordiv__(self, other: object) -> Scalar:
+        return _build().binary("floordiv", other, self)
+
+    def __mod__(self, other: object) -> Scalar:
+        return _build().binary("mod", self, other)
+
+    def __rmod__(self, other: object) -> Scalar:
+        return _build().binary("mod", other, self)
+
+    def __pow__(self, other: object) -> Scalar:
+        return _build().binary("pow", self, other)
+
+    def __and__(self, other: object) -> Scalar:
+        return _build().binary("and", self, other)
+
+    def __rand__(self, other: object) -> Scalar:
+        return _build().binary("and", other, self)
+
+    def __or__(self, other: object) -> Scalar:
+        return _build().binary("or", self, other)
+
+    def __ror__(self, other: object) -> Scalar:
+        return _build().binary("or", other, self)
+
+    def __xor__(self, other: object) -> Scalar:
+        return _build().binary("xor", self, other)
+
+    def __rxor__(self, other: object) -> Scalar:
+        return _build().binary("xor", other, self)
+
+    def __lshift__(self, other: object) -> Scalar:
+        return _build().binary("shl", self, other)
+
+    def __rlshift__(self, other: object) -> Scalar:
+        return _build().binary("shl", other, self)
+
+    def __rshift__(self, other: object) -> Scalar:
+        return _build().binary("shr", self, other)
+
+    def __rrshift__(self, other: object) -> Scalar:
+        return _build().binary("shr", other, self)
+
+    def __neg__(self) -> Scalar:
+        return _build().unary("neg", self)
+
+    def __invert__(self) -> Scalar:
+        return _build().unary("inv", self)
+
+    def __lt__(self, other: object) -> Scalar:
+        return _build().compare("lt", self, other)
+
+    def __le__(self, other: object) -> Scalar:
+        return _build().compare("le", self, other)
+
+    def __gt__(self, other: object) -> Scalar:
+        return _build().compare("gt", self, other)
+
+    def __ge__(self, other: object) -> Scalar:
+        return _build().compare("ge", self, other)
+
+    def __bool__(self) -> bool:
+        if isinstance(self, Const):
+            return bool(self.value)
+        from hexcute_core.errors import FrontendError
+
+        raise FrontendError(
+            f"the run-time value `{self}` was used as a Python truth value",
+            fix="use it in an `if` or `while` of the kernel itself, or hx.select(cond, a, b)",
+        )
+
+    def __str__(self) -> str:
+        from hexcute_core.scalar.printer import show
+
+        return show(self)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Const(ScalarBase):
+    value: int | float | bool
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Var(ScalarBase):
+    """A named value: a symbol, a loop variable, a local, or a built-in such as threadIdx.x."""
+
+    name: str
+    dtype: DType = dtypes.i32
+
+
+@dataclass(frozen=True)
+class Unary(ScalarBase):
+    op: UnaryOp
+    a: Scalar
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Binary(ScalarBase):
+    """`floordiv` and `mod` truncate like C; the compiler only uses them on values >= 0."""
+
+    op: BinaryOp
+    a: Scalar
+    b: Scalar
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Compare(ScalarBase):
+    op: CompareOp
+    a: Scalar
+    b: Scalar
+    dtype: DType = dtypes.boolean
+
+
+@dataclass(frozen=True)
+class Select(ScalarBase):
+    cond: Scalar
+    a: Scalar
+    b: Scalar
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Cast(ScalarBase):
+    a: Scalar
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Element(ScalarBase):
+    """One element of a named array.
+
+    In a tile program `indices` are tile coordinates of a register tensor (inside `ForElements`);
+    in a thread program there is one index into a per-thread register array.
+    """
+
+    array: str
+    indices: tuple[Scalar, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Call(ScalarBase):
+    """A call by name: `shfl.xor`, `shfl.idx`, or a primitive of the code generator."""
+
+    name: str
+    args: tuple[Scalar, ...]
+    dtype: DType
+
+
+Scalar: TypeAlias = Union[Const, Var, Unary, Binary, Compare, Select, Cast, Element, Call]
+
+
+def as_scalar(value: object, dtype: DType | None = None) -> Scalar:
+    """A Python number or a scalar node as a scalar node; ints become i32 (i64 past 2^31)."""
+    if isinstance(value, ScalarBase):
+        return value  # type: ignore[return-value]
+    if isinstance(value, bool):
+        return Const(value, dtype or dtypes.boolean)
+    if isinstance(value, int):
+        if dtype is None:
+            dtype = dtypes.i32 if -(2**31) <= value < 2**31 else dtypes.i64
+        return Const(float(value) if dtype.is_float else value, dtype)
+    if isinstance(value, float):
+        return Const(value, dtype or dtypes.f32)
+    from hexcute_core.errors import FrontendError
+
+    raise FrontendError(
+        f"expected a number or a scalar expression, got {type(value).__name__}: {value!r}",
+        fix="pass an int, a float, a symbol or a scalar of the kernel",
+    )
+
+
+def _build():  # type: ignore[no-untyped-def]
+    # build.py needs the nodes above; imported when the first operator runs.
+    from hexcute_core.scalar import build
+
+    return build

@@ -1,0 +1,86 @@
+"""Walking scalar expressions: children, rebuilding with new children, substitution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from hexcute_core.unions import assert_never
+
+from hexcute_core.scalar import build
+from hexcute_core.scalar.expr import (
+    Binary,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Element,
+    Scalar,
+    Select,
+    Unary,
+    Var,
+)
+
+
+def children(e: Scalar) -> tuple[Scalar, ...]:
+    match e:
+        case Const() | Var():
+            return ()
+        case Unary() | Cast():
+            return (e.a,)
+        case Binary() | Compare():
+            return (e.a, e.b)
+        case Select():
+            return (e.cond, e.a, e.b)
+        case Element():
+            return e.indices
+        case Call():
+            return e.args
+        case _:
+            assert_never(e)
+
+
+def rebuild(e: Scalar, f: Callable[[Scalar], Scalar]) -> Scalar:
+    """`e` with every child replaced by `f(child)`, folding again on the way."""
+    match e:
+        case Const() | Var():
+            return e
+        case Unary():
+            return build.unary(e.op, f(e.a), e.dtype)
+        case Cast():
+            return build.cast(f(e.a), e.dtype)
+        case Binary():
+            return build.binary(e.op, f(e.a), f(e.b))
+        case Compare():
+            return build.compare(e.op, f(e.a), f(e.b))
+        case Select():
+            return build.select(f(e.cond), f(e.a), f(e.b))
+        case Element():
+            return Element(e.array, tuple(f(i) for i in e.indices), e.dtype)
+        case Call():
+            return Call(e.name, tuple(f(a) for a in e.args), e.dtype)
+        case _:
+            assert_never(e)
+
+
+def substitute(e: Scalar, values: Mapping[str, Scalar]) -> Scalar:
+    """`e` with variables replaced by name."""
+    if isinstance(e, Var):
+        return values.get(e.name, e)
+    return rebuild(e, lambda child: substitute(child, values))
+
+
+def walk(e: Scalar) -> Iterator[Scalar]:
+    """`e` and everything below it, parents first."""
+    yield e
+    for child in children(e):
+        yield from walk(child)
+
+
+def free_vars(e: Scalar) -> frozenset[str]:
+    """Names of the variables in `e`."""
+    return frozenset(node.name for node in walk(e) if isinstance(node, Var))
+
+
+def is_const(e: object, value: int | float | bool | None = None) -> bool:
+    """Whether `e` is a constant node (equal to `value`, where given)."""
+    return isinstance(e, Const) and (value is None or e.value == value)

@@ -1,0 +1,24 @@
+"""Thread programs: what one thread does, registers and addresses made explicit."""
+
+from hexcute_core.thread.ir import (
+    Assign,
+    DeclareArray,
+    For,
+    GlobalPtr,
+    If,
+    Operand,
+    Prim,
+    Regs,
+    SetElement,
+    SharedPtr,
+    Stmt,
+    ThreadParam,
+    ThreadProgram,
+    While,
+)
+from hexcute_core.thread.prims import PRIMS, PrimSpec, prim
+
+__all__ = [
+    "Assign", "DeclareArray", "For", "GlobalPtr", "If", "Operand", "PRIMS", "Prim", "PrimSpec",
+    "Regs", "SetElement", "SharedPtr", "Stmt", "ThreadParam", "ThreadProgram", "While", "prim",
+]  # fmt: skip

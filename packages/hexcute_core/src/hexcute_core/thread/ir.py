@@ -1,0 +1,149 @@
+"""ThreadProgram = parameters, launch shape, shared arena, statements of one thread.
+
+Scalars in a thread program may use the variables threadIdx.x, blockIdx.{x,y,z}, the symbols and
+scalar parameters by name, loop variables and locals, and `Element(array, (i,), dtype)` for
+register arrays. Built-ins are i32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias, Union
+
+from hexcute_core.dtypes import DType
+from hexcute_core.errors import SourceSpan
+from hexcute_core.scalar import Scalar, Var
+
+
+@dataclass(frozen=True)
+class ThreadParam:
+    """A kernel parameter, in launch order: pointers to global tensors, then scalars and symbols.
+
+    `shape` is empty for a scalar. A pointer's `aligned` promises 16-byte alignment.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[Scalar, ...] = ()
+    pointer: bool = False
+    aligned: bool = False
+
+
+@dataclass(frozen=True)
+class Regs:
+    """Registers of `array`: for each piece p, elements offset + pieces[p] + [0, width).
+
+    `offset` may use unrolled loop variables only; `pieces` are element offsets known now.
+    """
+
+    array: str
+    offset: Scalar
+    pieces: tuple[int, ...]
+    width: int
+    dtype: DType
+
+    @property
+    def count(self) -> int:
+        """Elements in all pieces."""
+        return len(self.pieces) * self.width
+
+
+@dataclass(frozen=True)
+class GlobalPtr:
+    """Address of element `offset` (row-major linear index) of parameter `param`."""
+
+    param: str
+    offset: Scalar
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class SharedPtr:
+    """Byte address `offset` within the kernel's shared arena."""
+
+    offset: Scalar
+
+
+Operand: TypeAlias = Union[Regs, GlobalPtr, SharedPtr, Scalar]
+
+
+@dataclass(frozen=True)
+class DeclareArray:
+    """A per-thread register array, uninitialised."""
+
+    array: str
+    dtype: DType
+    size: int
+
+
+@dataclass(frozen=True)
+class SetElement:
+    """array[index] = value."""
+
+    array: str
+    index: Scalar
+    value: Scalar
+    span: SourceSpan | None = None
+
+
+@dataclass(frozen=True)
+class Assign:
+    """var = value; `declares` opens the variable in the enclosing block."""
+
+    var: Var
+    value: Scalar
+    declares: bool
+    span: SourceSpan | None = None
+
+
+@dataclass(frozen=True)
+class Prim:
+    """One primitive of `thread.prims`, or a call by name of the code generator's own."""
+
+    name: str
+    operands: tuple[Operand, ...]
+    span: SourceSpan | None = None
+
+
+@dataclass(frozen=True)
+class For:
+    """for var in range(start, stop, step); an unrolled one has constant bounds."""
+
+    var: Var
+    start: Scalar
+    stop: Scalar
+    step: Scalar
+    body: tuple[Stmt, ...]
+    unroll: bool = False
+    span: SourceSpan | None = None
+
+
+@dataclass(frozen=True)
+class While:
+    cond: Scalar
+    body: tuple[Stmt, ...]
+    span: SourceSpan | None = None
+
+
+@dataclass(frozen=True)
+class If:
+    cond: Scalar
+    then: tuple[Stmt, ...]
+    otherwise: tuple[Stmt, ...] = ()
+    span: SourceSpan | None = None
+
+
+Stmt: TypeAlias = Union[DeclareArray, SetElement, Assign, Prim, For, While, If]
+
+
+@dataclass(frozen=True)
+class ThreadProgram:
+    """What every thread of the block runs; `shared_bytes` is the arena's size."""
+
+    name: str
+    params: tuple[ThreadParam, ...]
+    grid_dim: tuple[Scalar, Scalar, Scalar]
+    block_dim: int
+    shared_bytes: int
+    body: tuple[Stmt, ...]
+    min_blocks: int | None = None

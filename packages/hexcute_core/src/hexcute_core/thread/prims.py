@@ -1,0 +1,71 @@
+"""The primitives a thread program may call: operand kinds and the one PTX instruction each means.
+
+| primitive | operands | meaning |
+|---|---|---|
+| `ld.global.B` | Regs dst, GlobalPtr src, bool pred | B bytes; zeros where pred is false |
+| `st.global.B` | GlobalPtr dst, Regs src, bool pred | B bytes; nothing where pred is false |
+| `ld.shared.B`, `st.shared.B` | Regs, SharedPtr / SharedPtr, Regs | B bytes |
+| `cp.async.B` | SharedPtr dst, GlobalPtr src, bool pred | B in 4, 8, 16; zero fill, asynchronous |
+| `cp.async.commit`, `cp.async.wait` | -, int pending | groups of asynchronous copies |
+| `ldmatrix.xN`, `ldmatrix.xN.trans` | Regs dst (N pieces of 4 bytes), SharedPtr row | warp-wide |
+| `mma.MxNxK.D.A.B` | Regs c, Regs a, Regs b | c += a * b^T, warp-wide |
+| `bar.sync` | - | block-wide barrier |
+
+Regs pieces are 4 bytes for ldmatrix and mma operands of 16- and 8-bit types, one element for
+32-bit ones; memory accesses take one piece of B bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+OperandKind = Literal["regs", "global", "shared", "scalar"]
+
+
+@dataclass(frozen=True)
+class PrimSpec:
+    """Name, operand kinds, and bytes a thread moves (0 where that is not the point)."""
+
+    name: str
+    operands: tuple[OperandKind, ...]
+    bytes: int = 0
+    warp_wide: bool = False
+
+
+def _table() -> dict[str, PrimSpec]:
+    rows = [
+        PrimSpec("bar.sync", ()),
+        PrimSpec("cp.async.commit", ()),
+        PrimSpec("cp.async.wait", ("scalar",)),
+    ]
+    for size in (1, 2, 4, 8, 16):
+        rows += [
+            PrimSpec(f"ld.global.{size}", ("regs", "global", "scalar"), size),
+            PrimSpec(f"st.global.{size}", ("global", "regs", "scalar"), size),
+            PrimSpec(f"ld.shared.{size}", ("regs", "shared"), size),
+            PrimSpec(f"st.shared.{size}", ("shared", "regs"), size),
+        ]
+    rows += [PrimSpec(f"cp.async.{n}", ("shared", "global", "scalar"), n) for n in (4, 8, 16)]
+    for count in (1, 2, 4):
+        for suffix in ("", ".trans"):
+            name = f"ldmatrix.x{count}{suffix}"
+            rows.append(PrimSpec(name, ("regs", "shared"), 4 * count, warp_wide=True))
+    for name in (
+        "mma.16x8x16.f32.f16.f16",
+        "mma.16x8x16.f16.f16.f16",
+        "mma.16x8x16.f32.bf16.bf16",
+        "mma.16x8x8.f32.tf32.tf32",
+        "mma.16x8x32.i32.i8.i8",
+        "mma.16x8x32.i32.u8.u8",
+    ):
+        rows.append(PrimSpec(name, ("regs", "regs", "regs"), warp_wide=True))
+    return {row.name: row for row in rows}
+
+
+PRIMS: dict[str, PrimSpec] = _table()
+
+
+def prim(name: str) -> PrimSpec | None:
+    """The row of primitive `name`, or None for a call of the code generator's own."""
+    return PRIMS.get(name)

@@ -1,0 +1,39 @@
+"""Tile programs: what the author wrote, tensors and tile operations, no layouts yet."""
+
+from hexcute_core.tile.ir import (
+    Assign,
+    AsyncCommit,
+    AsyncWait,
+    CallStmt,
+    CastTile,
+    Copy,
+    Elementwise,
+    Fill,
+    For,
+    ForElements,
+    Gemm,
+    If,
+    Rearrange,
+    Reduce,
+    SetElement,
+    Stmt,
+    Sync,
+    TileProgram,
+    While,
+)
+from hexcute_core.tile.tensors import (
+    GlobalTensor,
+    GlobalView,
+    RegisterTensor,
+    SharedTensor,
+    SubMode,
+    Tensor,
+    TileRef,
+)
+
+__all__ = [
+    "Assign", "AsyncCommit", "AsyncWait", "CallStmt", "CastTile", "Copy", "Elementwise", "Fill",
+    "For", "ForElements", "Gemm", "GlobalTensor", "GlobalView", "If", "Rearrange", "Reduce",
+    "RegisterTensor", "SetElement", "SharedTensor", "Stmt", "SubMode", "Sync", "Tensor",
+    "TileProgram", "TileRef", "While",
+]  # fmt: skip

@@ -1,0 +1,244 @@
+"""TileProgram = parameters, launch shape, tensors, statements; Stmt is a closed union.
+
+Every statement carries the span of the source that wrote it and, for tile operations, an `id`
+unique in the program: synthesis and lowering speak of operations by it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, Union
+
+from hexcute_core.dtypes import DType
+from hexcute_core.errors import SourceSpan
+from hexcute_core.scalar import Scalar, Var
+from hexcute_core.tile.tensors import GlobalTensor, Tensor, TileRef
+
+ReduceOp = Literal["sum", "max", "min"]
+
+
+@dataclass(frozen=True)
+class Fill:
+    """dst[...] = value, converted to dst's type."""
+
+    id: int
+    dst: TileRef
+    value: Scalar
+    span: SourceSpan
+
+
+@dataclass(frozen=True)
+class Copy:
+    """dst[x] = src[x] for every tile coordinate x; equal shapes, equal element types.
+
+    Elements of a global source outside the buffer read as zero; those of a global destination
+    are not written.
+    """
+
+    id: int
+    src: TileRef
+    dst: TileRef
+    span: SourceSpan
+
+
+@dataclass(frozen=True)
+class Gemm:
+    """c[i, j] += sum over k of a[i, k] * b[j, k]; c (M, N), a (M, K), b (N, K), all registers.
+
+    `warps` forces the (along M, along N) arrangement of warps.
+    """
+
+    id: int
+    c: TileRef
+    a: TileRef
+    b: TileRef
+    span: SourceSpan
+    warps: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class CastTile:
+    """dst[x] = src[x] converted to dst's element type."""
+
+    id: int
+    dst: TileRef
+    src: TileRef
+    span: SourceSpan
+
+
+@dataclass(frozen=True)
+class Elementwise:
+    """dst[x] = expr with variable `$i` standing for srcs[i][x] (broadcast along extent-1 dims)."""
+
+    id: int
+    dst: TileRef
+    srcs: tuple[TileRef, ...]
+    expr: Scalar
+    span: SourceSpan
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """dst = src reduced along tile dimension `axis`, which dst keeps with extent 1."""
+
+    id: int
+    dst: TileRef
+    src: TileRef
+    axis: int
+    op: ReduceOp
+    span: SourceSpan
+
+
+@dataclass(frozen=True)
+class Rearrange:
+    """dst[x] = src[x], both registers, layouts free to differ.
+
+    `layout`, where given, is dst's thread-value layout in CuTe notation over the tile's
+    colexicographic index.
+    """
+
+    id: int
+    dst: TileRef
+    src: TileRef
+    layout: str | None
+    span: SourceSpan
+
+
+@dataclass(frozen=True)
+class Sync:
+    """All threads of the block meet; shared memory written before is visible after."""
+
+    span: SourceSpan
+
+
+@dataclass(frozen=True)
+class AsyncCommit:
+    """Closes the group of asynchronous copies issued so far."""
+
+    span: SourceSpan
+
+
+@dataclass(frozen=True)
+class AsyncWait:
+    """Waits until at most `pending` of the latest groups are unfinished."""
+
+    pending: int
+    span: SourceSpan
+
+
+@dataclass(frozen=True)
+class Assign:
+    """var = value; the first assignment of a name in a scope declares it."""
+
+    var: Var
+    value: Scalar
+    declares: bool
+    span: SourceSpan
+
+
+@dataclass(frozen=True)
+class CallStmt:
+    """A primitive of the code generator called by name for its effect."""
+
+    name: str
+    args: tuple[Scalar, ...]
+    span: SourceSpan
+
+
+@dataclass(frozen=True)
+class SetElement:
+    """tensor[coords] = value inside a `ForElements` over a tensor of the same layout."""
+
+    tensor: str
+    coords: tuple[Scalar, ...]
+    value: Scalar
+    span: SourceSpan
+
+
+@dataclass(frozen=True)
+class ForElements:
+    """Every thread visits its own elements of register tensor `ref`; `coords` are the tile
+    coordinates. `Element` nodes of `body` name register tensors that share its layout."""
+
+    id: int
+    ref: TileRef
+    coords: tuple[Var, ...]
+    body: tuple[Stmt, ...]
+    span: SourceSpan
+
+
+@dataclass(frozen=True)
+class For:
+    """for var in range(start, stop, step), step > 0."""
+
+    var: Var
+    start: Scalar
+    stop: Scalar
+    step: Scalar
+    body: tuple[Stmt, ...]
+    span: SourceSpan
+    unroll: bool = False
+
+
+@dataclass(frozen=True)
+class While:
+    cond: Scalar
+    body: tuple[Stmt, ...]
+    span: SourceSpan
+
+
+@dataclass(frozen=True)
+class If:
+    cond: Scalar
+    then: tuple[Stmt, ...]
+    otherwise: tuple[Stmt, ...]
+    span: SourceSpan
+
+
+TileOp: TypeAlias = Union[Fill, Copy, Gemm, CastTile, Elementwise, Reduce, Rearrange, ForElements]
+Stmt: TypeAlias = Union[
+    Fill, Copy, Gemm, CastTile, Elementwise, Reduce, Rearrange, ForElements, Sync, AsyncCommit,
+    AsyncWait, Assign, CallStmt, SetElement, For, While, If,
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a specialisation may rely on.
+
+    `multiples[s]` divides symbol s; `aligned` names the parameters whose pointers are 16-byte
+    aligned; `wide` asks for 64-bit offsets into global memory.
+    """
+
+    multiples: tuple[tuple[str, int], ...] = ()
+    aligned: frozenset[str] = frozenset()
+    wide: bool = False
+
+    def multiple(self, symbol: str) -> int:
+        """The known divisor of `symbol`, 1 where nothing is promised."""
+        return dict(self.multiples).get(symbol, 1)
+
+
+@dataclass(frozen=True)
+class TileProgram:
+    """One kernel, specialised: compile-time constants are folded, symbols are not."""
+
+    name: str
+    params: tuple[GlobalTensor, ...]
+    scalars: tuple[tuple[str, DType], ...]
+    symbols: tuple[str, ...]
+    grid_dim: tuple[Scalar, Scalar, Scalar]
+    block_dim: int
+    tensors: tuple[Tensor, ...]
+    body: tuple[Stmt, ...]
+    promise: Promise
+    span: SourceSpan
+    min_blocks: int | None = None
+
+    def tensor(self, name: str) -> Tensor:
+        """The tensor called `name`."""
+        return next(t for t in self.tensors if t.name == name)
+
+    def param(self, name: str) -> GlobalTensor:
+        """The parameter called `name`."""
+        return next(p for p in self.params if p.name == name)

@@ -1,0 +1,92 @@
+"""Tensor = GlobalView | SharedTensor | RegisterTensor; a TileRef is the part an operation touches.
+
+A global view's strides are coordinates: moving one step along a sub-mode adds `step` to
+coordinate `dim` of the parameter, so bounds are compared a dimension at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias, Union
+
+from hexcute_core.dtypes import DType
+from hexcute_core.errors import SourceSpan
+from hexcute_core.scalar import Scalar
+
+
+@dataclass(frozen=True)
+class GlobalTensor:
+    """A tensor parameter: row-major, contiguous, `shape` in elements (constants or symbols)."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Scalar, ...]
+    span: SourceSpan
+
+
+@dataclass(frozen=True)
+class SubMode:
+    """`extent:step@dim`: `extent` steps, each adding `step` to coordinate `dim` of the buffer."""
+
+    extent: Scalar
+    step: Scalar
+    dim: int
+
+
+@dataclass(frozen=True)
+class GlobalView:
+    """A view of a parameter: element (i0, i1, ...) has buffer coordinate
+    `origin + sum over modes of (digits of i_m over its sub-modes) * step@dim`.
+
+    `modes[m]` lists the sub-modes of mode m, first fastest. A mode whose extents are all
+    constants may be part of a tile; one with a run-time extent must be indexed by an integer.
+    """
+
+    name: str
+    param: str
+    dtype: DType
+    origin: tuple[Scalar, ...]
+    modes: tuple[tuple[SubMode, ...], ...]
+    span: SourceSpan
+
+
+@dataclass(frozen=True)
+class SharedTensor:
+    """A tile in shared memory; `shape` in elements."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    span: SourceSpan
+
+
+@dataclass(frozen=True)
+class RegisterTensor:
+    """A tile spread over the registers of the block's threads; `shape` in elements."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    span: SourceSpan
+
+
+Tensor: TypeAlias = Union[GlobalView, SharedTensor, RegisterTensor]
+
+
+@dataclass(frozen=True)
+class TileRef:
+    """The rectangular part of tensor `tensor` that an operation touches.
+
+    Mode m covers [starts[m], starts[m] + extents[m]). Modes in `kept`, in order, are the
+    dimensions of the tile; the others were indexed by an integer and have extent 1.
+    """
+
+    tensor: str
+    starts: tuple[Scalar, ...]
+    extents: tuple[int, ...]
+    kept: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the tile in elements."""
+        return tuple(self.extents[m] for m in self.kept)
