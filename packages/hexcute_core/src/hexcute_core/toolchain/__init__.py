@@ -1,0 +1,7 @@
+"""toolchain: CUDA source -> cubin = NVRTC(source, arch, flags), on a machine with or without GPU."""
+
+from hexcute_core.toolchain.compiler import TARGETS, compile_cubin, toolchain_version
+from hexcute_core.toolchain.cubin import Cubin, Resources
+from hexcute_core.toolchain.sass import sass
+
+__all__ = ["TARGETS", "Cubin", "Resources", "compile_cubin", "sass", "toolchain_version"]
