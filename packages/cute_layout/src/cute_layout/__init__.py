@@ -1,0 +1,27 @@
+"""CuTe's layout algebra, exact: every operation returns the right function or says why it cannot."""
+
+from cute_layout.basis import Basis, E
+from cute_layout.coalesce import coalesce, filter, filter_zeros
+from cute_layout.complement import complement
+from cute_layout.composed import ComposedLayout, parse
+from cute_layout.composition import composition
+from cute_layout.divide import flat_divide, logical_divide, tiled_divide, zipped_divide
+from cute_layout.errors import (
+    CongruenceError,
+    DivisibilityError,
+    DomainError,
+    LayoutError,
+    NotInjectiveError,
+    ParseError,
+    UnificationError,
+    UnsupportedError,
+)
+from cute_layout.inverse import inverse, left_inverse, right_inverse
+from cute_layout.layout import Layout
+from cute_layout.linearize import delinearize, identity, linearize
+from cute_layout.measure import cosize, depth, flatten, rank, size, slice_and_offset
+from cute_layout.swizzle import Swizzle
+from cute_layout.table import offsets
+from cute_layout.trees import compatible, congruent, crd2crd, crd2idx, idx2crd
+
+__version__ = "0.1.0"

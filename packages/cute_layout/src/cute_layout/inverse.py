@@ -1,0 +1,119 @@
+"""R with A(R(j)) = j (right inverse), L with L(A(i)) = i (left inverse), both for a bijection.
+
+Source: CuTe, `right_inverse` and `left_inverse` (``layout.hpp``, their definitions).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cute_layout.complement import complement
+from cute_layout.coalesce import merge_modes
+from cute_layout.errors import DomainError, LayoutError, NotInjectiveError, UnsupportedError
+from cute_layout.layout import Layout, from_modes
+from cute_layout.table import values
+from cute_layout.trees import spell
+
+__all__ = ["inverse", "left_inverse", "right_inverse"]
+
+
+def _ranked(layout: Layout) -> list[tuple[Any, Any, Any]]:
+    """The coalesced modes with nonzero stride as sorted (stride, extent, index step) triples."""
+    if layout.is_coordinate:
+        raise UnsupportedError(f"the inverse of the coordinate layout {layout}; linearize it first")
+    out: list[tuple[Any, Any, Any]] = []
+    step: Any = 1
+    for s, d in merge_modes(layout.flat_shape, layout.flat_stride):
+        if d != 0:
+            out.append((d, s, step))
+        step = step * s
+    if len(out) > 1:
+        out.sort()
+    return out
+
+
+def right_inverse(layout: Layout) -> Layout:
+    """The longest coalesced R that sorting finds with ``layout(R(j)) = j`` for all j < size(R).
+
+    Modes of stride 0 (and negative ones) are skipped; the chain of strides 1, s, s*s', ... is followed
+    as far as it goes. For a layout onto ``0 .. n-1`` R has size n. Without a mode of stride 1, R is
+    ``1:0``.
+
+    >>> print(right_inverse(Layout((4, 8), (8, 1))))
+    (8,4):(4,1)
+    """
+    modes: list[tuple[Any, Any]] = []
+    current: Any = 1
+    if layout.size == 0:
+        return from_modes([])
+    ranked = _ranked(layout)
+    for k, (d, s, step) in enumerate(ranked):
+        if d == current and (k + 1 == len(ranked) or ranked[k + 1][0] != d):
+            if modes and step == modes[-1][0] * modes[-1][1]:
+                modes[-1] = (modes[-1][0] * s, modes[-1][1])
+            else:
+                modes.append((s, step))
+            current = current * s
+    return from_modes(modes)
+
+
+def inverse(layout: Layout) -> Layout:
+    """The coalesced two-sided inverse of a bijection onto ``0 .. size-1``.
+
+    >>> print(inverse(Layout((4, 8), (8, 1))))
+    (8,4):(4,1)
+
+    Raises:
+        NotInjectiveError, DomainError: the layout repeats a value, or leaves one out.
+    """
+    result = right_inverse(layout)
+    if result.size == layout.size:
+        return result
+    if layout.size == 0:
+        return from_modes([(0, 0)])
+    _need_injective(layout)
+    raise DomainError(
+        f"{layout} is no bijection onto 0 .. {layout.size - 1}", witness=f"no i with A(i)={result.size}"
+    )
+
+
+def _need_injective(layout: Layout) -> None:
+    first: dict[Any, int] = {}
+    for i, v in enumerate(values(layout)):
+        if v in first:
+            raise NotInjectiveError(f"{layout} is not injective", witness=f"A({first[v]})=A({i})={v}")
+        first[v] = i
+
+
+def left_inverse(layout: Layout) -> Layout:
+    """A coalesced layout L with ``L(layout(i)) = i`` for all i < size, whenever one exists.
+
+    >>> print(left_inverse(Layout(4, 2)), left_inverse(Layout((2, 2), (1, 5))))
+    (2,4):(4,1) (4,2):(1,1)
+
+    Raises:
+        NotInjectiveError: the layout repeats a value; the witness names two indices.
+        DivisibilityError: the layout is injective and no layout undoes it.
+        UnsupportedError: neither was decided within the search budget.
+    """
+    from cute_layout.left_search import search_left_inverse
+
+    if layout.size == 0:
+        return from_modes([(0, 0)])
+    ranked = _ranked(layout)
+    current: Any = 1
+    divisible = True
+    for d, s, _ in ranked:
+        if type(d) is int and (d <= 0 or d % current):
+            divisible = False
+            break
+        current = d * s
+    zero = any(d == 0 and s != 1 for s, d in zip(layout.flat_shape, layout.flat_stride))
+    if divisible and not zero:
+        gaps = complement(layout)
+        whole = from_modes(
+            list(zip(layout.flat_shape + gaps.flat_shape, layout.flat_stride + gaps.flat_stride))
+        )
+        return right_inverse(whole)
+    _need_injective(layout)
+    return search_left_inverse(layout)
