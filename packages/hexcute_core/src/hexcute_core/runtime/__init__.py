@@ -1,0 +1,41 @@
+"""runtime: cubin -> a kernel called with torch tensors = load x bind x launch.
+
+The only folder that knows the CUDA driver and torch; both load at the first launch.
+"""
+
+from hexcute_core.runtime.binding import HOST, Binder, Bound, BoundArguments, bind, make_binder
+from hexcute_core.runtime.devices import device_count, device_target
+from hexcute_core.runtime.image import KernelImage
+from hexcute_core.runtime.loaded import Grid, LoadedKernel
+from hexcute_core.runtime.signature import (
+    ParamSpec,
+    ScalarParam,
+    Signature,
+    SymbolParam,
+    TensorParam,
+    default_divisors,
+)
+from hexcute_core.runtime.specialisation import Specialisation, best_key, decode
+
+__all__ = [
+    "HOST",
+    "Binder",
+    "Bound",
+    "BoundArguments",
+    "Grid",
+    "KernelImage",
+    "LoadedKernel",
+    "ParamSpec",
+    "ScalarParam",
+    "Signature",
+    "Specialisation",
+    "SymbolParam",
+    "TensorParam",
+    "best_key",
+    "bind",
+    "decode",
+    "default_divisors",
+    "device_count",
+    "device_target",
+    "make_binder",
+]

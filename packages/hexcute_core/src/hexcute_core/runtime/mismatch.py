@@ -1,0 +1,158 @@
+"""Arguments that do not fit -> the `LaunchError` that names the argument and what was expected.
+
+Off the fast path: a binder that found anything amiss calls `explain` to find out what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hexcute_core.errors import LaunchError
+from hexcute_core.runtime.signature import ScalarParam, Signature, TensorParam
+from hexcute_core.runtime.storage import TENSOR_STORAGE
+
+
+def is_torch(value: Any) -> bool:
+    """Whether a value is a torch tensor or of a subclass; does not import torch."""
+    bases = type(value).__mro__
+    return any(base.__module__ == "torch" and base.__name__ == "Tensor" for base in bases)
+
+
+def _kind(value: Any) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+
+
+def _strides(value: Any) -> tuple[int, ...]:
+    """Strides in elements."""
+    if is_torch(value):
+        return tuple(value.stride())
+    return tuple(stride // value.itemsize for stride in value.strides)
+
+
+def _contiguous(value: Any) -> bool:
+    return bool(value.is_contiguous() if is_torch(value) else value.flags.c_contiguous)
+
+
+def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return tuple(reversed(strides))
+
+
+class _Explainer:
+    """Checks one call argument by argument; the first thing amiss is the answer."""
+
+    def __init__(self, signature: Signature, host: bool) -> None:
+        self.signature = signature
+        self.host = host
+        self.bound: dict[str, tuple[int, str]] = {}
+        self.device: tuple[Any, str] | None = None
+
+    def error(self, message: str, fix: str | None = None) -> LaunchError:
+        return LaunchError(f"{self.signature.kernel}: {message}", self.signature.span, fix)
+
+    def find(self, args: Sequence[Any]) -> LaunchError | None:
+        params = self.signature.params
+        if len(args) != len(params):
+            names = ", ".join(param.name for param in params)
+            return self.error(f"expected {len(params)} arguments ({names}), got {len(args)}")
+        for param, value in zip(params, args, strict=True):
+            if isinstance(param, ScalarParam):
+                found = self.scalar(param, value)
+            else:
+                found = self.tensor(param, value)
+            if found is not None:
+                return found
+        return None
+
+    def scalar(self, param: ScalarParam, value: Any) -> LaunchError | None:
+        floating = param.dtype_name.startswith("f")
+        if isinstance(value, (int, float) if floating else int):
+            return None
+        expected = "a Python int or float" if floating else "a Python int"
+        return self.error(
+            f"argument {param.name!r}: expected {expected} for {param}, got {_kind(value)}",
+            fix=f"pass {param.name}.item()" if hasattr(value, "item") else None,
+        )
+
+    def tensor(self, param: TensorParam, value: Any) -> LaunchError | None:
+        wanted = "a numpy array" if self.host else "a torch tensor on a GPU"
+        right = hasattr(value, "__array_interface__") if self.host else is_torch(value)
+        if not right:
+            return self.error(
+                f"argument {param.name!r}: expected {wanted} {param}, got {_kind(value)}"
+            )
+        return (
+            self.dtype(param, value)
+            or self.shape(param, value)
+            or self.layout(param, value)
+            or (None if self.host else self.place(param, value))
+        )
+
+    def dtype(self, param: TensorParam, value: Any) -> LaunchError | None:
+        storage = TENSOR_STORAGE[param.dtype_name]
+        got = str(value.dtype).removeprefix("torch.")
+        allowed = storage.numpy if self.host else (storage.torch,)
+        if got in allowed:
+            return None
+        return self.error(
+            f"argument {param.name!r}: expected dtype {' or '.join(allowed)} "
+            f"({param.dtype_name}), got {got}",
+            fix=None if self.host else f"pass {param.name}.to(torch.{storage.torch})",
+        )
+
+    def shape(self, param: TensorParam, value: Any) -> LaunchError | None:
+        got = tuple(value.shape)
+        text = f"argument {param.name!r}: expected shape [{', '.join(map(str, param.shape))}]"
+        if len(got) != len(param.shape):
+            return self.error(f"{text}, got {len(got)} dimensions: {list(got)}")
+        for axis, (extent, size) in enumerate(zip(param.shape, got, strict=True)):
+            if isinstance(extent, int):
+                if size != extent:
+                    return self.error(f"{text}, got {list(got)}: dimension {axis} is {size}")
+                continue
+            here = f"{param.name!r} dimension {axis}"
+            known, where = self.bound.setdefault(extent, (size, here))
+            if size != known:
+                return self.error(
+                    f"{text} with {extent} = {known} (from {where}), "
+                    f"got {list(got)}: dimension {axis} is {size}"
+                )
+        return None
+
+    def layout(self, param: TensorParam, value: Any) -> LaunchError | None:
+        if _contiguous(value):
+            return None
+        return self.error(
+            f"argument {param.name!r}: expected a contiguous row-major tensor, strides "
+            f"{_row_major(value.shape)}, got strides {_strides(value)}",
+            fix=f"pass np.ascontiguousarray({param.name})"
+            if self.host
+            else f"pass {param.name}.contiguous(), or declare the transposed tensor",
+        )
+
+    def place(self, param: TensorParam, value: Any) -> LaunchError | None:
+        if value.device.type != "cuda":
+            return self.error(
+                f"argument {param.name!r}: expected a tensor on a GPU, got one on {value.device}",
+                fix=f"pass {param.name}.cuda()",
+            )
+        device, first = self.device or (value.device, param.name)
+        self.device = device, first
+        if value.device != device:
+            return self.error(
+                f"argument {param.name!r}: expected a tensor on {device} like {first!r}, "
+                f"got one on {value.device}",
+                fix=f"pass {param.name}.to({str(device)!r})",
+            )
+        return None
+
+
+def explain(
+    signature: Signature, args: Sequence[Any], *, host: bool = False
+) -> LaunchError | None:
+    """What is wrong with these arguments, or None. `host` expects numpy arrays, not torch's."""
+    return _Explainer(signature, host).find(args)

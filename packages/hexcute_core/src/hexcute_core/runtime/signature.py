@@ -1,0 +1,127 @@
+"""What a kernel is called with: Python's arguments in order, and the kernel's own parameters.
+
+    call:    params, in the order the author wrote them
+    kernel:  a pointer for each tensor, then the scalars, then the symbols, each group in order
+
+A symbol is an extent that the tensors' shapes bind: every place it is named must agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from hexcute_core.dtypes import BY_NAME
+from hexcute_core.errors import LaunchError, SourceSpan
+from hexcute_core.runtime.storage import SCALAR_CODES, TENSOR_STORAGE
+
+ALIGNMENT = 16
+"""Bytes of the widest access: what pointers and extents are specialised on."""
+
+
+@dataclass(frozen=True)
+class TensorParam:
+    """A row-major tensor of `shape`, whose extents are integers or names of symbols."""
+
+    name: str
+    dtype_name: str
+    shape: tuple[int | str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.dtype_name}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True)
+class ScalarParam:
+    """A number given by value: a Python int or float at the call."""
+
+    name: str
+    dtype_name: str
+
+    def __str__(self) -> str:
+        return self.dtype_name
+
+
+@dataclass(frozen=True)
+class SymbolParam:
+    """An extent passed to the kernel as an integer of type i32 or i64."""
+
+    name: str
+    dtype_name: str = "i32"
+
+
+ParamSpec: TypeAlias = TensorParam | ScalarParam
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A kernel's parameters. `span` is where the author defined it, shown by launch errors.
+
+    Raises `LaunchError` for a dtype that cannot be passed or a symbol that no shape binds.
+    """
+
+    kernel: str
+    params: tuple[ParamSpec, ...]
+    symbols: tuple[SymbolParam, ...] = ()
+    span: SourceSpan | None = None
+
+    def __post_init__(self) -> None:
+        for tensor in self.tensors:
+            self._expect(tensor.name, tensor.dtype_name, TENSOR_STORAGE, "a tensor")
+        for scalar in self.scalars:
+            self._expect(scalar.name, scalar.dtype_name, SCALAR_CODES, "a number")
+        bound = {extent for tensor in self.tensors for extent in tensor.shape}
+        for symbol in self.symbols:
+            self._expect(symbol.name, symbol.dtype_name, ("i32", "i64"), "a symbol")
+            if symbol.name not in bound:
+                raise LaunchError(
+                    f"{self.kernel}: no tensor's shape names the symbol {symbol.name!r}",
+                    self.span,
+                    fix="pass it as a scalar parameter",
+                )
+
+    def _expect(
+        self, name: str, dtype: str, allowed: Mapping[str, object] | tuple[str, ...], what: str
+    ) -> None:
+        if dtype not in allowed:
+            raise LaunchError(
+                f"{self.kernel}: {what} of type {dtype} cannot be passed as {name!r}; "
+                f"expected one of {', '.join(allowed)}",
+                self.span,
+            )
+
+    @property
+    def tensors(self) -> tuple[TensorParam, ...]:
+        return tuple(param for param in self.params if isinstance(param, TensorParam))
+
+    @property
+    def scalars(self) -> tuple[ScalarParam, ...]:
+        return tuple(param for param in self.params if isinstance(param, ScalarParam))
+
+    @property
+    def value_codes(self) -> tuple[str, ...]:
+        """The `struct` code of each kernel parameter, in the kernel's order."""
+        numbers = [s.dtype_name for s in self.scalars] + [s.dtype_name for s in self.symbols]
+        return ("Q",) * len(self.tensors) + tuple(SCALAR_CODES[name] for name in numbers)
+
+    @property
+    def value_names(self) -> tuple[str, ...]:
+        """The name of each kernel parameter, in the kernel's order."""
+        groups = (self.tensors, self.scalars, self.symbols)
+        return tuple(param.name for group in groups for param in group)
+
+
+def default_divisors(signature: Signature) -> dict[str, int]:
+    """For each symbol that is a tensor's last extent, the elements in 16 bytes, at most.
+
+    These are the extents that decide whether rows start aligned. With tensors of several
+    widths the narrowest type counts, so that one bit promises 16 bytes to all of them.
+    """
+    divisors: dict[str, int] = {}
+    for tensor in signature.tensors:
+        for extent in tensor.shape[-1:]:
+            if isinstance(extent, str):
+                elements = ALIGNMENT * 8 // BY_NAME[tensor.dtype_name].bits
+                divisors[extent] = max(elements, divisors.get(extent, 1))
+    return {s.name: divisors[s.name] for s in signature.symbols if s.name in divisors}
