@@ -25,3 +25,31 @@ from cute_layout.table import offsets
 from cute_layout.trees import compatible, congruent, crd2crd, crd2idx, idx2crd
 
 __version__ = "0.1.0"
+
+_LAZY = {
+    "BankConflicts": "banks",
+    "Mode": "partial",
+    "PartialLayout": "partial",
+    "TVLayout": "thread_value",
+    "Unknown": "partial",
+    "bank_conflicts": "banks",
+    "choose_swizzle": "banks",
+    "equivalent": "predicates",
+    "is_bijective": "predicates",
+    "is_injective": "predicates",
+    "is_satisfiable": "unification",
+    "is_surjective": "predicates",
+    "materialize": "unification",
+    "unify": "unification",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load the less used names when first asked for."""
+    if name not in _LAZY:
+        raise AttributeError(f"module 'cute_layout' has no attribute {name!r}")
+    from importlib import import_module
+
+    value: object = getattr(import_module(f"cute_layout.{_LAZY[name]}"), name)
+    globals()[name] = value
+    return value

@@ -14,7 +14,7 @@ from cute_layout.errors import ParseError
 
 __all__ = ["parse_trees"]
 
-_TOKEN = re.compile(r"\s*(?:(-?\d+(?:@\d+)*)|([A-Za-z_][A-Za-z_0-9']*)|([(),:+]))")
+_TOKEN = re.compile(r"\s*(?:(-?\d+(?:@\d+)*)|(~?[A-Za-z_][A-Za-z_0-9']*)|([(),:+]))")
 
 
 def _no_names(name: str) -> Any:
@@ -94,7 +94,7 @@ class _Reader:
         if token is None or token in "(),:+":
             raise self.error("a number or '('")
         self.take()
-        if token[0].isalpha() or token[0] == "_":
+        if token[0].isalpha() or token[0] in "_~":
             return self.name(token)
         number, *path = token.split("@")
         if not path:
