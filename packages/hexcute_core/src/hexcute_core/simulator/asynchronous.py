@@ -1,0 +1,106 @@
+"""cp.async: bytes are read when issued and land at the wait of the lane that issued them.
+
+Every lane counts the groups it has committed. `cp.async.wait n` completes a lane's copies of all
+but its n latest committed groups; nothing lands earlier, as the machine may always be that late.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hexcute_core.simulator.memory import note_global, note_shared
+from hexcute_core.simulator.operands import (
+    global_operand,
+    lanes_of,
+    predicated,
+    scalar_operand,
+    shared_operand,
+)
+from hexcute_core.simulator.statements import StatementCompiler, Step
+from hexcute_core.simulator.values import Array
+from hexcute_core.thread import Prim
+
+if TYPE_CHECKING:
+    from hexcute_core.simulator.machine import Machine
+
+
+@dataclass(frozen=True)
+class PendingCopy:
+    """Copies one statement issued: for each lane its group, granules and bytes."""
+
+    lanes: Array
+    group: Array
+    cells: Array
+    raw: Array
+    site: int
+
+    def part(self, which: Array) -> PendingCopy:
+        """The copies of a subset, given by a mask."""
+        return PendingCopy(
+            self.lanes[which], self.group[which], self.cells[which], self.raw[which], self.site
+        )
+
+
+def copy_async(stmt: Prim, compiler: StatementCompiler, size: int) -> Step:
+    """`cp.async.B dst, src, pred`: zeros where pred is false."""
+    dst, src = shared_operand(stmt, 0), global_operand(stmt, 1)
+    predicate, site, name = scalar_operand(stmt, 2), compiler.site(stmt.span), stmt.name
+
+    def run(m: Machine) -> None:
+        m.site = site
+        m.count(name)
+        lanes = m.active()
+        target = dst(m, lanes)
+        cells = m.shared.cells(m, lanes, target, size, name)
+        raw = np.zeros((m.lanes, size), dtype=np.uint8)
+        reading = predicated(m, predicate(m))
+        if len(reading):
+            buffer, address = src(m, reading)
+            raw[reading] = buffer.load(m, reading, address, size, name)
+            note_global(m, name, reading, address, size)
+        note_shared(m, name, lanes, target, size)
+        m.shared.claim(m, lanes, cells, name, None)
+        m.shared.hold(m, lanes, cells)
+        m.pending.append(PendingCopy(lanes, m.committed[lanes], cells, raw[lanes], site))
+
+    return run
+
+
+def commit(stmt: Prim, compiler: StatementCompiler) -> Step:
+    """`cp.async.commit`: closes the group of copies issued so far."""
+    site, name = compiler.site(stmt.span), stmt.name
+
+    def run(m: Machine) -> None:
+        m.site = site
+        m.count(name)
+        m.committed[m.active()] += 1
+
+    return run
+
+
+def wait(stmt: Prim, compiler: StatementCompiler) -> Step:
+    """`cp.async.wait n`: at most the n latest groups of each lane stay unfinished."""
+    pending, site, name = scalar_operand(stmt, 0), compiler.site(stmt.span), stmt.name
+
+    def run(m: Machine) -> None:
+        m.site = site
+        m.count(name)
+        finished = m.committed - lanes_of(pending(m), m.all_lanes)
+        if m.mask is not None:
+            finished = np.where(m.mask, finished, 0)
+        m.pending = [rest for copy in m.pending for rest in _land(m, copy, finished)]
+
+    return run
+
+
+def _land(m: Machine, copy: PendingCopy, finished: Array) -> list[PendingCopy]:
+    """Completes the copies of groups below `finished` [lanes]; what stays pending."""
+    done = copy.group < finished[copy.lanes]
+    if not done.any():
+        return [copy]
+    ready = copy.part(done)
+    m.shared.fill(m, ready.lanes, ready.cells, ready.raw, ready.site, "cp.async")
+    return [] if done.all() else [copy.part(~done)]

@@ -1,0 +1,133 @@
+"""compile(e) = a function from a machine to the value of `e` on every lane.
+
+An expression is translated once; running it costs one numpy call a node, or plain Python
+arithmetic where all operands are the same for every lane. Lanes that do not execute compute
+too, what they get is never stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hexcute_core.dtypes import DType
+from hexcute_core.errors import SimulationError
+from hexcute_core.scalar import (
+    Binary,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Element,
+    Scalar,
+    Select,
+    Unary,
+    Var,
+)
+from hexcute_core.simulator.arithmetic import COMPARE, binary_function, unary_function
+from hexcute_core.simulator.registers import read_element
+from hexcute_core.simulator.values import Value, convert, storage, wrap_int
+from hexcute_core.simulator.warp import CALLS
+from hexcute_core.unions import assert_never
+
+if TYPE_CHECKING:
+    from hexcute_core.simulator.machine import Machine
+
+Evaluate = Callable[["Machine"], Value]
+
+
+def compile_scalar(e: Scalar) -> Evaluate:
+    """The evaluator of `e`; SimulationError for a call that has no meaning here."""
+    match e:
+        case Const():
+            constant = constant_value(e.value, e.dtype)
+            return lambda m: constant
+        case Var():
+            return _variable(e.name)
+        case Unary():
+            operand, apply = compile_scalar(e.a), unary_function(e.op, e.a.dtype, e.dtype)
+            return lambda m: apply(operand(m))
+        case Binary():
+            return _binary(e)
+        case Compare():
+            return _compare(e)
+        case Select():
+            return _select(e)
+        case Cast():
+            inner, source, target = compile_scalar(e.a), e.a.dtype, e.dtype
+            return lambda m: convert(inner(m), source, target)
+        case Element():
+            return _element(e)
+        case Call():
+            return _call(e)
+        case _:
+            assert_never(e)
+
+
+def constant_value(value: int | float | bool, dtype: DType) -> Value:
+    """A Python constant as the value all lanes share."""
+    if dtype.kind == "bool":
+        return bool(value)
+    if dtype.is_integer:
+        return wrap_int(int(value), dtype)
+    return convert(np.float64(value), dtype, dtype)
+
+
+def _variable(name: str) -> Evaluate:
+    def run(m: Machine) -> Value:
+        try:
+            return m.vars[name]
+        except KeyError:
+            m.fail(f"variable {name} has no value")
+
+    return run
+
+
+def _binary(e: Binary) -> Evaluate:
+    a, b = compile_scalar(e.a), compile_scalar(e.b)
+    # Logical operators take booleans and give booleans; the others work in their own type.
+    apply = binary_function(e.op, e.dtype)
+    return lambda m: apply(m, a(m), b(m))
+
+
+def _compare(e: Compare) -> Evaluate:
+    a, b, apply = compile_scalar(e.a), compile_scalar(e.b), COMPARE[e.op]
+
+    def run(m: Machine) -> Value:
+        result: Value = apply(a(m), b(m))
+        return result if isinstance(result, np.ndarray) else bool(result)
+
+    return run
+
+
+def _select(e: Select) -> Evaluate:
+    condition, a, b = compile_scalar(e.cond), compile_scalar(e.a), compile_scalar(e.b)
+    cell = storage(e.dtype)
+
+    def run(m: Machine) -> Value:
+        picked = condition(m)
+        if not isinstance(picked, np.ndarray):
+            return a(m) if picked else b(m)
+        return np.where(picked, a(m), b(m)).astype(cell, copy=False)
+
+    return run
+
+
+def _element(e: Element) -> Evaluate:
+    if len(e.indices) != 1:
+        raise SimulationError(f"{e.array} has {len(e.indices)} indices, registers take one")
+    array, index = e.array, compile_scalar(e.indices[0])
+    return lambda m: read_element(m, array, index(m))
+
+
+def _call(e: Call) -> Evaluate:
+    maker = CALLS.get(e.name)
+    if maker is None:
+        raise SimulationError(
+            f"the simulator has no meaning for `{e.name}`",
+            fix=f"use one of {', '.join(sorted(CALLS))}, or run this kernel on a GPU",
+        )
+    apply, arguments = maker(e.dtype), [compile_scalar(a) for a in e.args]
+    return lambda m: apply(m, *[argument(m) for argument in arguments])

@@ -1,0 +1,94 @@
+"""shfl(value, source lane) and vote(predicate): what the lanes of one warp tell each other.
+
+A lane may read only from lanes that execute the same shuffle; the warp is 32 consecutive threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hexcute_core.dtypes import DType
+from hexcute_core.simulator.values import Array, Value, broadcast, storage
+
+if TYPE_CHECKING:
+    from hexcute_core.simulator.machine import Machine
+
+WarpCall = Callable[..., Value]
+SourceLane = Callable[[Array, Array], Array]
+
+
+def _pick(m: Machine, name: str, value: Value, source: Array) -> Value:
+    """value of lane `source` [lanes], checked to be executing; `source` counts all lanes."""
+    m.count(name)
+    lanes = m.active()
+    thread = source % m.threads
+    lost = (source // m.threads != m.block_of) | (thread // 32 != m.all_lanes % m.threads // 32)
+    if m.mask is not None:
+        lost |= ~m.mask[np.clip(source, 0, m.lanes - 1)]
+    if lost.any():
+        bad = lanes[lost[lanes]]
+        if len(bad):
+            lane = int(bad[0])
+            m.fail(f"{name} reads lane {int(source[lane]) % m.threads % 32}, which is not", lane)
+    if not isinstance(value, np.ndarray):
+        return value
+    picked: Array = value[np.clip(source, 0, m.lanes - 1)]
+    return picked
+
+
+def _lane_and_base(m: Machine) -> tuple[Array, Array]:
+    """Lane in the warp, and index of the warp's lane 0, of every lane."""
+    lane = m.all_lanes % m.threads % 32
+    return lane, m.all_lanes - lane
+
+
+def _shuffle(name: str, source_lane: SourceLane) -> Callable[[DType], WarpCall]:
+    def make(dtype: DType) -> WarpCall:
+        def run(m: Machine, value: Value, operand: Value) -> Value:
+            lane, base = _lane_and_base(m)
+            wanted = source_lane(lane, np.asarray(operand).astype(np.int64))
+            # Past the warp's ends a lane keeps its own value.
+            wanted = np.where((wanted < 0) | (wanted > 31), lane, wanted)
+            return _pick(m, name, value, base + wanted)
+
+        return run
+
+    return make
+
+
+def _vote(name: str) -> Callable[[DType], WarpCall]:
+    def make(dtype: DType) -> WarpCall:
+        def run(m: Machine, predicate: Value) -> Value:
+            m.count(name)
+            votes = broadcast(predicate, dtype, m.lanes) != 0
+            executing = np.ones(m.lanes, dtype=np.bool_) if m.mask is None else m.mask
+            if name == "vote.all":
+                quorum = np.bincount(m.warp_of[executing & ~votes], minlength=m.warps) == 0
+            elif name == "vote.any":
+                quorum = np.bincount(m.warp_of[executing & votes], minlength=m.warps) > 0
+            else:
+                lane, _ = _lane_and_base(m)
+                bits = np.where(executing & votes, np.int64(1) << lane, 0)
+                total = np.zeros(m.warps, dtype=np.int64)
+                np.add.at(total, m.warp_of, bits)
+                quorum = total
+            told: Array = quorum[m.warp_of].astype(storage(dtype))
+            return told
+
+        return run
+
+    return make
+
+
+CALLS: Mapping[str, Callable[[DType], WarpCall]] = {
+    "shfl.xor": _shuffle("shfl.xor", lambda lane, mask: lane ^ mask),
+    "shfl.idx": _shuffle("shfl.idx", lambda lane, index: (index & 31) + 0 * lane),
+    "shfl.down": _shuffle("shfl.down", lambda lane, delta: lane + delta),
+    "shfl.up": _shuffle("shfl.up", lambda lane, delta: lane - delta),
+    "vote.all": _vote("vote.all"),
+    "vote.any": _vote("vote.any"),
+    "vote.ballot": _vote("vote.ballot"),
+}
