@@ -186,7 +186,9 @@ def test_too_large_a_grid_and_a_foreign_cubin_are_refused(cubin: bytes) -> None:
     wrong = LoadedKernel(KernelImage("missing", cubin, device_target(), 0, (256, 1, 1), ADD_ONE))
     with pytest.raises(LaunchError, match="CUDA_ERROR_NOT_FOUND"):
         wrong.launch((1, 1, 1), x)
-    broken = LoadedKernel(KernelImage("add_one", b"", device_target(), 0, (256, 1, 1), ADD_ONE))
+    broken = LoadedKernel(
+        KernelImage("add_one", b"not a cubin", device_target(), 0, (256, 1, 1), ADD_ONE)
+    )
     with pytest.raises(LaunchError, match="cuModuleLoadData failed"):
         broken.launch((1, 1, 1), x)
     torch.cuda.synchronize()

@@ -1,0 +1,25 @@
+"""What all tests share: Hypothesis profiles, and GPU tests only where there is a GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+if importlib.util.find_spec("hypothesis") is not None:
+    from hypothesis import settings
+
+    settings.register_profile("default", deadline=None)
+    settings.register_profile("fuzz", deadline=None, max_examples=2000)
+    settings.load_profile("default")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if not marked:
+        return
+    from hexcute_core.runtime import device_count
+
+    if device_count() == 0:
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU"))

@@ -1,0 +1,111 @@
+"""The project's commands. `nox -s demo` shows the main job, `nox -s tests` tests it.
+
+Sessions install into plain virtual environments with pip, pinned by constraints.txt.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+
+import nox
+
+nox.needs_version = ">=2024.4"
+nox.options.default_venv_backend = "venv"
+nox.options.reuse_existing_virtualenvs = True
+nox.options.error_on_missing_interpreters = False
+nox.options.sessions = ["tests", "lint", "typecheck", "docs"]
+
+SUPPORTED = ("3.10", "3.11", "3.12", "3.13")
+HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
+INSTALLED = [version for version in SUPPORTED if shutil.which(f"python{version}")]
+# None is the interpreter that runs nox, whatever it is called.
+PYTHONS = INSTALLED if HERE in INSTALLED else None
+
+PACKAGES = ("packages/cute_layout", "packages/hexcute_core", "packages/hexcute_kernels")
+SOURCES = ":".join(f"{package}/src" for package in (*PACKAGES, "bench"))
+CUDA = ("nvidia-cuda-nvrtc==13.0.*", "nvidia-cuda-runtime==13.0.*")
+# What Hidet's compiler part needs; its own list would bring torch and an AMD package.
+HIDET_NEEDS = ("filelock", "tabulate", "tomlkit", "tqdm", "numpy")
+
+
+def pip(session: nox.Session, *requirements: str) -> None:
+    """Installs under the constraints."""
+    session.install("--constraint", "constraints.txt", *requirements)
+
+
+def compiler(session: nox.Session, *extra: str) -> None:
+    """Installs the packages and all they need to compile: about 130 MB, without torch."""
+    pip(session, "hatchling", "editables", *HIDET_NEEDS, *CUDA, *extra)
+    pip(session, "--no-deps", "hidet==0.6.1")
+    folders = [part for path in PACKAGES for part in ("--editable", path)]
+    pip(session, "--no-deps", "--no-build-isolation", *folders)
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """Compiles a GEMM written without a layout, shows what was synthesized, runs and checks it."""
+    compiler(session)
+    session.run("python", "-m", "hexcute_kernels.demo", *session.posargs)
+
+
+@nox.session(python=PYTHONS)
+def tests(session: nox.Session) -> None:
+    """All tests that need no GPU, on each supported Python that is installed."""
+    compiler(session, "pytest", "hypothesis", "ml_dtypes")
+    session.run("python", "-m", "pytest", "-m", "not gpu and not fuzz", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style, and the arrows between the compiler's stages."""
+    pip(session, "ruff", "import-linter")
+    session.run("ruff", "check", ".")
+    session.run("lint-imports", env={"PYTHONPATH": SOURCES})
+
+
+@nox.session
+def typecheck(session: nox.Session) -> None:
+    """mypy --strict on cute_layout and hexcute_core."""
+    pip(session, "mypy", "numpy")
+    session.run("mypy", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The documentation as HTML in docs/_build/html; warnings are errors."""
+    compiler(session, "sphinx", "myst-parser")
+    session.run("sphinx-build", "-q", "-W", "--keep-going", "docs", "docs/_build/html")
+
+
+@nox.session
+def fuzz(session: nox.Session) -> None:
+    """Property tests with many more examples, and the random programs."""
+    compiler(session, "pytest", "hypothesis", "ml_dtypes")
+    session.run(
+        "python", "-m", "pytest", "-m", "not gpu and (fuzz or hypothesis)",
+        "--hypothesis-profile=fuzz", *session.posargs,
+    )  # fmt: skip
+
+
+@nox.session
+def gpu(session: nox.Session) -> None:
+    """The tests that need a GPU, with torch: the same as `python -m pytest -m gpu`."""
+    compiler(session, "pytest", "hypothesis", "ml_dtypes", "torch", "triton")
+    session.run("python", "-m", "pytest", "-m", "gpu", *session.posargs)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """The comparisons with the peers: the same as `python -m hexcute_bench`."""
+    compiler(session, "torch", "triton")
+    pip(session, "--no-deps", "--no-build-isolation", "--editable", "bench")
+    session.run("python", "-m", "hexcute_bench", *session.posargs)
+
+
+@nox.session
+def figures(session: nox.Session) -> None:
+    """The figures from the committed results; needs no GPU."""
+    pip(session, "hatchling", "editables", "numpy", "pandas", "matplotlib")
+    pip(session, "--no-deps", "--no-build-isolation", "--editable", "bench")
+    session.run("python", "-m", "hexcute_bench", "figures", *session.posargs)
