@@ -1,0 +1,26 @@
+"""ThreadProgram -> Hidet IR -> CUDA source; the only folder that knows hidet.
+
+`shim` loads hidet, `statements` and `scalars` translate, `accesses` and `prims` turn primitives
+into calls of one-instruction functions (`asm`), `codegen` prints.
+"""
+
+from __future__ import annotations
+
+from hexcute_core.backend.hidet import shim
+from hexcute_core.backend.source import CudaSource
+from hexcute_core.thread import ThreadProgram
+
+
+def emit(program: ThreadProgram, arch: str) -> CudaSource:
+    """CUDA source of `program`; see `hexcute_core.backend.emit`."""
+    shim.load()
+    # Everything below imports hidet at its top, so it comes after the shim.
+    from hexcute_core.backend.hidet.kernel import translate
+
+    text, entry = translate(program, arch)
+    return CudaSource(text, entry, version())
+
+
+def version() -> str:
+    """`hidet-X.Y.Z`, read from the installed package's metadata."""
+    return f"hidet-{shim.installed_version()}"

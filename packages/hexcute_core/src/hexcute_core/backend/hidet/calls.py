@@ -1,0 +1,144 @@
+"""Calls by name: warp shuffles of our own, and every device primitive that hidet registers.
+
+| name | arguments | value |
+|---|---|---|
+| `shfl.xor` | value, mask | `value` of lane `lane ^ mask` |
+| `shfl.idx` | value, lane | `value` of lane `lane` |
+| `shfl.up`, `shfl.down` | value, delta | `value` of the lane `delta` below or above, else its own |
+| anything else | scalars | hidet's primitive of that name, with or without `cuda_` in front |
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+from hidet.ir import expr as he
+from hidet.ir.type import DataType, VoidType, data_type
+
+from hexcute_core import dtypes
+from hexcute_core.backend.hidet import shim
+from hexcute_core.backend.hidet.asm import Instruction
+from hexcute_core.backend.hidet.scope import Scope, call
+from hexcute_core.backend.hidet.storage import value_type
+from hexcute_core.dtypes import DType
+
+Argument = tuple[Any, DType]
+
+# PTX mode and the clamp operand: the last lane, or lane 0 for `up`.
+_SHUFFLES = {
+    "shfl.xor": ("bfly", 31), "shfl.idx": ("idx", 31), "shfl.up": ("up", 0),
+    "shfl.down": ("down", 31),
+}  # fmt: skip
+_BITS_OF = {"float16": "__ushort_as_half", "bfloat16": "__ushort_as_bfloat16"}
+_AS_BITS = {"float16": "__half_as_ushort", "bfloat16": "__bfloat16_as_ushort"}
+_HEADER = {"float16": "cuda_fp16.h", "bfloat16": "cuda_bf16.h"}
+
+
+def call_by_name(scope: Scope, name: str, args: list[Argument], result: DType | None) -> Any:
+    """The expression of the call; `result` is the type its value is wanted in, None for none."""
+    if name in _SHUFFLES:
+        return _shuffle(scope, name, args, result)
+    return _primitive(scope, name, args, result)
+
+
+def _shuffle(scope: Scope, name: str, args: list[Argument], result: DType | None) -> Any:
+    if len(args) != 2:
+        raise scope.error(f"{name} takes a value and a lane operand, got {len(args)} arguments")
+    (value, dtype), (lane, _) = args
+    if result is not None and result != dtype:
+        raise scope.error(f"{name} of {dtype} gives {dtype}, not {result}")
+    if dtype.bits == 64:
+        raise scope.error(
+            f"{name} moves 32 bits, got {dtype}", fix="shuffle the two halves, or cast to f32"
+        )
+    mode, clamp = _SHUFFLES[name]
+    word = "float32" if dtype in (dtypes.f32, dtypes.tf32) else "uint32"
+    ins = Instruction(
+        f"hx_shfl_{mode}_{word}",
+        f"shfl.sync.{mode}.b32 %0, %1, %2, {clamp}, 0xffffffff;",
+        (word,),
+        (word, "int32"),
+        result=True,
+    )
+    lane = he.Cast(lane, data_type("int32"))
+    if word == "float32":
+        return scope.instruction(ins, [value, lane])
+    moved = scope.instruction(ins, [he.Cast(value, data_type("uint32")), lane])
+    return he.Cast(moved, value_type(dtype))
+
+
+def _primitive(scope: Scope, name: str, args: list[Argument], result: DType | None) -> Any:
+    shim.load_primitives()
+    from hidet.ir.primitives.func import lookup_primitive_function
+
+    entry = lookup_primitive_function(_registered_name(scope, name))
+    if entry.generic:
+        entry = _resolved(scope, entry, args)
+    params = entry.func_type.param_types
+    if params is None or any(not isinstance(p, DataType) for p in params):
+        raise scope.error(f"{name} takes arguments that are no scalars and cannot be called here")
+    if len(params) != len(args):
+        raise scope.error(f"{name} takes {len(params)} arguments, got {len(args)}")
+    values = [_passed(scope, a, p) for a, p in zip(args, params)]
+    if entry.function is not None:
+        scope.functions.setdefault(entry.name, entry.function)
+    # A primitive without a body is a CUDA built-in, called by its own name.
+    value = call(entry.name if entry.function is not None else entry.codegen_name, values)
+    return _returned(scope, value, entry.func_type.ret_type, result, name)
+
+
+def _registered_name(scope: Scope, name: str) -> str:
+    from hidet.ir.primitives.func import is_primitive_function, registered_primitive_functions
+
+    for candidate in (name, f"cuda_{name}", f"generic_{name}"):
+        if is_primitive_function(candidate):
+            return candidate
+    close = difflib.get_close_matches(name, registered_primitive_functions(), n=3, cutoff=0.5)
+    hint = f"did you mean {', '.join(close)}?" if close else "see hidet.ir.primitives for names"
+    raise scope.error(f"there is no primitive called {name!r}", fix=hint)
+
+
+def _resolved(scope: Scope, entry: Any, args: list[Argument]) -> Any:
+    """The primitive that a generic one stands for, by the type of its arguments."""
+    from hidet.ir.primitives.func import lookup_primitive_function
+    from hidet.ir.primitives.math import registered_math_function_sets
+
+    kinds = {a[1] for a in args}
+    dtype = next(iter(kinds)) if len(kinds) == 1 else dtypes.f32
+    type_name = {"f16": "float16", "bf16": "bfloat16"}.get(dtype.name, value_type(dtype).name)
+    functions = registered_math_function_sets.get(("cuda", type_name))
+    operands = [he.Var("x", data_type(type_name)) for _ in args]
+    method = getattr(functions, entry.name.removeprefix("generic_"), None)
+    try:
+        resolved = method(*operands) if method is not None else None
+    except (NotImplementedError, TypeError):
+        resolved = None
+    if not isinstance(resolved, he.Call):
+        raise scope.error(f"{entry.name} is not defined on {dtype}", fix="cast to f32 first")
+    return lookup_primitive_function(resolved.func_var.name)
+
+
+def _passed(scope: Scope, argument: Argument, wanted: Any) -> Any:
+    """An argument in the type of hidet's parameter."""
+    value, dtype = argument
+    if wanted.name in _BITS_OF:
+        if dtype.bits != 16 or not dtype.is_float:
+            raise scope.error(f"the primitive takes {wanted.name}, got {dtype}")
+        scope.headers.add(_HEADER[wanted.name])
+        return call(_BITS_OF[wanted.name], [value])
+    return he.Cast(value, wanted)
+
+
+def _returned(scope: Scope, value: Any, given: Any, result: DType | None, name: str) -> Any:
+    if result is None:
+        return value
+    if isinstance(given, VoidType):
+        raise scope.error(f"{name} gives no value", fix="call it as a statement")
+    if given.name in _AS_BITS:
+        scope.headers.add(_HEADER[given.name])
+        value = call(_AS_BITS[given.name], [value])
+        if result.bits != 16:
+            raise scope.error(f"{name} gives {given.name}, not {result}")
+        return value
+    return he.Cast(value, value_type(result))

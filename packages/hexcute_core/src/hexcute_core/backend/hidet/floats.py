@@ -1,0 +1,125 @@
+"""Conversions between the float formats, one PTX instruction each; literals of the narrow ones.
+
+| from -> to | by | note |
+|---|---|---|
+| f16 -> f32 | cvt.f32.f16 | exact |
+| bf16 -> f32 | shift left by 16 | exact |
+| f32 -> f16, bf16 | cvt.rn | nearest, ties to even |
+| f32 -> tf32 | cvt.rna.tf32.f32 | nearest, ties away |
+| f32 -> f8 | cvt.rn.satfinite.TYPEx2.f32 | sm_89 and later; beyond the range: the largest |
+| f8 -> f32 | cvt.rn.f16x2.TYPEx2, then cvt.f32.f16 | sm_89 and later; exact |
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any
+
+from hidet.ir import expr as he
+from hidet.ir.type import data_type
+
+from hexcute_core.backend.hidet.asm import Instruction
+from hexcute_core.backend.hidet.scope import Scope, call, integer
+from hexcute_core.dtypes import DType
+
+F8_PTX = {"f8e4m3": "e4m3x2", "f8e5m2": "e5m2x2"}
+
+
+def _convert(name: str, ptx: str, source: str, target: str) -> Instruction:
+    return Instruction(name, ptx, (target,), (source,), result=True, volatile=False)
+
+
+F16_TO_F32 = _convert("hx_f16_to_f32", "cvt.f32.f16 %0, %1;", "uint16", "float32")
+F32_TO_F16 = _convert("hx_f32_to_f16", "cvt.rn.f16.f32 %0, %1;", "float32", "uint16")
+F32_TO_BF16 = _convert("hx_f32_to_bf16", "cvt.rn.bf16.f32 %0, %1;", "float32", "uint16")
+F32_TO_TF32 = _convert("hx_f32_to_tf32", "cvt.rna.tf32.f32 %0, %1;", "float32", "uint32")
+
+
+def to_f32(scope: Scope, value: Any, dtype: DType) -> Any:
+    """The float value `value` of `dtype` (below 64 bits) as f32, exactly."""
+    match dtype.name:
+        case "f16":
+            return scope.instruction(F16_TO_F32, [value])
+        case "bf16":
+            return call("__uint_as_float", [_shl(_cast(value, "uint32"), 16)])
+        case "f8e4m3" | "f8e5m2":
+            _need_sm89(scope, dtype)
+            ptx = f"cvt.rn.f16x2.{F8_PTX[dtype.name]} %0, %1;"
+            widen = _convert(f"hx_{dtype.name}_to_f16", ptx, "uint16", "uint32")
+            pair = scope.instruction(widen, [_cast(value, "uint16")])
+            return scope.instruction(F16_TO_F32, [_cast(pair, "uint16")])
+        case _:
+            return value
+
+
+def from_f32(scope: Scope, value: Any, dtype: DType) -> Any:
+    """The f32 `value` rounded to the float type `dtype` (below 64 bits)."""
+    match dtype.name:
+        case "f16":
+            return scope.instruction(F32_TO_F16, [value])
+        case "bf16":
+            return scope.instruction(F32_TO_BF16, [value])
+        case "tf32":
+            return call("__uint_as_float", [scope.instruction(F32_TO_TF32, [value])])
+        case "f8e4m3" | "f8e5m2":
+            _need_sm89(scope, dtype)
+            kind = F8_PTX[dtype.name]
+            narrow = Instruction(
+                f"hx_f32_to_{dtype.name}",
+                f"cvt.rn.satfinite.{kind}.f32 %0, %1, %2;",
+                ("uint16",),
+                ("float32", "float32"),
+                result=True,
+                volatile=False,
+            )
+            zero = he.Constant(0.0, data_type("float32"))
+            return _cast(scope.instruction(narrow, [zero, value]), "uint8")
+        case _:
+            return value
+
+
+def literal(scope: Scope, value: float, dtype: DType) -> Any:
+    """The constant `value` in `dtype`, rounded to nearest, ties to even."""
+    match dtype.name:
+        case "f16":
+            return integer(_f16_bits(value), "uint16")
+        case "bf16":
+            return integer(_bf16_bits(value), "uint16")
+        case "f8e4m3" | "f8e5m2" | "tf32":
+            return from_f32(scope, he.Constant(value, data_type("float32")), dtype)
+        case _:
+            return he.Constant(value, data_type("float64" if dtype.bits == 64 else "float32"))
+
+
+def _need_sm89(scope: Scope, dtype: DType) -> None:
+    if scope.capability < 89:
+        raise scope.error(
+            f"{scope.arch} has no conversion between {dtype} and wider floats",
+            fix="compile for sm_89 or later, or keep the tensor in f16 or bf16",
+        )
+
+
+def _f16_bits(value: float) -> int:
+    try:
+        return int(struct.unpack("<H", struct.pack("<e", value))[0])
+    except OverflowError:
+        return 0x7C00 if value > 0 else 0xFC00
+
+
+def _bf16_bits(value: float) -> int:
+    if math.isnan(value):
+        return 0x7FC0
+    try:
+        bits = int(struct.unpack("<I", struct.pack("<f", value))[0])
+    except OverflowError:
+        return 0x7F80 if value > 0 else 0xFF80
+    return (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+
+
+def _cast(value: Any, type_name: str) -> Any:
+    return he.Cast(value, data_type(type_name))
+
+
+def _shl(value: Any, amount: int) -> Any:
+    return he.LeftShift(value, integer(amount))

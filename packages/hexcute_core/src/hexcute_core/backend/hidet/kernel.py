@@ -1,0 +1,74 @@
+"""One kernel: its parameters, its arena, its body, and the module with the functions it calls."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from hidet.ir import expr as he
+from hidet.ir import stmt as hs
+from hidet.ir.func import Function
+from hidet.ir.module import IRModule
+from hidet.ir.type import PointerType, VoidType, data_type
+
+from hexcute_core.backend.hidet.asm import OWN
+from hexcute_core.backend.hidet.codegen import Codegen
+from hexcute_core.backend.hidet.passes import lower
+from hexcute_core.backend.hidet.scope import Scope, call
+from hexcute_core.backend.hidet.statements import emit_block
+from hexcute_core.backend.hidet.storage import pointee_type, value_type
+from hexcute_core.errors import BackendError, HexcuteError
+from hexcute_core.thread import ThreadProgram
+
+PREFIX = "hexcute_"
+"""Entry names start with it, so that a kernel may be called `min` or `double`."""
+
+
+def translate(program: ThreadProgram, arch: str) -> tuple[str, str]:
+    """(CUDA source, entry name) of `program`."""
+    entry = PREFIX + re.sub(r"\W", "_", program.name, flags=re.ASCII)
+    try:
+        module = build_module(program, arch, entry)
+        text = str(Codegen()(lower(module))).strip() + "\n"
+    except HexcuteError:
+        raise
+    except RecursionError:
+        raise BackendError(
+            f"kernel {program.name} nests its expressions too deep",
+            fix="assign parts of the longest expression to variables",
+        ) from None
+    except Exception as error:
+        raise BackendError(f"the code generator refused kernel {program.name}: {error}") from error
+    return text, entry
+
+
+def build_module(program: ThreadProgram, arch: str, entry: str) -> IRModule:
+    """The Hidet module of `program`: one kernel and the device functions it calls."""
+    scope = Scope(arch)
+    params = []
+    for param in program.params:
+        kind = PointerType(pointee_type(param.dtype)) if param.pointer else value_type(param.dtype)
+        var = he.Var(param.name, kind)
+        params.append(var)
+        (scope.pointers if param.pointer else scope.variables)[param.name] = var
+    opening = _arena(scope) if program.shared_bytes else []
+    body = emit_block(scope, program.body)
+    attrs: dict[str, Any] = {"cuda.block_dim": program.block_dim, OWN: True}
+    if program.min_blocks is not None:
+        attrs["cuda.min_blocks"] = program.min_blocks
+    kernel = Function(
+        entry, params, hs.SeqStmt([*opening, *body.seq]), VoidType(), "cuda_kernel", attrs
+    )
+    functions = {**scope.functions, entry: kernel}
+    return IRModule(functions, include_headers=sorted(scope.headers))
+
+
+def _arena(scope: Scope) -> list[Any]:
+    """The arena, aligned for TMA, and its 32-bit address."""
+    byte = data_type("uint8")
+    specifiers = ["extern", "__shared__", "__align__(1024)"]
+    arena = he.Var("arena", PointerType(byte, specifiers=specifiers, use_bracket=True))
+    base = he.Var("arena_base", data_type("uint32"))
+    scope.shared = base
+    address = he.Cast(call("__cvta_generic_to_shared", [arena]), data_type("uint32"))
+    return [hs.DeclareStmt(arena), hs.DeclareStmt(base, address)]

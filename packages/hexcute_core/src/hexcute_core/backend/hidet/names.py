@@ -1,0 +1,57 @@
+"""C++ names for the variables of a kernel: legal, unique in a function, the same every time."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_WORDS = """
+    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t
+    char32_t class compl concept const consteval constexpr constinit const_cast continue co_await
+    co_return co_yield decltype default delete do double dynamic_cast else enum explicit export
+    extern false float for friend goto if inline int long mutable namespace new noexcept not
+    not_eq nullptr operator or or_eq private protected public register reinterpret_cast requires
+    return short signed sizeof static static_assert static_cast struct switch template this
+    thread_local throw true try typedef typeid typename union unsigned using virtual void volatile
+    wchar_t while xor xor_eq threadIdx blockIdx blockDim gridDim warpSize min max abs fabs fabsf
+    fminf fmaxf half __half
+"""
+_RESERVED = frozenset(_WORDS.split())
+
+
+def identifier(name: str) -> str:
+    """`name` as a C++ identifier that is no keyword and no name of the generator's own."""
+    text = re.sub(r"\W", "_", name, flags=re.ASCII)
+    if not text or text[0].isdigit():
+        text = "v" + text
+    return text + "_" if text in _RESERVED or text.startswith(("hx_", "__")) else text
+
+
+class Names:
+    """Stands in for hidet's namer: one name a variable object, numbered where hints repeat."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._names: dict[int, tuple[Any, str]] = {}
+
+    def clear(self) -> None:
+        """Forgets all names; called at the start of each function."""
+        self._taken.clear()
+        self._names.clear()
+
+    def get_name(self, var: Any, hint: str | None = None) -> str:
+        """The name of `var`; a variable with a fixed name keeps it."""
+        if hint is None and var.name is not None:
+            return str(var.name)
+        known = self._names.get(id(var))
+        if known is not None:
+            return known[1]
+        base = identifier(hint or var.hint or "v")
+        name, count = base, 0
+        while name in self._taken:
+            count += 1
+            name = f"{base}_{count}"
+        self._taken.add(name)
+        # The variable is kept with its name, so that its id stays its own.
+        self._names[id(var)] = (var, name)
+        return name

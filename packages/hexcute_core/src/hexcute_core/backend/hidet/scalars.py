@@ -1,0 +1,232 @@
+"""Scalar -> hidet Expr, every node in the C type of its own dtype.
+
+Floats below 32 bits compute in f32 and round once a node, except f16 add, sub and mul and the
+16-bit min and max, which have an instruction of their own (and the same result).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hidet.ir import expr as he
+from hidet.ir.type import data_type
+
+from hexcute_core import dtypes
+from hexcute_core.backend.hidet import floats, functions, registers
+from hexcute_core.backend.hidet.asm import Instruction
+from hexcute_core.backend.hidet.calls import call_by_name
+from hexcute_core.backend.hidet.scope import Scope, call, integer
+from hexcute_core.backend.hidet.storage import value_type
+from hexcute_core.dtypes import DType
+from hexcute_core.scalar import (
+    Binary,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Element,
+    Scalar,
+    Select,
+    Unary,
+    Var,
+)
+from hexcute_core.unions import assert_never
+
+_INFIX = {
+    "add": he.Add, "sub": he.Sub, "mul": he.Multiply, "floordiv": he.Div, "mod": he.Mod,
+    "and": he.BitwiseAnd, "or": he.BitwiseOr, "xor": he.BitwiseXor, "shl": he.LeftShift,
+    "shr": he.RightShift,
+}  # fmt: skip
+_COMPARE = {"lt": he.LessThan, "le": he.LessEqual, "eq": he.Equal, "ne": he.NotEqual}
+_SWAPPED = {"gt": he.LessThan, "ge": he.LessEqual}
+_ABS = {False: "abs", True: "llabs"}
+_NARROW = ("f16", "bf16", "f8e4m3", "f8e5m2")
+
+
+def emit(scope: Scope, e: Scalar) -> Any:
+    """The Hidet expression of `e`."""
+    match e:
+        case Const():
+            return constant(scope, e.value, e.dtype)
+        case Var():
+            return scope.variable(e.name)
+        case Unary():
+            return _unary(scope, e)
+        case Binary():
+            return _binary(scope, e)
+        case Compare():
+            return _compare(scope, e)
+        case Select():
+            a, b = emit(scope, e.a), emit(scope, e.b)
+            return _fit(he.IfThenElse(condition(scope, e.cond), a, b), e.dtype)
+        case Cast():
+            return convert(scope, emit(scope, e.a), e.a.dtype, e.dtype)
+        case Element():
+            if len(e.indices) != 1:
+                raise scope.error(f"{e} has {len(e.indices)} indices, a register array has one")
+            return registers.element(scope, e.array, index_of(scope, e.indices[0]))
+        case Call():
+            args = [(emit(scope, a), a.dtype) for a in e.args]
+            return call_by_name(scope, e.name, args, e.dtype)
+        case _:
+            assert_never(e)
+
+
+def index_of(scope: Scope, e: Scalar) -> Any:
+    """`e` as an array index: a Python int where it is constant."""
+    return int(e.value) if isinstance(e, Const) else emit(scope, e)
+
+
+def condition(scope: Scope, e: Scalar) -> Any:
+    """`e` as a C++ bool."""
+    return convert(scope, emit(scope, e), e.dtype, dtypes.boolean)
+
+
+def constant(scope: Scope, value: int | float | bool, dtype: DType) -> Any:
+    """A literal of `dtype`."""
+    if dtype.is_float:
+        return floats.literal(scope, float(value), dtype)
+    if dtype.kind == "bool":
+        return he.Constant(bool(value), data_type("bool"))
+    low, high = (0, 2**dtype.bits) if dtype.kind == "uint" else _signed(dtype)
+    if not low <= int(value) < high:
+        raise scope.error(f"the constant {value} does not fit {dtype}")
+    return he.Constant(int(value), value_type(dtype))
+
+
+def _signed(dtype: DType) -> tuple[int, int]:
+    return -(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1)
+
+
+def convert(scope: Scope, value: Any, source: DType, target: DType) -> Any:
+    """`value` of `source` converted to `target`: floats round to nearest, float to integer
+    truncates, integers wrap."""
+    if source == target:
+        return value
+    if target.kind == "bool":
+        if source.name in _NARROW:
+            value = floats.to_f32(scope, value, source)
+        return he.NotEqual(value, integer(0))
+    if source.name in _NARROW or source == dtypes.tf32:
+        return convert(scope, floats.to_f32(scope, value, source), dtypes.f32, target)
+    if target.is_float:
+        if target.bits == 64:
+            return he.Cast(value, data_type("float64"))
+        if source != dtypes.f32:
+            value = he.Cast(value, data_type("float32"))
+        return floats.from_f32(scope, value, target)
+    if source.is_float and target.bits < 32:
+        value = he.Cast(value, data_type("int32"))
+    return _fit(he.Cast(value, value_type(target)), target)
+
+
+def _fit(value: Any, dtype: DType) -> Any:
+    """`value`, computed in C's int, wrapped to the width of `dtype`."""
+    if dtype.is_float or dtype.kind == "bool":
+        narrow = dtype.kind == "bool" or dtype.name in _NARROW
+        return he.Cast(value, value_type(dtype)) if narrow else value
+    if dtype.bits >= 32:
+        return value
+    if dtype.bits >= 8:
+        return he.Cast(value, value_type(dtype))
+    if dtype.kind == "uint":
+        return he.BitwiseAnd(value, integer((1 << dtype.bits) - 1, "uint32"))
+    up = he.LeftShift(he.Cast(value, data_type("uint32")), integer(32 - dtype.bits))
+    return he.RightShift(he.Cast(up, data_type("int32")), integer(32 - dtype.bits))
+
+
+def _unary(scope: Scope, e: Unary) -> Any:
+    if e.op == "not":
+        return he.LogicalNot(condition(scope, e.a))
+    a, dtype = emit(scope, e.a), e.a.dtype
+    if dtype.is_float:
+        if dtype.name in ("f16", "bf16") and e.op in ("neg", "abs"):
+            flip = he.BitwiseXor(a, integer(0x8000))
+            return _fit(flip if e.op == "neg" else he.BitwiseAnd(a, integer(0x7FFF)), dtype)
+        wide = dtypes.f64 if dtype.bits == 64 else dtypes.f32
+        result = functions.unary(scope, e.op, convert(scope, a, dtype, wide), wide)
+        return result if e.op == "isnan" else convert(scope, result, wide, e.dtype)
+    match e.op:
+        case "neg":
+            return _fit(he.Neg(a), e.dtype)
+        case "inv":
+            return _fit(he.LogicalNot(a) if dtype.kind == "bool" else he.BitwiseNot(a), e.dtype)
+        case "abs":
+            return a if dtype.kind != "int" else _fit(call(_ABS[dtype.bits == 64], [a]), e.dtype)
+        case "isnan":
+            return constant(scope, False, dtypes.boolean)
+        case "floor" | "ceil":
+            return a
+        case _:
+            raise scope.error(
+                f"{e.op} is not defined on {dtype}", fix="cast the operand to f32 first"
+            )
+
+
+def _binary(scope: Scope, e: Binary) -> Any:
+    if e.op in ("land", "lor"):
+        node = he.LogicalAnd if e.op == "land" else he.LogicalOr
+        return node(condition(scope, e.a), condition(scope, e.b))
+    if e.op == "pow":
+        return _power(scope, e)
+    a, b = emit(scope, e.a), emit(scope, e.b)
+    if e.dtype.is_float:
+        return _float_binary(scope, e, a, b)
+    if e.op in ("min", "max"):
+        return _fit(call(e.op, [a, b]), e.dtype)
+    if e.op == "div":
+        raise scope.error(
+            f"true division of {e.a.dtype} is not defined",
+            fix="write // for the integer quotient, or cast the operands to f32",
+        )
+    return _fit(_INFIX[e.op](a, b), e.dtype)
+
+
+def _float_binary(scope: Scope, e: Binary, a: Any, b: Any) -> Any:
+    dtype = e.dtype
+    direct = ("add", "sub", "mul", "min", "max") if dtype == dtypes.f16 else ("min", "max")
+    if dtype.name in ("f16", "bf16") and e.op in direct:
+        rounding = "" if e.op in ("min", "max") else ".rn"
+        ptx = f"{e.op}{rounding}.{dtype} %0, %1, %2;"
+        ins = Instruction(
+            f"hx_{e.op}_{dtype}", ptx, ("uint16",), ("uint16", "uint16"), result=True,
+            volatile=False,
+        )  # fmt: skip
+        return scope.instruction(ins, [a, b])
+    wide = dtypes.f64 if dtype.bits == 64 else dtypes.f32
+    a, b = convert(scope, a, dtype, wide), convert(scope, b, dtype, wide)
+    if e.op in ("add", "sub", "mul"):
+        result = _INFIX[e.op](a, b)
+    else:
+        divisor = e.b.value if isinstance(e.b, Const) else None
+        result = functions.binary(scope, e.op, a, b, wide, divisor)
+    return convert(scope, result, wide, dtype)
+
+
+def _power(scope: Scope, e: Binary) -> Any:
+    """A small constant exponent multiplies; anything else is a float power."""
+    base, dtype = emit(scope, e.a), e.dtype
+    wide = dtype if not dtype.is_float or dtype.bits == 64 else dtypes.f32
+    if isinstance(e.b, Const) and e.b.value in (1, 2, 3, 4):
+        base = convert(scope, base, e.a.dtype, wide)
+        result = base
+        for _ in range(int(e.b.value) - 1):
+            result = he.Multiply(result, base)
+        return convert(scope, _fit(result, wide), wide, dtype)
+    if not dtype.is_float:
+        raise scope.error(
+            f"an integer power needs a constant exponent from 1 to 4, got {e.b}",
+            fix="cast the base to f32, or multiply in a loop",
+        )
+    a = convert(scope, base, e.a.dtype, wide)
+    b = convert(scope, emit(scope, e.b), e.b.dtype, wide)
+    return convert(scope, functions.binary(scope, "pow", a, b, wide, None), wide, dtype)
+
+
+def _compare(scope: Scope, e: Compare) -> Any:
+    a, b = emit(scope, e.a), emit(scope, e.b)
+    if e.a.dtype.name in _NARROW:
+        a, b = floats.to_f32(scope, a, e.a.dtype), floats.to_f32(scope, b, e.b.dtype)
+    if e.op in _SWAPPED:
+        return _SWAPPED[e.op](b, a)
+    return _COMPARE[e.op](a, b)

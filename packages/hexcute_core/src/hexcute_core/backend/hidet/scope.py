@@ -1,0 +1,110 @@
+"""What the translation of one kernel knows: variables and arrays in scope, functions used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from hidet.ir import expr as he
+from hidet.ir.func import Function
+from hidet.ir.type import FuncType, VoidType, data_type
+
+from hexcute_core.backend.hidet.asm import Instruction, function
+from hexcute_core.backend.hidet.storage import Cell
+from hexcute_core.dtypes import DType
+from hexcute_core.errors import BackendError, SourceSpan
+
+BUILTINS = frozenset(
+    f"{base}.{axis}" for base in ("threadIdx", "blockIdx", "blockDim", "gridDim") for axis in "xyz"
+)
+
+
+@dataclass(frozen=True)
+class RegisterArray:
+    """A declared register array: its Hidet variable, element type and entries."""
+
+    var: Any
+    dtype: DType
+    cell: Cell
+
+
+@dataclass
+class Scope:
+    """Names in scope and the device functions the kernel has used so far, in order."""
+
+    arch: str
+    variables: dict[str, Any] = field(default_factory=dict)
+    arrays: dict[str, RegisterArray] = field(default_factory=dict)
+    functions: dict[str, Function] = field(default_factory=dict)
+    pointers: dict[str, Any] = field(default_factory=dict)
+    headers: set[str] = field(default_factory=set)
+    shared: Any = None
+    span: SourceSpan | None = None
+
+    @property
+    def capability(self) -> int:
+        """The number in the target's name: 80 for sm_80."""
+        return int("".join(c for c in self.arch if c.isdigit()))
+
+    @contextmanager
+    def block(self) -> Iterator[None]:
+        """What is declared inside is gone after."""
+        variables, arrays = self.variables, self.arrays
+        self.variables, self.arrays = dict(variables), dict(arrays)
+        try:
+            yield
+        finally:
+            self.variables, self.arrays = variables, arrays
+
+    @contextmanager
+    def at(self, span: SourceSpan | None) -> Iterator[None]:
+        """Errors raised inside point to `span`, where it is known."""
+        outer = self.span
+        self.span = span or outer
+        try:
+            yield
+        finally:
+            self.span = outer
+
+    def error(self, message: str, fix: str | None = None) -> BackendError:
+        return BackendError(message, self.span, fix)
+
+    def variable(self, name: str) -> Any:
+        """The Hidet variable called `name`."""
+        if name in BUILTINS:
+            return he.Var(None, data_type("int32"), name=name)
+        try:
+            return self.variables[name]
+        except KeyError:
+            raise self.error(
+                f"the variable {name!r} is not defined here",
+                fix="assign it in an enclosing block first",
+            ) from None
+
+    def array(self, name: str) -> RegisterArray:
+        """The register array called `name`."""
+        try:
+            return self.arrays[name]
+        except KeyError:
+            raise self.error(
+                f"the register array {name!r} is not declared here",
+                fix="declare it in an enclosing block first",
+            ) from None
+
+    def instruction(self, ins: Instruction, args: list[Any], predicate: Any = None) -> Any:
+        """A call of the function of `ins`, under `predicate` where one is given."""
+        func = function(ins, predicated=predicate is not None)
+        self.functions.setdefault(func.name, func)
+        return call(func.name, args if predicate is None else [*args, predicate])
+
+
+def call(name: str, args: list[Any]) -> Any:
+    """A call of a function of this module or a CUDA built-in."""
+    return he.Call(he.Var(None, FuncType([], VoidType()), name=name), tuple(args))
+
+
+def integer(value: int, type_name: str = "int32") -> Any:
+    """An integer literal."""
+    return he.Constant(value, data_type(type_name))

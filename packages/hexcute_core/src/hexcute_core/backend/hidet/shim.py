@@ -1,0 +1,144 @@
+"""Loads the part of hidet that builds and prints IR: no torch, no HIP, no GPU, no CuTe dialect.
+
+`import hidet` runs its whole runtime. Here the package `hidet` is seeded empty, so that
+submodules load one by one, and the subpackages in `_STUBBED`, which the wanted modules import
+but never use on our way, are answered with empty classes.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.metadata
+import importlib.util
+import sys
+import threading
+from collections.abc import Sequence
+from types import ModuleType
+
+from hexcute_core.errors import MissingDependency
+
+WANTED = "0.6.1"
+_NEEDS = ("filelock", "tabulate", "tomlkit", "tqdm", "numpy")
+FIX = f"python -m pip install {' '.join(_NEEDS)} && python -m pip install --no-deps hidet=={WANTED}"
+_STUBBED = (
+    "hidet.ir.cute", "hidet.graph", "hidet.runtime", "hidet.ffi", "hidet.cuda", "hidet.hip",
+    "hidet.drivers",
+)  # fmt: skip
+# Packages whose own __init__ would load everything below them.
+_SEEDED = ("hidet", "hidet.backend", "hidet.transforms", "hidet.ir.primitives")
+
+_lock = threading.Lock()
+_loaded = False
+
+
+class _Empty(ModuleType):
+    """A module in which every public name is a fresh empty class."""
+
+    def __getattr__(self, name: str) -> type:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        stub = type(name, (), {"__module__": self.__name__})
+        setattr(self, name, stub)
+        return stub
+
+
+class _Stubs(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if any(fullname == name or fullname.startswith(name + ".") for name in _STUBBED):
+            return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+        return None
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        return _Empty(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__path__ = []
+
+
+@functools.cache
+def installed_version() -> str:
+    """Version of the installed hidet; `MissingDependency` where there is none that fits."""
+    try:
+        found = importlib.metadata.version("hidet")
+    except importlib.metadata.PackageNotFoundError:
+        raise MissingDependency("the code generator hidet is not installed", fix=FIX) from None
+    if found != WANTED:
+        raise MissingDependency(f"hidet {found} is installed, {WANTED} is needed", fix=FIX)
+    return found
+
+
+def load() -> None:
+    """Makes `hidet.ir`, `hidet.backend.codegen` and single passes importable; thread-safe."""
+    global _loaded
+    with _lock:
+        if _loaded:
+            return
+        installed_version()
+        if not _imported_whole():
+            _seed()
+            sys.meta_path.insert(0, _Stubs())
+        _import("hidet.option", "hidet.ir", "hidet.backend.codegen")
+        _loaded = True
+
+
+def load_primitives() -> None:
+    """Runs hidet's registration of its own device primitives, which kernels may call by name."""
+    package = sys.modules["hidet.ir.primitives"]
+    if hasattr(package, "cuda"):
+        return
+    with _lock:
+        spec = package.__spec__
+        if not hasattr(package, "cuda") and spec is not None and spec.loader is not None:
+            spec.loader.exec_module(package)
+
+
+def _imported_whole() -> bool:
+    module = sys.modules.get("hidet")
+    return module is not None and hasattr(module, "__version__")
+
+
+def _seed() -> None:
+    spec = importlib.util.find_spec("hidet")
+    if spec is None or not spec.submodule_search_locations:
+        raise MissingDependency("the code generator hidet is not importable", fix=FIX)
+    root = spec.submodule_search_locations[0]
+    for name in _SEEDED:
+        folder = "/".join([root, *name.split(".")[1:]])
+        package = importlib.machinery.ModuleSpec(
+            name,
+            importlib.machinery.SourceFileLoader(name, f"{folder}/__init__.py"),
+            origin=f"{folder}/__init__.py",
+            is_package=True,
+        )
+        package.submodule_search_locations = [folder]
+        module = importlib.util.module_from_spec(package)
+        sys.modules[name] = module
+        parent, _, leaf = name.rpartition(".")
+        if parent in sys.modules:
+            setattr(sys.modules[parent], leaf, module)
+
+
+def _import(*names: str) -> None:
+    try:
+        for name in names:
+            importlib.import_module(name)
+            if name == "hidet.ir":
+                _lookups()
+    except ImportError as error:
+        raise MissingDependency(f"hidet cannot be loaded: {error}", fix=FIX) from error
+
+
+def _lookups() -> None:
+    """Gives the seeded primitives package the names that the code generator asks for."""
+    package = sys.modules["hidet.ir.primitives"]
+    func = importlib.import_module("hidet.ir.primitives.func")
+    for name in (
+        "is_primitive_function", "lookup_primitive_function", "register_primitive_function",
+    ):  # fmt: skip
+        setattr(package, name, getattr(func, name))
+    sys.modules["hidet.ir"].__dict__["primitives"] = package

@@ -1,0 +1,148 @@
+"""thread.Stmt -> hidet Stmt, blocks in their own scope.
+
+A loop is counted from zero, its variable computed from the count where start or step ask for
+it. Loops the program does not unroll stay rolled where they run primitives: the compiler counts
+an inline instruction as next to nothing and would unroll a main loop out of its cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from hidet.ir import expr as he
+from hidet.ir import stmt as hs
+from hidet.ir.type import tensor_type
+
+from hexcute_core.backend.hidet import prims, registers, scalars
+from hexcute_core.backend.hidet.scope import RegisterArray, Scope, integer
+from hexcute_core.backend.hidet.storage import cell, value_type
+from hexcute_core.errors import HexcuteError
+from hexcute_core.scalar import Scalar, add, cdiv, is_const, sub
+from hexcute_core.thread import (
+    Assign,
+    DeclareArray,
+    For,
+    If,
+    Prim,
+    SetElement,
+    Stmt,
+    While,
+)
+from hexcute_core.unions import assert_never
+
+
+def emit_block(scope: Scope, body: tuple[Stmt, ...]) -> Any:
+    """The statements of `body`, what they declare being theirs alone."""
+    with scope.block():
+        return hs.SeqStmt([out for stmt in body for out in emit(scope, stmt)])
+
+
+def emit(scope: Scope, stmt: Stmt) -> list[Any]:
+    """The Hidet statements of one thread statement; errors carry its source line."""
+    with scope.at(getattr(stmt, "span", None)):
+        try:
+            return _emit(scope, stmt)
+        except (HexcuteError, RecursionError):
+            raise
+        except Exception as error:
+            kind = type(stmt).__name__
+            raise scope.error(f"the code generator refused this {kind}: {error}") from error
+
+
+def _emit(scope: Scope, stmt: Stmt) -> list[Any]:
+    match stmt:
+        case DeclareArray():
+            return [_declare_array(scope, stmt)]
+        case SetElement():
+            return [_set_element(scope, stmt)]
+        case Assign():
+            return [_assign(scope, stmt)]
+        case Prim():
+            return prims.emit(scope, stmt)
+        case For():
+            return [_loop(scope, stmt)]
+        case While():
+            cond = scalars.condition(scope, stmt.cond)
+            return [hs.WhileStmt(cond, emit_block(scope, stmt.body))]
+        case If():
+            cond = scalars.condition(scope, stmt.cond)
+            then = emit_block(scope, stmt.then)
+            otherwise = emit_block(scope, stmt.otherwise) if stmt.otherwise else None
+            return [hs.IfStmt(cond, then, otherwise)]
+        case _:
+            assert_never(stmt)
+
+
+def _declare_array(scope: Scope, stmt: DeclareArray) -> Any:
+    entry = cell(stmt.dtype)
+    size = -(-stmt.size // entry.elements)
+    var = he.Var(stmt.array, tensor_type(entry.type, [max(size, 1)]))
+    scope.arrays[stmt.array] = RegisterArray(var, stmt.dtype, entry)
+    return hs.DeclareStmt(var)
+
+
+def _set_element(scope: Scope, stmt: SetElement) -> Any:
+    array = scope.array(stmt.array)
+    value = scalars.emit(scope, stmt.value)
+    value = scalars.convert(scope, value, stmt.value.dtype, array.dtype)
+    index = scalars.index_of(scope, stmt.index)
+    return registers.set_element(scope, stmt.array, index, value)
+
+
+def _assign(scope: Scope, stmt: Assign) -> Any:
+    value = scalars.emit(scope, stmt.value)
+    value = scalars.convert(scope, value, stmt.value.dtype, stmt.var.dtype)
+    if not stmt.declares:
+        return hs.AssignStmt(scope.variable(stmt.var.name), value)
+    var = he.Var(stmt.var.name, value_type(stmt.var.dtype))
+    scope.variables[stmt.var.name] = var
+    return hs.DeclareStmt(var, value)
+
+
+def _loop(scope: Scope, stmt: For) -> Any:
+    plain = is_const(stmt.start, 0) and is_const(stmt.step, 1)
+    extent = scalars.emit(scope, _trips(stmt))
+    var = he.Var(stmt.var.name, value_type(stmt.var.dtype))
+    with scope.block():
+        opening: list[Any] = []
+        count = var
+        if plain:
+            scope.variables[stmt.var.name] = var
+        else:
+            count = he.Var(f"{stmt.var.name}_count", value_type(stmt.var.dtype))
+            start, step = scalars.emit(scope, stmt.start), scalars.emit(scope, stmt.step)
+            opening = [hs.DeclareStmt(var, he.Add(start, he.Multiply(count, step)))]
+            scope.variables[stmt.var.name] = var
+        body = emit_block(scope, stmt.body)
+    if opening:
+        body = hs.SeqStmt([*opening, *body.seq])
+    loop = hs.ForStmt(count, integer(1), body, attr=_unrolling(stmt))
+    # ForStmt would run its simplifier over the extent, which is folded already.
+    loop.extent = extent
+    return loop
+
+
+def _trips(stmt: For) -> Scalar:
+    """ceil((stop - start) / step); at most zero where stop <= start."""
+    trips = cdiv(sub(stmt.stop, stmt.start), stmt.step)
+    return add(trips) if isinstance(trips, int) else trips
+
+
+def _unrolling(stmt: For) -> Any:
+    if stmt.unroll:
+        return hs.ForStmtAttr(unroll=True)
+    rolled = any(isinstance(s, Prim) for s in _walk(stmt.body))
+    return hs.ForStmtAttr(unroll=True, unroll_factor=1) if rolled else hs.ForStmtAttr()
+
+
+def _walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
+    for stmt in body:
+        yield stmt
+        match stmt:
+            case For() | While():
+                yield from _walk(stmt.body)
+            case If():
+                yield from _walk(stmt.then + stmt.otherwise)
+            case _:
+                pass
