@@ -6,6 +6,7 @@ Sessions install into plain virtual environments with pip, pinned by constraints
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 
 import nox
@@ -18,7 +19,16 @@ nox.options.sessions = ["tests", "lint", "typecheck", "docs"]
 
 SUPPORTED = ("3.10", "3.11", "3.12", "3.13")
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
-INSTALLED = [version for version in SUPPORTED if shutil.which(f"python{version}")]
+
+
+def usable(version: str) -> bool:
+    """Whether this Python is installed, starts, and can make virtual environments."""
+    python = shutil.which(f"python{version}")
+    probe = [python or "", "-c", "import ensurepip"]
+    return python is not None and subprocess.run(probe, capture_output=True).returncode == 0
+
+
+INSTALLED = [version for version in SUPPORTED if usable(version)]
 # None is the interpreter that runs nox, whatever it is called.
 PYTHONS = INSTALLED if HERE in INSTALLED else None
 
