@@ -1,0 +1,123 @@
+"""What the lowering rules share: the program, its solution, names, register arrays, the prologue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from hexcute_core import thread as th
+from hexcute_core.arch import Fragment, Mode
+from hexcute_core.dtypes import DType, i32
+from hexcute_core.lowering.arena import Arena
+from hexcute_core.errors import SourceSpan
+from hexcute_core.scalar import Const, Element, Scalar, Var, add, cast, mul
+from hexcute_core.synthesis.facts import Facts
+from hexcute_core.synthesis.solution import Rep, Solution
+from hexcute_core.tile import RegisterTensor, TileProgram, TileRef
+
+
+@dataclass
+class Context:
+    """Mutable while one program is lowered; rules add to it and return statements."""
+
+    program: TileProgram
+    solution: Solution
+    facts: Facts
+    arena: Arena
+    prologue: list[th.Stmt] = field(default_factory=list)
+    _bases: dict[Scalar, Var] = field(default_factory=dict)
+    _count: int = 0
+    _visited: Scalar | None = None
+
+    def fresh(self, stem: str) -> str:
+        """A name no other in the program has."""
+        self._count += 1
+        return f"{stem}{self._count}"
+
+    def once(self, value: Scalar) -> Scalar:
+        """`value`, which depends on the thread alone, computed at the kernel's start."""
+        if isinstance(value, (Const, Var)):
+            return value
+        if value not in self._bases:
+            var = Var(self.fresh("base_"), value.dtype)
+            self._bases[value] = var
+            self.prologue.append(th.Assign(var, value, declares=True))
+        return self._bases[value]
+
+    def fragment(self, ref: TileRef) -> Fragment:
+        """The fragment of a register tile."""
+        return self.solution.fragments[ref.tensor]
+
+    def dtype(self, ref: TileRef) -> DType:
+        return self.program.tensor(ref.tensor).dtype
+
+    def array_size(self, tensor: RegisterTensor) -> int:
+        """Registers (elements) a thread needs for `tensor`: its tile times its outer modes."""
+        fragment = self.solution.fragments[tensor.name]
+        tile = 1
+        for extent in fragment.shape:
+            tile *= extent
+        whole = 1
+        for extent in tensor.shape:
+            whole *= extent
+        return fragment.values * (whole // tile)
+
+    def register_base(self, ref: TileRef) -> Scalar:
+        """Element of the register array where tile `ref` begins (outer modes chosen by index)."""
+        tensor = self.program.tensor(ref.tensor)
+        base: Scalar = Const(0, i32)
+        stride = self.fragment(ref).values
+        for m, extent in enumerate(tensor.shape if isinstance(tensor, RegisterTensor) else ()):
+            if m not in ref.kept:
+                base = add(base, mul(ref.starts[m], stride))
+                stride *= extent
+        return base
+
+    def element(self, ref: TileRef, index: Scalar) -> Element:
+        """Value `index` of this thread's part of register tile `ref`."""
+        return Element(ref.tensor, (add(self.register_base(ref), index),), self.dtype(ref))
+
+    def assign(
+        self, ref: TileRef, index: Scalar, value: Scalar, span: SourceSpan
+    ) -> th.SetElement:
+        """Sets value `index` of this thread's part of `ref`, converted to its type."""
+        target = add(self.register_base(ref), index)
+        return th.SetElement(ref.tensor, target, cast(value, self.dtype(ref)), span)
+
+    @contextmanager
+    def visiting(self, index: Scalar) -> Iterator[None]:
+        """Within: element accesses mean value `index` of the thread."""
+        outer, self._visited = self._visited, index
+        yield
+        self._visited = outer
+
+    def visited(self) -> Scalar:
+        """The value index that element accesses mean."""
+        return self._visited if self._visited is not None else Const(0, i32)
+
+    def loops(self, sizes: Sequence[int]) -> list[Scalar]:
+        """One loop variable a size, the constant 0 where there is nothing to loop over."""
+        return [Var(self.fresh("i"), i32) if n > 1 else Const(0, i32) for n in sizes]
+
+
+def nest(
+    loops: Sequence[Scalar], sizes: Sequence[int], body: Sequence[th.Stmt]
+) -> tuple[th.Stmt, ...]:
+    """`body` inside unrolled loops, the first loop innermost."""
+    out = tuple(body)
+    for loop, size in zip(loops, sizes):
+        if isinstance(loop, Var):
+            zero, stop, one = Const(0, i32), Const(size, i32), Const(1, i32)
+            out = (th.For(loop, zero, stop, one, out, unroll=True),)
+    return out
+
+
+def rep_modes(reps: Sequence[Rep]) -> list[Mode]:
+    """The tile moves of repetitions."""
+    return [Mode(r.size, r.step, r.dim) for r in reps]
+
+
+def register_offset(base: Scalar, reps: Sequence[Rep], loops: Sequence[Scalar]) -> Scalar:
+    """Register element of a repetition."""
+    return add(base, *(mul(loop, rep.reg) for rep, loop in zip(reps, loops)))

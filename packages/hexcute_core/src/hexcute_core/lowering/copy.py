@@ -1,0 +1,102 @@
+"""copy: a nest of unrolled loops over the plan's repetitions around one instruction."""
+
+from __future__ import annotations
+
+from hexcute_core import thread as th
+from hexcute_core.arch import product
+from hexcute_core.dtypes import boolean, i32
+from hexcute_core.lowering.context import Context, nest, register_offset, rep_modes
+from hexcute_core.lowering.global_address import GlobalAddress
+from hexcute_core.lowering.shared_address import SharedAddress, address
+from hexcute_core.scalar import Const, Scalar, Var
+from hexcute_core.synthesis.solution import CopyPlan
+from hexcute_core.tile import Copy, GlobalView, RegisterTensor, TileRef
+
+
+def lower_copy(ctx: Context, op: Copy) -> tuple[th.Stmt, ...]:
+    """Statements of one copy."""
+    src, dst = ctx.program.tensor(op.src.tensor), ctx.program.tensor(op.dst.tensor)
+    if isinstance(src, RegisterTensor) and isinstance(dst, RegisterTensor):
+        return _registers(ctx, op)
+    plan = ctx.solution.copies[op.id]
+    sizes = [rep.size for rep in plan.reps]
+    loops = ctx.loops(sizes)
+    sides = [_side(ctx, op, ref, plan, loops) for ref in (op.src, op.dst)]
+    (source, source_ok), (target, target_ok) = sides
+    predicate = target_ok if source_ok is None else source_ok
+    if plan.second is not None:
+        body = _staged(ctx, op, plan, source, target, predicate)
+    else:
+        operands: tuple[th.Operand, ...] = (target, source)
+        if predicate is not None:
+            operands = (*operands, predicate)
+        body = (th.Prim(plan.row.name, operands, op.span),)
+    return nest(loops, sizes, body)
+
+
+def _side(
+    ctx: Context, op: Copy, ref: TileRef, plan: CopyPlan, loops: list[Scalar]
+) -> tuple[th.Operand, Scalar | None]:
+    """The operand for one side of the copy and, for global memory, its predicate."""
+    tensor = ctx.program.tensor(ref.tensor)
+    modes = rep_modes(plan.reps)
+    if isinstance(tensor, RegisterTensor):
+        offset = register_offset(ctx.register_base(ref), plan.reps, loops)
+        return th.Regs(ref.tensor, offset, plan.pieces, plan.width, tensor.dtype), None
+    if isinstance(tensor, GlobalView):
+        place = GlobalAddress(ctx.program, ctx.facts, ref)
+        own, moves = place.coordinates(plan.thread, list(zip(modes, loops)))
+        bound = {v.name: m.size for v, m in zip(loops, modes) if isinstance(v, Var)}
+        own = [ctx.once(c) for c in own]
+        offset, predicate = place.at(own, moves, bound)
+        return th.GlobalPtr(tensor.param, offset, tensor.dtype), predicate
+    shared = SharedAddress(
+        ctx.solution.shared[ref.tensor],
+        ref,
+        tensor.dtype.bits // 8,
+        ctx.program.block_dim,
+        ctx.facts,
+        op.span,
+    )
+    base, xors, adds = shared.split(plan.thread, modes, loops)
+    arena = ctx.arena.offsets[ref.tensor]
+    return th.SharedPtr(address(ctx.once(base), xors, adds, arena)), None
+
+
+def _staged(
+    ctx: Context,
+    op: Copy,
+    plan: CopyPlan,
+    source: th.Operand,
+    target: th.Operand,
+    predicate: Scalar | None,
+) -> tuple[th.Stmt, ...]:
+    """A copy between two memories through registers: load, then store."""
+    assert plan.second is not None
+    dtype = ctx.dtype(op.src)
+    width = product(plan.run) if plan.run else 1
+    array = ctx.fresh("staging_")
+    regs = th.Regs(array, Const(0, i32), (0,), width, dtype)
+    load: tuple[th.Operand, ...] = (regs, source)
+    store: tuple[th.Operand, ...] = (target, regs)
+    if plan.row.src == "global":
+        load = (*load, _always(predicate))
+    else:
+        store = (*store, _always(predicate))
+    return (
+        th.DeclareArray(array, dtype, width),
+        th.Prim(plan.row.name, load, op.span),
+        th.Prim(plan.second.name, store, op.span),
+    )
+
+
+def _always(predicate: Scalar | None) -> Scalar:
+    return Const(True, boolean) if predicate is None else predicate
+
+
+def _registers(ctx: Context, op: Copy) -> tuple[th.Stmt, ...]:
+    """Register to register under one layout: element by element."""
+    count = ctx.fragment(op.dst).values
+    loops = ctx.loops([count])
+    value = ctx.element(op.src, loops[0])
+    return nest(loops, [count], (ctx.assign(op.dst, loops[0], value, op.span),))

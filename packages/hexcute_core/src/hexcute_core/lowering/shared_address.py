@@ -1,0 +1,180 @@
+"""Byte address in shared memory: S(base(t) + offset(reps)) with S linear over XOR.
+
+Where no bits of the thread, repetition and start parts overlap, the sum is an XOR and the swizzle
+distributes: the thread part is swizzled once, the rest are constants that fold into the
+instruction (`+`) or cost one XOR each distinct value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cute_layout import Layout, composition
+
+from hexcute_core.arch import Mode
+from hexcute_core.dtypes import i32
+from hexcute_core.errors import LayoutConflict, SourceSpan
+from hexcute_core.lowering.digits import THREAD, Part, digits, total
+from hexcute_core.scalar import Binary, Const, Scalar, add, floordiv, mod, xor
+from hexcute_core.scalar.build import binary
+from hexcute_core.synthesis.facts import Facts
+from hexcute_core.synthesis.linear import unit
+from hexcute_core.synthesis.solution import SharedLayout
+from hexcute_core.tile import TileRef
+
+
+def leaves(tree: Any) -> list[int]:
+    """Integers of a nested tuple, in order."""
+    if isinstance(tree, tuple):
+        return [leaf for part in tree for leaf in leaves(part)]
+    return [int(tree)]
+
+
+class SharedAddress:
+    """Addresses of one copy's side in one shared tensor."""
+
+    def __init__(
+        self,
+        layout: SharedLayout,
+        ref: TileRef,
+        element_bytes: int,
+        threads: int,
+        facts: Facts,
+        span: SourceSpan,
+    ) -> None:
+        self._layout, self._ref, self._bytes = layout, ref, element_bytes
+        self._threads, self._facts, self._span = threads, facts, span
+        self._starts = self._start_parts()
+
+    def strides(self, modes: Sequence[Mode]) -> list[list[tuple[int, int]]]:
+        """m o modes: for each mode, its (size, byte stride) digits in memory."""
+        if not modes:
+            return []
+        shape = self._layout.shape
+        sizes = tuple(m.size for m in modes)
+        steps = tuple(
+            m.step * unit(shape, self._ref.kept[m.dim]) if m.step else 0 for m in modes
+        )
+        whole = composition(self._layout.layout, Layout(sizes, steps))
+        parts = [whole[i] for i in range(len(modes))] if len(modes) > 1 else [whole]
+        out = []
+        for part in parts:
+            pairs = zip(leaves(part.shape), leaves(part.stride))
+            out.append([(n, s * self._bytes) for n, s in pairs])
+        return out
+
+    def thread_parts(self, modes: Sequence[Mode]) -> list[Part]:
+        """The thread's share of the address."""
+        pairs = [p for mode in self.strides(modes) for p in mode]
+        found = digits(THREAD, [n for n, _ in pairs], self._threads)
+        return [Part(d, n, s) for d, (n, s) in zip(found, pairs) if s]
+
+    def rep_parts(self, modes: Sequence[Mode], loops: Sequence[Scalar]) -> list[Part]:
+        """The share of repetition digits given by loop variables."""
+        parts = []
+        for mode, loop, pairs in zip(modes, loops, self.strides(modes)):
+            found = digits(loop, [n for n, _ in pairs], mode.size)
+            parts += [Part(d, n, s) for d, (n, s) in zip(found, pairs) if s]
+        return parts
+
+    def _start_parts(self) -> list[Part]:
+        """The share of the tile's start; a start inside a tiled mode must not carry into it."""
+        parts: list[Part] = []
+        for m, start in enumerate(self._ref.starts):
+            if isinstance(start, Const) and start.value == 0:
+                continue
+            mode = self._layout.layout[m]
+            if m in self._ref.kept:
+                self._require_aligned(m, start, mode)
+            sizes, strides = leaves(mode.shape), leaves(mode.stride)
+            divisor = 1
+            for i, (n, s) in enumerate(zip(sizes, strides)):
+                digit = floordiv(start, divisor)
+                last = i == len(sizes) - 1
+                divisor *= n
+                parts.append(Part(digit if last else mod(digit, n), n, s * self._bytes))
+        return parts
+
+    def _require_aligned(self, m: int, start: Scalar, mode: Any) -> None:
+        extent, length = self._ref.extents[m], self._layout.shape[m]
+        step = self._facts.divisor(start)
+        starts = [int(start.value)] if isinstance(start, Const) else list(range(0, length, extent))
+        aligned = isinstance(start, Const) or step % extent == 0
+        if not aligned or any(
+            mode(s + x) != mode(s) + mode(x) for s in starts for x in range(min(extent, length - s))
+        ):
+            raise LayoutConflict(
+                f"the slice [{start} : {start} + {extent}] of mode {m} of `{self._ref.tensor}` "
+                f"crosses the blocks of its shared layout {self._layout}",
+                self._span,
+                f"start it at a multiple of {extent}",
+            )
+
+    def split(
+        self, thread: Sequence[Mode], reps: Sequence[Mode], loops: Sequence[Scalar]
+    ) -> tuple[Scalar, list[Scalar], list[Scalar]]:
+        """(thread base, XOR terms, added terms) of the byte address.
+
+        The address is `(base ^ xors...) + adds...`; `base` depends on the thread alone.
+        """
+        own, repeated = self.thread_parts(thread), self.rep_parts(reps, loops)
+        swizzle = self._layout.swizzle
+        if swizzle is None:
+            return total(own), [], [p.value for p in (*self._starts, *repeated)]
+        shift = swizzle.shift
+        base = swizzle.base + (self._bytes.bit_length() - 1)
+        window = ((1 << swizzle.bits) - 1) << base
+        period = 1 << (base + shift + swizzle.bits)
+
+        def low(part: Part) -> int:
+            if part.stride % period == 0:
+                return 0
+            bits = part.bits()
+            return (period - 1) if bits is None else bits & (period - 1)
+
+        def swizzled(e: Scalar) -> Scalar:
+            return xor(e, binary("and", binary("shr", e, shift), window))
+
+        parts = [*own, *self._starts, *repeated]
+        taken, overlap = 0, False
+        for part in parts:
+            overlap |= bool(taken & low(part))
+            taken |= low(part)
+        if overlap:
+            # Carries may cross the swizzled bits: swizzle the whole sum.
+            return Const(0, i32), [], [swizzled(total(parts))]
+        own_bits = self._image([low(p) for p in own], shift, window)
+        xors: list[Scalar] = []
+        adds: list[Scalar] = []
+        used = own_bits
+        for part in (*self._starts, *repeated):
+            if low(part) == 0:
+                adds.append(part.value)
+                continue
+            image = self._image([low(part)], shift, window)
+            if image & used:
+                # Bits above the swizzle's period add with carry; only those below may be XORed.
+                xors.append(swizzled(binary("and", part.value, period - 1)))
+                if (part.bits() or 0) & ~(period - 1):
+                    adds.append(binary("and", part.value, -period))
+            else:
+                adds.append(swizzled(part.value))
+            used |= image
+        return swizzled(total(own)), xors, adds
+
+    @staticmethod
+    def _image(masks: Sequence[int], shift: int, window: int) -> int:
+        """Bits that swizzled values with these bits may set."""
+        bits = 0
+        for mask in masks:
+            bits |= mask | ((mask >> shift) & window)
+        return bits
+
+
+def address(base: Scalar, xors: Sequence[Scalar], adds: Sequence[Scalar], arena: int) -> Scalar:
+    """`(base ^ xors) + adds + arena`."""
+    out = base
+    for term in xors:
+        out = Binary("xor", out, term, i32) if not isinstance(term, Const) else xor(out, term)
+    return add(out, *adds, arena)

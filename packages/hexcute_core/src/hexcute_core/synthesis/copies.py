@@ -1,0 +1,257 @@
+"""copy(a, b): `f o p^-1 = g o q^-1` for each instruction (p, q) that may carry the copy.
+
+For registers on one side, g is known and the memory side is `f = g o q^-1 o p`: which tile
+coordinate each thread's contiguous run starts at. Between two memories the distribution is free
+and follows the global side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cute_layout import Layout, composition, right_inverse
+
+from hexcute_core.arch import Arch, CopyRow, Fragment, Mode, product
+from hexcute_core.synthesis.anchor import coalesced
+from hexcute_core.synthesis.linear import from_linear, to_linear
+from hexcute_core.synthesis.memory import GlobalTile
+from hexcute_core.synthesis.solution import CopyPlan, Rep
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """An instruction that cannot carry a copy, with the reason."""
+
+    name: str
+    reason: str
+
+
+Candidate = CopyPlan | Rejection
+
+
+def register_copies(
+    arch: Arch, g: Fragment, bits: int, memory: GlobalTile | None, load: bool
+) -> Iterator[Candidate]:
+    """Plans between registers spread as `g` and memory: global (`memory` given) or shared."""
+    scope = "shared" if memory is None else "global"
+    src, dst = (scope, "register") if load else ("register", scope)
+    for row in arch.copies:
+        if (row.src, row.dst) != (src, dst):
+            continue
+        if row.access == "matrix":
+            if row.element_bits == bits:
+                yield _matrix(row, g)
+        else:
+            yield from _vector(row, g, bits, memory)
+
+
+def memory_copies(
+    arch: Arch, shape: tuple[int, ...], bits: int, memory: GlobalTile, threads: int, load: bool
+) -> Iterator[Candidate]:
+    """Plans between global memory and shared memory: asynchronous rows, then load and store."""
+    src, dst = ("global", "shared") if load else ("shared", "global")
+    pairs: list[tuple[CopyRow, CopyRow | None]] = [
+        (row, None) for row in arch.copies if (row.src, row.dst) == (src, dst)
+    ]
+    loads = {r.bytes: r for r in arch.copies if (r.src, r.dst) == (src, "register")
+             and r.access == "vector"}  # fmt: skip
+    stores = {r.bytes: r for r in arch.copies if (r.src, r.dst) == ("register", dst)}
+    pairs += [(loads[n], stores[n]) for n in sorted(loads, reverse=True) if n in stores]
+    for row, second in pairs:
+        name = row.name if second is None else f"{row.name} + {second.name}"
+        vector = row.bytes * 8 // bits
+        if vector < 1 or row.bytes * 8 % bits:
+            yield Rejection(name, f"{row.bytes} bytes is not a whole number of elements")
+        elif vector > memory.vector:
+            yield Rejection(name, _too_wide(vector, memory))
+        else:
+            f = coalesced(shape, memory.order, vector, threads)
+            run, reps = f.value[: vector > 1], f.value[vector > 1 :]
+            stride, out = vector, []
+            for mode in reps:
+                out.append(Rep(mode.size, mode.step, mode.dim, stride))
+                stride *= mode.size
+            yield CopyPlan(row, second, f.thread, run, tuple(out), (0,), vector)
+
+
+def _too_wide(vector: int, memory: GlobalTile) -> str:
+    if memory.contiguous is None:
+        return "no dimension of the tile is contiguous in global memory"
+    return (
+        f"needs {vector} aligned contiguous elements, {memory.vector} are known "
+        "(pointer alignment, row length, origin and tile extent)"
+    )
+
+
+def _vector(
+    row: CopyRow, g: Fragment, bits: int, memory: GlobalTile | None
+) -> Iterator[Candidate]:
+    count = row.bytes * 8 // bits
+    if count < 1 or row.bytes * 8 % bits:
+        yield Rejection(row.name, f"{row.bytes} bytes is not a whole number of elements")
+        return
+    if count == 1:
+        yield _plan_vector(row, g, None, 1)
+        return
+    if memory is not None:
+        if count > memory.vector:
+            yield Rejection(row.name, _too_wide(count, memory))
+            return
+        dims = [memory.contiguous]
+    else:
+        dims = sorted({m.dim for m in g.value})
+    found = False
+    for dim in dims:
+        if _run_along(g, dim, count) is not None:
+            found = True
+            yield _plan_vector(row, g, dim, count)
+    if not found:
+        yield Rejection(row.name, f"no thread of {g} holds {count} consecutive elements")
+
+
+def _run_along(g: Fragment, dim: int | None, count: int) -> list[tuple[int, int]] | None:
+    """(index of value mode, part of its size) whose digits make a run of `count` along `dim`."""
+    chosen: list[tuple[int, int]] = []
+    step = 1
+    while step < count:
+        index = next(
+            (i for i, m in enumerate(g.value) if m.dim == dim and m.step == step), None
+        )
+        if index is None:
+            return None
+        part = min(g.value[index].size, count // step)
+        if g.value[index].size % part or count % (step * part):
+            return None
+        chosen.append((index, part))
+        step *= part
+    return chosen
+
+
+def _plan_vector(row: CopyRow, g: Fragment, dim: int | None, count: int) -> CopyPlan:
+    chosen = dict(_run_along(g, dim, count) or [])
+    run: list[tuple[Mode, int]] = []
+    reps: list[Rep] = []
+    stride = 1
+    for i, m in enumerate(g.value):
+        part = chosen.get(i, 1)
+        if part > 1:
+            run.append((Mode(part, m.step, m.dim), stride))
+        if m.size > part:
+            reps.append(Rep(m.size // part, m.step * part, m.dim, stride * part))
+        stride *= m.size
+    run.sort(key=lambda item: item[0].step)
+    offsets = [0]
+    for mode, reg in run:
+        offsets = [o + d * reg for d in range(mode.size) for o in offsets]
+    pieces, width = _pieces(offsets)
+    return CopyPlan(row, None, g.thread, tuple(m for m, _ in run), tuple(reps), pieces, width)
+
+
+def _pieces(offsets: list[int]) -> tuple[tuple[int, ...], int]:
+    """`offsets` as starts of equally long runs of consecutive registers."""
+    width = 1
+    while width < len(offsets) and offsets[width] == offsets[width - 1] + 1:
+        width += 1
+    while any(
+        offsets[i : i + width] != list(range(offsets[i], offsets[i] + width))
+        for i in range(0, len(offsets), width)
+    ):
+        width -= 1
+    return tuple(offsets[::width]), width
+
+
+def _matrix(row: CopyRow, g: Fragment) -> Candidate:
+    """ldmatrix and its like: `f = g o q^-1 o p` over the instruction's tile."""
+    p, q = row.p, row.q
+    assert p is not None and q is not None
+    lanes = q.threads
+    picked = _pick_lanes(g, lanes)
+    word = q.value[0].size if q.value else 1
+    values = _pick_values(g, word, q.values)
+    if picked is None or values is None:
+        return Rejection(row.name, f"{g} does not hold the instruction's registers")
+    warp, others = picked
+    selected, regs, reps = values
+    part = Fragment(g.shape, warp, selected)
+    g_o_q = composition(_flat(part), right_inverse(to_linear(q)))
+    p_layout = Layout(tuple(m.size for m in (*p.thread, *p.value)),
+                      tuple(m.step * (p.shape[0] if m.dim else 1) for m in (*p.thread, *p.value)))  # fmt: skip
+    f = from_linear(composition(g_o_q, p_layout), g.shape)
+    if f is None:
+        return Rejection(row.name, f"{g} scatters the instruction's rows")
+    rows_modes, run_modes = f[: len(p.thread)], f[len(p.thread) :]
+    run = tuple(m for part_modes in run_modes for m in part_modes)
+    thread = (*(m for part_modes in rows_modes for m in part_modes), *others)
+    pieces, width = regs[::word], word
+    return CopyPlan(row, None, thread, run, reps, pieces, width)
+
+
+def _flat(f: Fragment) -> Layout:
+    """(t, v) -> colexicographic tile index as one flat layout."""
+    return to_linear(f)
+
+
+def _pick_lanes(
+    g: Fragment, lanes: int
+) -> tuple[tuple[Mode, ...], tuple[Mode, ...]] | None:
+    """Thread modes of `g` split at `lanes`."""
+    head: list[Mode] = []
+    count = 1
+    rest = list(g.thread)
+    while count < lanes and rest:
+        m = rest.pop(0)
+        need = lanes // count
+        take = min(m.size, need)
+        if m.size % take or lanes % (count * take):
+            return None
+        head.append(Mode(take, m.step, m.dim))
+        if m.size > take:
+            rest.insert(0, Mode(m.size // take, m.step * take, m.dim))
+        count *= take
+    return (tuple(head), tuple(rest)) if count == lanes else None
+
+
+def _pick_values(
+    g: Fragment, word: int, total: int
+) -> tuple[tuple[Mode, ...], tuple[int, ...], tuple[Rep, ...]] | None:
+    """The first value digits of `g` that fill one call: `word` from the first mode, then
+    whatever follows in register order; with the registers of the call and the repetitions."""
+    selected: list[Mode] = []
+    regs, reps = [0], []
+    left, stride = total, 1
+    first = True
+    for m in g.value:
+        need = word if first else left
+        take = min(m.size, need) if left > 1 else 1
+        if first and (m.size < word or m.size % word):
+            return None
+        if left > 1 and (m.size % take or left % take):
+            return None
+        if take > 1:
+            selected.append(Mode(take, m.step, m.dim))
+            regs = [r + d * stride for d in range(take) for r in regs]
+            left //= take
+        rest = m.size // take
+        if rest > 1 and first and left > 1:
+            # The first mode is longer than a word: what is left of it serves the matrices.
+            more = min(rest, left)
+            if rest % more or left % more:
+                return None
+            selected.append(Mode(more, m.step * take, m.dim))
+            regs = [r + d * stride * take for d in range(more) for r in regs]
+            left //= more
+            take *= more
+            rest //= more
+        if rest > 1:
+            reps.append(Rep(rest, m.step * take, m.dim, stride * take))
+        stride *= m.size
+        first = False
+    if left != 1:
+        return None
+    return tuple(selected), tuple(regs), tuple(reps)
+
+
+def run_length(plan: CopyPlan) -> int:
+    """Elements one call moves in contiguous memory."""
+    return product(plan.run)

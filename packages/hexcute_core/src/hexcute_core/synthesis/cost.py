@@ -1,0 +1,70 @@
+"""Clocks of an operation in one block: `weight * warps * calls * (issue slot + memory phases)`.
+
+A shared access takes its wavefronts, a global one half a clock a 32-byte sector; a Tensor Core
+instruction its issue time over the multiprocessor's four units.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from hexcute_core.arch import Mode
+from hexcute_core.synthesis.memory import GlobalTile
+from hexcute_core.synthesis.solution import CopyPlan, GemmPlan
+
+WARP = 32
+ISSUE_SLOT = 1.0
+SECTOR_BYTES = 32
+CLOCKS_A_SECTOR = 0.5
+TENSOR_UNITS = 4
+
+
+def lanes_of(modes: tuple[Mode, ...]) -> list[tuple[int, ...]]:
+    """Tile coordinates, as sparse (dim, value) sums, of the first warp's lanes."""
+    rank = 1 + max((m.dim for m in modes), default=0)
+    out = []
+    for t in range(min(WARP, prod(m.size for m in modes))):
+        coord, index = [0] * rank, t
+        for m in modes:
+            coord[m.dim] += (index % m.size) * m.step
+            index //= m.size
+        out.append(tuple(coord))
+    return out
+
+
+def sectors(plan: CopyPlan, memory: GlobalTile, bits: int) -> int:
+    """32-byte sectors that one call of a warp touches; rows count as far apart."""
+    contiguous = memory.contiguous
+    run = prod(m.size for m in plan.run)
+    touched = set()
+    for coord in lanes_of(plan.thread):
+        along = coord[contiguous] if contiguous is not None and contiguous < len(coord) else 0
+        others = tuple(c for d, c in enumerate(coord) if d != contiguous)
+        first = along * bits // 8 // SECTOR_BYTES
+        last = ((along + run) * bits // 8 - 1) // SECTOR_BYTES
+        touched.update((others, s) for s in range(first, max(first, last) + 1))
+    return len(touched)
+
+
+def global_cost(plan: CopyPlan, memory: GlobalTile, bits: int, warps: float) -> float:
+    """Clocks of the global side of a copy, once."""
+    return warps * plan.calls * (ISSUE_SLOT + CLOCKS_A_SECTOR * sectors(plan, memory, bits))
+
+
+def shared_cost(plan: CopyPlan, wavefronts: float, warps: float) -> float:
+    """Clocks of the shared side of a copy, once; `wavefronts` are those of one warp's calls."""
+    return warps * (plan.calls * ISSUE_SLOT + wavefronts)
+
+
+def least_wavefronts(plan: CopyPlan, bits: int) -> float:
+    """Wavefronts of one warp without conflicts: 128 bytes each."""
+    if plan.row.access == "matrix":
+        return plan.calls * plan.row.bytes / 4
+    run = prod(m.size for m in plan.run) * bits / 8
+    return plan.calls * max(1.0, run / 4)
+
+
+def gemm_cost(plan: GemmPlan, warps: float) -> float:
+    """Clocks of a gemm, once."""
+    calls = prod(level.size for level in (*plan.m, *plan.n, *plan.k))
+    return warps * calls * plan.row.timing.issue / TENSOR_UNITS

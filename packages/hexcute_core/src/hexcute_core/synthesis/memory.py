@@ -1,0 +1,93 @@
+"""What a tile looks like from memory: which dimension is contiguous and how far it is aligned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+from hexcute_core.arch import Mode
+from hexcute_core.scalar import Const, is_const, mul
+from hexcute_core.synthesis.facts import Facts
+from hexcute_core.tile import GlobalView, SharedTensor, TileProgram, TileRef
+
+
+@dataclass(frozen=True)
+class GlobalTile:
+    """A tile of global memory.
+
+    `modes[d]` are the sub-modes of tile dimension d as `size:step@buffer dim` (first fastest);
+    `contiguous` is the tile dimension whose steps are consecutive elements, or None; `vector` is
+    the widest number of elements that is aligned and never straddles an edge.
+    """
+
+    modes: tuple[tuple[Mode, ...], ...]
+    contiguous: int | None
+    vector: int
+    order: tuple[int, ...]
+
+
+def describe_global(program: TileProgram, facts: Facts, ref: TileRef) -> GlobalTile:
+    """The tile `ref` of a global view."""
+    view = program.tensor(ref.tensor)
+    assert isinstance(view, GlobalView)
+    param = program.param(view.param)
+    last = len(param.shape) - 1
+    modes: list[tuple[Mode, ...]] = []
+    for m in ref.kept:
+        subs = []
+        for s in view.modes[m]:
+            # Extents and steps of tile modes are constants; a run-time step is kept as 0 here
+            # because only constant steps along the last dimension can be contiguous.
+            extent = int(s.extent.value) if isinstance(s.extent, Const) else 1
+            step = int(s.step.value) if isinstance(s.step, Const) else 0
+            subs.append(Mode(extent, step, s.dim))
+        modes.append(tuple(subs))
+    contiguous = None
+    run = 1
+    for d, subs in enumerate(modes):
+        if subs and subs[0].dim == last and subs[0].step == 1 and subs[0].size > 1:
+            contiguous, run = d, subs[0].size
+    vector = 1
+    if contiguous is not None:
+        limit = _alignment(program, facts, view, ref, contiguous)
+        vector = gcd(gcd(run, ref.shape[contiguous]), limit)
+        vector &= -vector
+    strides = _order_key(modes, last)
+    order = tuple(sorted(range(len(modes)), key=lambda d: strides[d]))
+    return GlobalTile(tuple(modes), contiguous, vector, order)
+
+
+def _order_key(modes: list[tuple[Mode, ...]], last: int) -> list[tuple[int, int]]:
+    keys = []
+    for subs in modes:
+        first = subs[0] if subs else Mode(1, 0, 0)
+        keys.append((last - first.dim, first.step))
+    return keys
+
+
+def _alignment(
+    program: TileProgram, facts: Facts, view: GlobalView, ref: TileRef, contiguous: int
+) -> int:
+    """Elements by which every vector of the tile is aligned in memory and away from edges."""
+    param = program.param(view.param)
+    last = len(param.shape) - 1
+    limit = 128 // view.dtype.bits if param.name in program.promise.aligned else 1
+    # The row length is both the stride of the other dimensions and the edge along this one.
+    limit = gcd(limit, facts.divisor(param.shape[last]))
+    limit = gcd(limit, facts.divisor(view.origin[last]))
+    for m, subs in enumerate(view.modes):
+        kept = m in ref.kept
+        for i, s in enumerate(subs):
+            leading = kept and ref.kept[contiguous] == m and i == 0
+            if s.dim == last and not leading:
+                limit = gcd(limit, facts.divisor(s.step))
+        if subs and subs[0].dim == last and not is_const(ref.starts[m], 0):
+            limit = gcd(limit, facts.divisor(mul(ref.starts[m], subs[0].step)))
+    return limit
+
+
+def describe_shared(program: TileProgram, ref: TileRef) -> SharedTensor:
+    """The shared tensor behind `ref`."""
+    tensor = program.tensor(ref.tensor)
+    assert isinstance(tensor, SharedTensor)
+    return tensor
