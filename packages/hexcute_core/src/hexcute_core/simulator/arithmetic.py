@@ -10,19 +10,17 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hexcute_core import dtypes
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import SimulationError
+from hexcute_core.simulator.lanes import LaneState
 from hexcute_core.simulator.values import Array, Value, convert, storage, wrap_cells, wrap_int
 
-if TYPE_CHECKING:
-    from hexcute_core.simulator.machine import Machine
-
-Binary = Callable[["Machine", Value, Value], Value]
+Binary = Callable[[LaneState, Value, Value], Value]
 Unary = Callable[[Value], Value]
 
 
@@ -66,7 +64,7 @@ def binary_function(op: str, dtype: DType) -> Binary:
         return _division(op, dtype)
     scalar, vector = _INT_SCALAR[op], _INT_ARRAY[op]
 
-    def run(m: Machine, a: Value, b: Value) -> Value:
+    def run(m: LaneState, a: Value, b: Value) -> Value:
         if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
             return wrap_cells(vector(a, b), dtype)
         return wrap_int(scalar(int(a), int(b)), dtype)
@@ -77,7 +75,7 @@ def binary_function(op: str, dtype: DType) -> Binary:
 def _logical(op: str) -> Binary:
     vector = np.logical_and if op == "land" else np.logical_or
 
-    def run(m: Machine, a: Value, b: Value) -> Value:
+    def run(m: LaneState, a: Value, b: Value) -> Value:
         if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
             result: Array = vector(a, b)
             return result
@@ -93,7 +91,7 @@ def _bool_binary(op: str) -> Binary:
         raise SimulationError(f"`{op}` has no meaning on booleans", fix="cast to i32 first")
     vector = names[op]
 
-    def run(m: Machine, a: Value, b: Value) -> Value:
+    def run(m: LaneState, a: Value, b: Value) -> Value:
         result = vector(a, b)
         return result if isinstance(result, np.ndarray) else bool(result)
 
@@ -105,7 +103,7 @@ def _float_binary(op: str, dtype: DType) -> Binary:
         raise SimulationError(f"`{op}` has no meaning on {dtype}", fix="cast to an integer first")
     function, cell = _FLOAT[op], storage(dtype)
 
-    def run(m: Machine, a: Value, b: Value) -> Value:
+    def run(m: LaneState, a: Value, b: Value) -> Value:
         result: Value = function(a, b)
         return result if result.dtype == cell else result.astype(cell)  # type: ignore[union-attr]
 
@@ -115,7 +113,7 @@ def _float_binary(op: str, dtype: DType) -> Binary:
 def _division(op: str, dtype: DType) -> Binary:
     scalar = _INT_SCALAR[op]
 
-    def run(m: Machine, a: Value, b: Value) -> Value:
+    def run(m: LaneState, a: Value, b: Value) -> Value:
         if not isinstance(a, np.ndarray) and not isinstance(b, np.ndarray):
             if b == 0:
                 m.fail("integer division by zero")
@@ -138,7 +136,7 @@ def _division(op: str, dtype: DType) -> Binary:
 def _shift(op: str, dtype: DType) -> Binary:
     bits = dtype.bits
 
-    def run(m: Machine, a: Value, b: Value) -> Value:
+    def run(m: LaneState, a: Value, b: Value) -> Value:
         if isinstance(b, int):
             # Amounts past the width shift everything out, as PTX clamps them.
             amount = min(b, bits - 1 if dtype.kind == "int" and op == "shr" else bits) & 0xFF

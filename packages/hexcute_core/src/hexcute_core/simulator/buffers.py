@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hexcute_core.dtypes import DType
-from hexcute_core.errors import SimulationError
-from hexcute_core.simulator.values import Array, storage
+from hexcute_core.simulator.values import Array
 
 if TYPE_CHECKING:
     from hexcute_core.simulator.machine import Machine
@@ -72,48 +71,3 @@ class GlobalBuffer:
         """Hands the bytes back to the caller's array, in place."""
         if self.changed:
             self.array.reshape(-1).view(np.uint8)[:] = self._bytes[: self.size]
-
-
-def bind_buffer(
-    name: str, dtype: DType, shape: tuple[int, ...], array: object, aligned: bool
-) -> GlobalBuffer:
-    """Checks the caller's array against the parameter and wraps it.
-
-    The array is C-contiguous, of the parameter's element type (or an unsigned integer of the same
-    width) and shape; types narrower than a byte come packed, any shape of the right size.
-    """
-    if not isinstance(array, np.ndarray):
-        raise SimulationError(
-            f"argument {name}: expected a numpy array, got {type(array).__name__}",
-            fix="pass arrays={'" + name + "': numpy array}",
-        )
-    if not array.flags.c_contiguous:
-        raise SimulationError(
-            f"argument {name}: the array is not contiguous", fix="pass np.ascontiguousarray(...)"
-        )
-    if dtype.bits < 8:
-        _check_packed(name, dtype, shape, array)
-    else:
-        raw = np.dtype(f"u{dtype.bits // 8}")
-        if array.dtype not in (storage(dtype), raw):
-            raise SimulationError(
-                f"argument {name}: expected elements of type {storage(dtype)} "
-                f"(or {raw} holding their bits), got {array.dtype}",
-                fix=f"pass {name}.astype({str(storage(dtype))!r})",
-            )
-        if array.shape != shape:
-            raise SimulationError(
-                f"argument {name}: expected shape {shape}, got {array.shape}",
-                fix="pass the shape that the symbols give, or other symbols",
-            )
-    return GlobalBuffer(name, dtype, array, aligned)
-
-
-def _check_packed(name: str, dtype: DType, shape: tuple[int, ...], array: Array) -> None:
-    expected = int(np.prod(shape, dtype=np.int64)) * dtype.bits // 8
-    if array.nbytes != expected:
-        raise SimulationError(
-            f"argument {name}: {dtype}{list(shape)} packs into {expected} bytes, "
-            f"got {array.nbytes}",
-            fix="pack the elements, the first in the lowest bits, into a uint8 array",
-        )

@@ -3,22 +3,20 @@ that a GPU does not define."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from hexcute_core.errors import SimulationError
-from hexcute_core.scalar import Scalar
-from hexcute_core.simulator.buffers import GlobalBuffer, bind_buffer
+from hexcute_core.simulator.arguments import bind_arrays, bind_blocks, bind_grid, bind_scalars
+from hexcute_core.simulator.buffers import GlobalBuffer
 from hexcute_core.simulator.counting import Counters, Tally
-from hexcute_core.simulator.machine import Block, Machine
+from hexcute_core.simulator.lanes import Block
+from hexcute_core.simulator.machine import Machine
 from hexcute_core.simulator.primitives import compile_primitive, shared_bytes
-from hexcute_core.simulator.scalars import compile_scalar, constant_value
+from hexcute_core.simulator.shared import SharedArena
 from hexcute_core.simulator.statements import StatementCompiler
-from hexcute_core.simulator.values import Array, Value
+from hexcute_core.simulator.values import Array
 from hexcute_core.thread import For, If, Prim, Stmt, ThreadProgram, While
 
 BATCH_LANES = 1024
@@ -36,7 +34,7 @@ class SimulationReport:
 
 def simulate(
     program: ThreadProgram,
-    arrays: Mapping[str, Any],
+    arrays: Mapping[str, Array],
     scalars: Mapping[str, int | float],
     blocks: Sequence[Block] | None = None,
 ) -> SimulationReport:
@@ -47,27 +45,36 @@ def simulate(
     SimulationError at the first race, out-of-bounds, misaligned or uninitialised access, use
     before a wait, or divergent barrier, located in the source.
     """
-    values = _bind_scalars(program, scalars)
-    grid = _grid(program, values)
-    chosen = _check_blocks(grid, blocks)
-    buffers = _bind_arrays(program, arrays, values)
+    pointers = {p.name: p for p in program.params if p.pointer}
+    values = bind_scalars(
+        program.name, {p.name: p.dtype for p in program.params if not p.pointer}, scalars
+    )
+    grid = bind_grid(program.grid_dim, values)
+    chosen = bind_blocks(grid, blocks)
+    expected = {name: (p.dtype, p.shape) for name, p in pointers.items()}
+    bound = bind_arrays(program.name, expected, arrays, values)
+    buffers = {
+        name: GlobalBuffer(name, pointers[name].dtype, array, pointers[name].aligned)
+        for name, array in bound.items()
+    }
     compiler = StatementCompiler(compile_primitive)
     body = compiler.block(program.body)
     granule = min([n for p in _prims(program.body) if (n := shared_bytes(p.name))], default=16)
+    # Only whole warps line up when blocks run side by side.
     batch = max(1, BATCH_LANES // program.block_dim) if program.block_dim % 32 == 0 else 1
     tally = Tally()
     with np.errstate(all="ignore"):
         for first in range(0, len(chosen), batch):
-            machine = Machine(
-                chosen[first : first + batch], grid, program.block_dim, program.shared_bytes,
-                granule, buffers, values, compiler.sites, tally,
-            )  # fmt: skip
-            body(machine)
+            part = chosen[first : first + batch]
+            shared = SharedArena(program.shared_bytes, len(part), granule)
+            body(
+                Machine(
+                    part, grid, program.block_dim, shared, buffers, values, compiler.sites, tally
+                )
+            )
     for buffer in buffers.values():
         buffer.write_back()
-    return SimulationReport(
-        {name: buffer.array for name, buffer in buffers.items()}, tally.freeze(), chosen
-    )
+    return SimulationReport(bound, tally.freeze(), chosen)
 
 
 def _prims(stmts: Sequence[Stmt]) -> Iterator[Prim]:
@@ -79,65 +86,3 @@ def _prims(stmts: Sequence[Stmt]) -> Iterator[Prim]:
         elif isinstance(stmt, If):
             yield from _prims(stmt.then)
             yield from _prims(stmt.otherwise)
-
-
-def _bind_scalars(program: ThreadProgram, scalars: Mapping[str, int | float]) -> dict[str, Value]:
-    expected = {p.name: p.dtype for p in program.params if not p.pointer}
-    unknown, missing = set(scalars) - set(expected), set(expected) - set(scalars)
-    if unknown or missing:
-        raise SimulationError(
-            f"{program.name} takes the scalars {sorted(expected)}, got {sorted(scalars)}",
-            fix="pass scalars={name: number} for each of them",
-        )
-    return {name: constant_value(scalars[name], dtype) for name, dtype in expected.items()}
-
-
-class _Uniform:
-    """Just enough of a machine to evaluate an expression of symbols."""
-
-    def __init__(self, values: Mapping[str, Value]) -> None:
-        self.vars = values
-
-    def fail(self, message: str, lane: int | None = None, fix: str | None = None) -> None:
-        raise SimulationError(message, None, fix)
-
-
-def evaluate_symbols(e: Scalar, values: Mapping[str, Value]) -> int:
-    """The integer `e` is, given the symbols it is made of."""
-    result = compile_scalar(e)(_Uniform(values))  # type: ignore[arg-type]
-    return int(np.asarray(result)[()])
-
-
-def _grid(program: ThreadProgram, values: Mapping[str, Value]) -> Block:
-    x, y, z = (evaluate_symbols(e, values) for e in program.grid_dim)
-    return x, y, z
-
-
-def _check_blocks(grid: Block, blocks: Sequence[Block] | None) -> tuple[Block, ...]:
-    if blocks is None:
-        places = itertools.product(range(grid[2]), range(grid[1]), range(grid[0]))
-        return tuple((x, y, z) for z, y, x in places)
-    for block in blocks:
-        if len(block) != 3 or not all(0 <= at < end for at, end in zip(block, grid, strict=True)):
-            raise SimulationError(
-                f"block {tuple(block)} is not in the grid {grid}", fix="name blocks (x, y, z) of it"
-            )
-    return tuple(blocks)
-
-
-def _bind_arrays(
-    program: ThreadProgram, arrays: Mapping[str, Any], values: Mapping[str, Value]
-) -> dict[str, GlobalBuffer]:
-    pointers = {p.name: p for p in program.params if p.pointer}
-    if set(arrays) != set(pointers):
-        raise SimulationError(
-            f"{program.name} takes the arrays {sorted(pointers)}, got {sorted(arrays)}",
-            fix="pass arrays={name: numpy array} for each of them",
-        )
-    return {
-        name: bind_buffer(
-            name, p.dtype, tuple(evaluate_symbols(e, values) for e in p.shape), arrays[name],
-            p.aligned,
-        )
-        for name, p in pointers.items()
-    }  # fmt: skip

@@ -8,7 +8,6 @@ too, what they get is never stored.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,15 +26,12 @@ from hexcute_core.scalar import (
     Var,
 )
 from hexcute_core.simulator.arithmetic import COMPARE, binary_function, unary_function
-from hexcute_core.simulator.registers import read_element
+from hexcute_core.simulator.lanes import LaneState
 from hexcute_core.simulator.values import Value, convert, storage, wrap_int
 from hexcute_core.simulator.warp import CALLS
 from hexcute_core.unions import assert_never
 
-if TYPE_CHECKING:
-    from hexcute_core.simulator.machine import Machine
-
-Evaluate = Callable[["Machine"], Value]
+Evaluate = Callable[[LaneState], Value]
 
 
 def compile_scalar(e: Scalar) -> Evaluate:
@@ -76,7 +72,7 @@ def constant_value(value: int | float | bool, dtype: DType) -> Value:
 
 
 def _variable(name: str) -> Evaluate:
-    def run(m: Machine) -> Value:
+    def run(m: LaneState) -> Value:
         try:
             return m.vars[name]
         except KeyError:
@@ -95,7 +91,7 @@ def _binary(e: Binary) -> Evaluate:
 def _compare(e: Compare) -> Evaluate:
     a, b, apply = compile_scalar(e.a), compile_scalar(e.b), COMPARE[e.op]
 
-    def run(m: Machine) -> Value:
+    def run(m: LaneState) -> Value:
         result: Value = apply(a(m), b(m))
         return result if isinstance(result, np.ndarray) else bool(result)
 
@@ -106,7 +102,7 @@ def _select(e: Select) -> Evaluate:
     condition, a, b = compile_scalar(e.cond), compile_scalar(e.a), compile_scalar(e.b)
     cell = storage(e.dtype)
 
-    def run(m: Machine) -> Value:
+    def run(m: LaneState) -> Value:
         picked = condition(m)
         if not isinstance(picked, np.ndarray):
             return a(m) if picked else b(m)
@@ -116,10 +112,8 @@ def _select(e: Select) -> Evaluate:
 
 
 def _element(e: Element) -> Evaluate:
-    if len(e.indices) != 1:
-        raise SimulationError(f"{e.array} has {len(e.indices)} indices, registers take one")
-    array, index = e.array, compile_scalar(e.indices[0])
-    return lambda m: read_element(m, array, index(m))
+    array, indices = e.array, [compile_scalar(i) for i in e.indices]
+    return lambda m: m.element(array, tuple(index(m) for index in indices))
 
 
 def _call(e: Call) -> Evaluate:

@@ -1,29 +1,19 @@
-"""compile(stmt) = a step that changes a machine; control flow narrows the machine's mask.
-
-A condition that differs between lanes runs both sides, each under its mask; a loop whose bounds
-differ runs until its last lane is done. What is the same for all executing lanes runs as plain
-Python control flow.
-"""
+"""compile(stmt) = a step that changes a machine, made once and run many times."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
-
-import numpy as np
 
 from hexcute_core.errors import SimulationError, SourceSpan
+from hexcute_core.simulator.control import assign, branch, repeat_for, repeat_while
+from hexcute_core.simulator.machine import Machine
 from hexcute_core.simulator.registers import RegisterArray, write_element
 from hexcute_core.simulator.scalars import compile_scalar
-from hexcute_core.simulator.values import Array, Value, storage, wrap_int
+from hexcute_core.simulator.values import Value
 from hexcute_core.thread import Assign, DeclareArray, For, If, Prim, SetElement, Stmt, While
 from hexcute_core.unions import assert_never
 
-if TYPE_CHECKING:
-    from hexcute_core.simulator.machine import Machine
-
-Step = Callable[["Machine"], None]
-MAX_ITERATIONS = 10_000_000
+Step = Callable[[Machine], None]
 
 
 class StatementCompiler:
@@ -89,45 +79,22 @@ class StatementCompiler:
         return run
 
     def _assign(self, stmt: Assign) -> Step:
-        value, name, site = compile_scalar(stmt.value), stmt.var.name, self.site(stmt.span)
-        cell, declares = storage(stmt.var.dtype), stmt.declares
+        value, site = compile_scalar(stmt.value), self.site(stmt.span)
+        var, declares = stmt.var, stmt.declares
 
         def run(m: Machine) -> None:
             m.site = site
-            new = value(m)
-            if m.mask is not None and not declares:
-                if name not in m.vars:
-                    m.fail(f"variable {name} is assigned before it is declared")
-                new = np.where(m.mask, new, m.vars[name]).astype(cell, copy=False)
-            m.vars[name] = new
+            assign(m, var, value(m), declares)
 
         return run
 
     def _for(self, stmt: For) -> Step:
         start, stop, step = (compile_scalar(e) for e in (stmt.start, stmt.stop, stmt.step))
-        body, name, dtype = self.block(stmt.body), stmt.var.name, stmt.var.dtype
-        site = self.site(stmt.span)
+        body, var, site = self.block(stmt.body), stmt.var, self.site(stmt.span)
 
         def run(m: Machine) -> None:
             m.site = site
-            first, last, pace = (uniform(m, e(m)) for e in (start, stop, step))
-            _check_step(m, pace)
-            if isinstance(first, int) and isinstance(last, int) and isinstance(pace, int):
-                for i in range(first, last, pace):
-                    m.vars[name] = wrap_int(i, dtype)
-                    body(m)
-                return
-            outer = m.mask
-            at = np.broadcast_to(np.asarray(first, dtype=storage(dtype)), m.lanes)
-            for _ in range(MAX_ITERATIONS):
-                going = at < last if outer is None else (at < last) & outer
-                if not going.any():
-                    break
-                m.mask = None if going.all() else going
-                m.vars[name] = at
-                body(m)
-                at = (at + pace).astype(storage(dtype))
-            m.mask = outer
+            repeat_for(m, var, (start(m), stop(m), step(m)), body)
 
         return run
 
@@ -136,22 +103,11 @@ class StatementCompiler:
         site = self.site(stmt.span)
 
         def run(m: Machine) -> None:
-            outer = m.mask
-            for _ in range(MAX_ITERATIONS):
+            def test(m: Machine) -> Value:
                 m.site = site
-                going = condition(m)
-                if not isinstance(going, np.ndarray):
-                    if not going:
-                        break
-                else:
-                    going = going if m.mask is None else going & m.mask
-                    if not going.any():
-                        break
-                    m.mask = None if going.all() else going
-                body(m)
-            else:
-                m.fail(f"the loop did not end after {MAX_ITERATIONS} iterations")
-            m.mask = outer
+                return condition(m)
+
+            repeat_while(m, test, body)
 
         return run
 
@@ -161,23 +117,7 @@ class StatementCompiler:
 
         def run(m: Machine) -> None:
             m.site = site
-            picked = condition(m)
-            if not isinstance(picked, np.ndarray):
-                (then if picked else otherwise)(m)
-                return
-            outer = m.mask
-            yes = picked if outer is None else picked & outer
-            no = ~picked if outer is None else ~picked & outer
-            if not no.any():
-                then(m)
-            elif not yes.any():
-                otherwise(m)
-            else:
-                m.mask = yes
-                then(m)
-                m.mask = no
-                otherwise(m)
-                m.mask = outer
+            branch(m, condition(m), then, otherwise)
 
         return run
 
@@ -191,17 +131,3 @@ def _declare(stmt: DeclareArray) -> Step:
         m.registers[name] = RegisterArray(name, dtype, size, m.lanes)
 
     return run
-
-
-def _check_step(m: Machine, pace: int | Array) -> None:
-    if np.any(np.asarray(pace) <= 0):
-        m.fail(f"a loop's step must be positive, got {pace}")
-
-
-def uniform(m: Machine, value: Value) -> int | Array:
-    """An integer value as a Python int where all executing lanes agree."""
-    if not isinstance(value, np.ndarray):
-        return int(value)
-    lanes = value if m.mask is None else value[m.mask]
-    first = lanes[0]
-    return int(first) if (lanes == first).all() else value

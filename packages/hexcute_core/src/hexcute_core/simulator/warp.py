@@ -6,21 +6,18 @@ A lane may read only from lanes that execute the same shuffle; the warp is 32 co
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hexcute_core.dtypes import DType
+from hexcute_core.simulator.lanes import LaneState
 from hexcute_core.simulator.values import Array, Value, broadcast, storage
-
-if TYPE_CHECKING:
-    from hexcute_core.simulator.machine import Machine
 
 WarpCall = Callable[..., Value]
 SourceLane = Callable[[Array, Array], Array]
 
 
-def _pick(m: Machine, name: str, value: Value, source: Array) -> Value:
+def _pick(m: LaneState, name: str, value: Value, source: Array) -> Value:
     """value of lane `source` [lanes], checked to be executing; `source` counts all lanes."""
     m.count(name)
     lanes = m.active()
@@ -39,7 +36,7 @@ def _pick(m: Machine, name: str, value: Value, source: Array) -> Value:
     return picked
 
 
-def _lane_and_base(m: Machine) -> tuple[Array, Array]:
+def _lane_and_base(m: LaneState) -> tuple[Array, Array]:
     """Lane in the warp, and index of the warp's lane 0, of every lane."""
     lane = m.all_lanes % m.threads % 32
     return lane, m.all_lanes - lane
@@ -47,7 +44,7 @@ def _lane_and_base(m: Machine) -> tuple[Array, Array]:
 
 def _shuffle(name: str, source_lane: SourceLane) -> Callable[[DType], WarpCall]:
     def make(dtype: DType) -> WarpCall:
-        def run(m: Machine, value: Value, operand: Value) -> Value:
+        def run(m: LaneState, value: Value, operand: Value) -> Value:
             lane, base = _lane_and_base(m)
             wanted = source_lane(lane, np.asarray(operand).astype(np.int64))
             # Past the warp's ends a lane keeps its own value.
@@ -61,7 +58,7 @@ def _shuffle(name: str, source_lane: SourceLane) -> Callable[[DType], WarpCall]:
 
 def _vote(name: str) -> Callable[[DType], WarpCall]:
     def make(dtype: DType) -> WarpCall:
-        def run(m: Machine, predicate: Value) -> Value:
+        def run(m: LaneState, predicate: Value) -> Value:
             m.count(name)
             votes = broadcast(predicate, dtype, m.lanes) != 0
             executing = np.ones(m.lanes, dtype=np.bool_) if m.mask is None else m.mask

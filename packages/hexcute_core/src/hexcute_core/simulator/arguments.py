@@ -1,0 +1,113 @@
+"""What the caller passes, checked against the program: arrays, scalars, blocks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from hexcute_core.dtypes import DType
+from hexcute_core.errors import SimulationError
+from hexcute_core.scalar import Scalar
+from hexcute_core.simulator.lanes import Block, LaneState
+from hexcute_core.simulator.scalars import compile_scalar, constant_value
+from hexcute_core.simulator.values import Array, Value, storage
+
+
+def bind_scalars(
+    program: str, expected: Mapping[str, DType], scalars: Mapping[str, int | float]
+) -> dict[str, Value]:
+    """A value for each scalar parameter and symbol, no more and no fewer."""
+    if set(scalars) != set(expected):
+        raise SimulationError(
+            f"{program} takes the scalars {sorted(expected)}, got {sorted(scalars)}",
+            fix="pass scalars={name: number} for each of them",
+        )
+    return {name: constant_value(scalars[name], dtype) for name, dtype in expected.items()}
+
+
+def evaluate_symbols(e: Scalar, values: Mapping[str, Value]) -> int:
+    """The integer `e` is, given the symbols it is made of."""
+    result = compile_scalar(e)(LaneState(values, 1, [(0, 0, 0)]))
+    return int(np.asarray(result)[()])
+
+
+def bind_grid(grid_dim: tuple[Scalar, Scalar, Scalar], values: Mapping[str, Value]) -> Block:
+    """The grid's size in blocks."""
+    x, y, z = (evaluate_symbols(e, values) for e in grid_dim)
+    return x, y, z
+
+
+def bind_blocks(grid: Block, blocks: Sequence[Block] | None) -> tuple[Block, ...]:
+    """The blocks to run, x fastest; all of the grid for None."""
+    if blocks is None:
+        places = itertools.product(range(grid[2]), range(grid[1]), range(grid[0]))
+        return tuple((x, y, z) for z, y, x in places)
+    for block in blocks:
+        if len(block) != 3 or not all(0 <= at < end for at, end in zip(block, grid, strict=True)):
+            raise SimulationError(
+                f"block {tuple(block)} is not in the grid {grid}", fix="name blocks (x, y, z) of it"
+            )
+    return tuple(blocks)
+
+
+def bind_arrays(
+    program: str,
+    expected: Mapping[str, tuple[DType, tuple[Scalar, ...]]],
+    arrays: Mapping[str, object],
+    values: Mapping[str, Value],
+) -> dict[str, Array]:
+    """The caller's arrays, each checked against the type and extents of its parameter.
+
+    An array is C-contiguous, of the parameter's element type (or an unsigned integer of the same
+    width) and shape; types narrower than a byte come packed, any shape of the right size.
+    """
+    if set(arrays) != set(expected):
+        raise SimulationError(
+            f"{program} takes the arrays {sorted(expected)}, got {sorted(arrays)}",
+            fix="pass arrays={name: numpy array} for each of them",
+        )
+    bound = {}
+    for name, (dtype, extents) in expected.items():
+        shape = tuple(evaluate_symbols(e, values) for e in extents)
+        bound[name] = _check_array(name, dtype, shape, arrays[name])
+    return bound
+
+
+def _check_array(name: str, dtype: DType, shape: tuple[int, ...], array: object) -> Array:
+    if not isinstance(array, np.ndarray):
+        raise SimulationError(
+            f"argument {name}: expected a numpy array, got {type(array).__name__}",
+            fix="pass arrays={'" + name + "': numpy array}",
+        )
+    if not array.flags.c_contiguous:
+        raise SimulationError(
+            f"argument {name}: the array is not contiguous", fix="pass np.ascontiguousarray(...)"
+        )
+    if dtype.bits < 8:
+        _check_packed(name, dtype, shape, array)
+        return array
+    raw = np.dtype(f"u{dtype.bits // 8}")
+    if array.dtype not in (storage(dtype), raw):
+        raise SimulationError(
+            f"argument {name}: expected elements of type {storage(dtype)} "
+            f"(or {raw} holding their bits), got {array.dtype}",
+            fix=f"pass {name}.astype({str(storage(dtype))!r})",
+        )
+    if array.shape != shape:
+        raise SimulationError(
+            f"argument {name}: expected shape {shape}, got {array.shape}",
+            fix="pass the shape that the symbols give, or other symbols",
+        )
+    return array
+
+
+def _check_packed(name: str, dtype: DType, shape: tuple[int, ...], array: Array) -> None:
+    expected = int(np.prod(shape, dtype=np.int64)) * dtype.bits // 8
+    if array.nbytes != expected:
+        raise SimulationError(
+            f"argument {name}: {dtype}{list(shape)} packs into {expected} bytes, "
+            f"got {array.nbytes}",
+            fix="pack the elements, the first in the lowest bits, into a uint8 array",
+        )

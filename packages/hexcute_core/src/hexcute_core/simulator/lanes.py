@@ -1,0 +1,77 @@
+"""LaneState = variables on a batch of lanes under one mask: what scalar code needs to run.
+
+`mask` holds the lanes that execute (None means all); control flow narrows it. Lane
+`b * threads + t` is thread t of the batch's block b.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+import numpy as np
+
+from hexcute_core.errors import SimulationError, SourceSpan
+from hexcute_core.simulator.values import Array, Value
+
+Block = tuple[int, int, int]
+
+
+class LaneState:
+    """Variables of every lane; subclasses say what an array element and a count are."""
+
+    def __init__(self, values: Mapping[str, Value], threads: int, blocks: Sequence[Block]) -> None:
+        self.vars: dict[str, Value] = dict(values)
+        self.blocks = tuple(blocks)
+        self.threads = threads
+        self.lanes = len(blocks) * threads
+        self.all_lanes = np.arange(self.lanes)
+        self.block_of = self.all_lanes // threads
+        warps_a_block = -(-threads // 32)
+        self.warp_of = self.block_of * warps_a_block + self.all_lanes % threads // 32
+        self.warps = len(blocks) * warps_a_block
+        self.mask: Array | None = None
+
+    @property
+    def span(self) -> SourceSpan | None:
+        """Where the running statement was written."""
+        return None
+
+    def element(self, array: str, indices: tuple[Value, ...]) -> Value:
+        """Element `indices` of `array` on every lane."""
+        self.fail(f"{array} has no elements here")
+
+    def count(self, name: str) -> None:
+        """One instruction `name` ran."""
+
+    def active(self) -> Array:
+        """Indices of the lanes that execute."""
+        return self.all_lanes if self.mask is None else np.flatnonzero(self.mask)
+
+    def where(self, lane: int) -> str:
+        """`block (x, y, z) thread t` of a lane."""
+        return f"block {self.blocks[lane // self.threads]} thread {lane % self.threads}"
+
+    def fail(self, message: str, lane: int | None = None, fix: str | None = None) -> NoReturn:
+        """Reports the running statement."""
+        if lane is not None:
+            message = f"{message} [{self.where(lane)}]"
+        raise SimulationError(message, self.span, fix)
+
+
+def builtins(blocks: Sequence[Block], grid: Block, threads: int) -> dict[str, Value]:
+    """threadIdx, blockIdx, blockDim and gridDim of the lanes of a batch of blocks."""
+    values: dict[str, Value] = {
+        "threadIdx.x": np.tile(np.arange(threads, dtype=np.int32), len(blocks)),
+        "threadIdx.y": 0,
+        "threadIdx.z": 0,
+        "blockDim.x": threads,
+        "blockDim.y": 1,
+        "blockDim.z": 1,
+    }
+    for axis, name in enumerate("xyz"):
+        values[f"gridDim.{name}"] = grid[axis]
+        places = np.array([block[axis] for block in blocks], dtype=np.int32)
+        same = bool((places == places[0]).all())
+        values[f"blockIdx.{name}"] = int(places[0]) if same else places.repeat(threads)
+    return values
