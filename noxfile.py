@@ -35,6 +35,7 @@ PYTHONS = INSTALLED if HERE in INSTALLED else None
 PACKAGES = ("packages/cute_layout", "packages/hexcute_core", "packages/hexcute_kernels")
 SOURCES = ":".join(f"{package}/src" for package in (*PACKAGES, "bench"))
 CUDA = ("nvidia-cuda-nvrtc==13.0.*", "nvidia-cuda-runtime==13.0.*")
+TESTING = ("pytest", "hypothesis", "ml_dtypes", "nvidia-cuda-nvdisasm==13.*")
 # What Hidet's compiler part needs; its own list would bring torch and an AMD package.
 HIDET_NEEDS = ("filelock", "tabulate", "tomlkit", "tqdm", "numpy")
 
@@ -62,7 +63,7 @@ def demo(session: nox.Session) -> None:
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
     """All tests that need no GPU, on each supported Python that is installed."""
-    compiler(session, "pytest", "hypothesis", "ml_dtypes")
+    compiler(session, *TESTING)
     session.run("python", "-m", "pytest", "-m", "not gpu and not fuzz", *session.posargs)
 
 
@@ -84,14 +85,15 @@ def typecheck(session: nox.Session) -> None:
 @nox.session
 def docs(session: nox.Session) -> None:
     """The documentation as HTML in docs/_build/html; warnings are errors."""
-    compiler(session, "sphinx", "myst-parser")
-    session.run("sphinx-build", "-q", "-W", "--keep-going", "docs", "docs/_build/html")
+    pip(session, "sphinx", "myst-parser", "numpy")
+    build = ("sphinx-build", "-q", "-W", "--keep-going", "docs", "docs/_build/html")
+    session.run(*build, env={"PYTHONPATH": SOURCES})
 
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
     """Property tests with many more examples, and the random programs."""
-    compiler(session, "pytest", "hypothesis", "ml_dtypes")
+    compiler(session, *TESTING)
     session.run(
         "python", "-m", "pytest", "-m", "not gpu and (fuzz or hypothesis)",
         "--hypothesis-profile=fuzz", *session.posargs,
@@ -101,7 +103,7 @@ def fuzz(session: nox.Session) -> None:
 @nox.session
 def gpu(session: nox.Session) -> None:
     """The tests that need a GPU, with torch: the same as `python -m pytest -m gpu`."""
-    compiler(session, "pytest", "hypothesis", "ml_dtypes", "torch", "triton")
+    compiler(session, *TESTING, "torch", "triton")
     session.run("python", "-m", "pytest", "-m", "gpu", *session.posargs)
 
 

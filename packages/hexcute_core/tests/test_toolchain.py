@@ -84,6 +84,12 @@ def test_equal_inputs_give_equal_values_in_another_process_too() -> None:
     assert done.stdout.strip() == hashlib.sha256(here.cubin).hexdigest()
 
 
+def test_sass_shows_the_instructions_of_the_target() -> None:
+    text = sass(compile_cubin(HALF, "sm_90"))
+    assert "sm_90a" in text and "BAR.SYNC" in text and "STG.E" in text
+    assert "STL" not in text and "STL" in sass(compile_cubin(LOCAL_ARRAY, "sm_80").cubin)
+
+
 def test_options_reach_the_compiler() -> None:
     source = 'extern "C" __global__ void k(int* a) { a[0] = VALUE; }'
     seven = compile_cubin(source, "sm_80", ("-DVALUE=7",))
