@@ -1,4 +1,5 @@
-"""CuTe's layout algebra, exact: every operation returns the right function or says why it cannot."""
+"""CuTe's layout algebra, exact: every operation returns the right function or says why it
+cannot."""
 
 from cute_layout.basis import Basis, E
 from cute_layout.coalesce import coalesce, filter, filter_zeros

@@ -1,21 +1,23 @@
 """Shared-memory bank conflicts: wavefronts = sum over phases of the most words any bank must give.
 
-32 banks of 4 bytes answer one row of 128 bytes a wavefront. A warp's instruction is served in phases
-of 128 bytes: 32 lanes for accesses of up to 4 bytes, 16 for 8 bytes, 8 for 16 bytes; `ldmatrix` and
-`stmatrix` are 16-byte rows, 8 to a phase. Lanes of one phase that want the same word share it.
+32 banks of 4 bytes answer one row of 128 bytes a wavefront. A warp's instruction is served in
+phases of 128 bytes: 32 lanes for accesses of up to 4 bytes, 16 for 8 bytes, 8 for 16 bytes;
+`ldmatrix` and `stmatrix` are 16-byte rows, 8 to a phase. Lanes of one phase that want the same word
+share it.
 Source: CUDA C++ programming guide, "Shared Memory" (compute capability 5.x and later).
 """
 
 from __future__ import annotations
 
-from typing import Any, Iterable, NamedTuple, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from cute_layout.composed import ComposedLayout
 from cute_layout.composition import composition
 from cute_layout.errors import DomainError, LayoutError
 from cute_layout.layout import Layout, make
 from cute_layout.swizzle import Swizzle
-from cute_layout.table import offsets, values
+from cute_layout.table import offsets
 from cute_layout.thread_value import TVLayout
 
 __all__ = ["BankConflicts", "bank_conflicts", "choose_swizzle"]
@@ -91,27 +93,29 @@ def bank_conflicts(
 
 def _table(layout: Layout | ComposedLayout, access: Any) -> tuple[list[int], int]:
     """Unswizzled element offsets of (thread, value), threads fastest, and the number of threads."""
-    plain = layout.layout if isinstance(layout, ComposedLayout) else layout
-    move = layout.offset if isinstance(layout, ComposedLayout) else 0
+    plain: Any = layout
+    move = 0
+    if isinstance(layout, ComposedLayout) and isinstance(layout.swizzle, Swizzle):
+        plain, move = layout.layout, layout.offset
     lanes = access.index if isinstance(access, TVLayout) else access
     if type(lanes.shape) is not tuple:
         lanes = make((lanes.shape, 1), (lanes.stride, 0))
     if len(lanes) != 2:
-        raise DomainError(f"an access has a thread mode and a value mode; {access} has {len(lanes)} modes")
+        raise DomainError(
+            f"an access has a thread mode and a value mode; {access} has {len(lanes)} modes"
+        )
     try:
         table = offsets(composition(plain, lanes))
     except LayoutError:
-        if isinstance(lanes, Layout) and not lanes.is_coordinate:
-            table = [plain.at(i) for i in values(lanes)]
-        else:
-            table = [plain(c) for c in offsets(lanes)]
+        table = [plain(c) for c in offsets(lanes)]
     return [v + move for v in table] if move else table, lanes[0].size
 
 
 def _vectors(
     layout: Layout | ComposedLayout, access: Any, element_bits: int, vector_bits: int | None
 ) -> tuple[list[int], int, int]:
-    """The element offset at which each (thread, instruction) starts, the threads, the width in bits."""
+    """The element offset at which each (thread, instruction) starts, the threads, the width in
+    bits."""
     table, count = _table(layout, access)
     held = len(table) // count if count else 0
     keep = _kept_together(layout)
@@ -136,7 +140,11 @@ def _vectors(
 
 def _kept_together(layout: Layout | ComposedLayout) -> int:
     """How many consecutive elements the swizzle keeps in place; 0 for any number."""
-    if isinstance(layout, ComposedLayout) and isinstance(layout.swizzle, Swizzle) and layout.swizzle.bits:
+    if (
+        isinstance(layout, ComposedLayout)
+        and isinstance(layout.swizzle, Swizzle)
+        and layout.swizzle.bits
+    ):
         return 1 << layout.swizzle.base
     return 0
 
@@ -189,16 +197,16 @@ def choose_swizzle(
 
     Args:
         layout: the buffer's layout before swizzling.
-        accesses: one access (see `bank_conflicts`) or a sequence of them; ``(access, weight)`` counts
-            an access `weight` times.
+        accesses: one access (see `bank_conflicts`) or a sequence of them; ``(access, weight)``
+            counts an access `weight` times.
         element_bits: bits of an element.
-        candidates: the swizzles allowed, e.g. those a TMA or wgmma descriptor knows; by default every
-            one that permutes the buffer onto itself and keeps each access contiguous.
+        candidates: the swizzles allowed, e.g. those a TMA or wgmma descriptor knows; by default
+            every one that permutes the buffer onto itself and keeps each access contiguous.
         keep_bits: the width that must stay contiguous, if more than the widest access.
 
     Returns:
-        The best; of equals the one with the fewest bits, then the largest base, then the least shift:
-        ``Swizzle(0, base, 0)``, the identity, unless another is strictly better.
+        The best; of equals the one with the fewest bits, then the largest base, then the least
+        shift: ``Swizzle(0, base, 0)``, the identity, unless another is strictly better.
 
     Raises:
         DomainError: every candidate would tear an access apart.
@@ -228,8 +236,8 @@ def choose_swizzle(
     least: int | None = None
     for swizzle in options:
         cost = 0
-        for (width, phase), n in phases.items():
-            cost += n * _wavefronts([swizzle(x) for x in phase], element_bits, width)
+        for (width, served), n in phases.items():
+            cost += n * _wavefronts([swizzle(x) for x in served], element_bits, width)
             if least is not None and cost >= least:
                 break
         else:

@@ -1,12 +1,14 @@
 """Coordinate-valued strides: elements of the free module over basis vectors, E(i) = ``1@i``.
 
-A layout with strides ``1@0, 1@1`` maps an index to a coordinate instead of an offset. Source: CuTe's
-`ScaledBasis` and arithmetic tuples; sums such as ``1@0+1@1`` (a diagonal) are allowed here.
+A layout with strides ``1@0, 1@1`` maps an index to a coordinate instead of an offset. Source:
+CuTe's `ScaledBasis` and arithmetic tuples; sums such as ``1@0+1@1`` (a diagonal) are allowed here.
 """
 
 from __future__ import annotations
 
-from typing import Any, Iterable
+import itertools
+from collections.abc import Iterable
+from typing import Any
 
 from cute_layout.errors import CongruenceError, DomainError
 
@@ -31,10 +33,11 @@ class Basis:
         for path, coefficient in terms:
             total[path] = total.get(path, 0) + coefficient
         kept = tuple(sorted((p, c) for p, c in total.items() if c))
-        for (p, _), (q, _) in zip(kept, kept[1:]):
+        for (p, _), (q, _) in itertools.pairwise(kept):
             if q[: len(p)] == p:
                 raise CongruenceError(
-                    f"basis vectors {_spell(p, 1)} and {_spell(q, 1)} overlap: one contains the other"
+                    f"basis vectors {_spell(p, 1)} and {_spell(q, 1)} overlap: one contains the "
+                    f"other"
                 )
         object.__setattr__(self, "terms", kept)
         object.__setattr__(self, "_hash", hash(kept))
@@ -53,7 +56,7 @@ class Basis:
         return NotImplemented
 
     def __hash__(self) -> int:
-        return self._hash if self.terms else hash(0)  # type: ignore[attr-defined, no-any-return]
+        return self._hash if self.terms else hash(0)  # type: ignore[attr-defined]
 
     def __bool__(self) -> bool:
         return bool(self.terms)
@@ -93,8 +96,9 @@ def _spell(path: Path, coefficient: int) -> str:
     return "@".join([str(coefficient), *(str(i) for i in reversed(path))])
 
 
-def E(*path: int) -> Basis | int:  # noqa: N802 (the name CuTe gives it)
-    """The basis vector of a coordinate: ``E(1)`` is ``1@1``, ``E(0, 1)`` is ``1@1@0``, ``E()`` is 1.
+def E(*path: int) -> Basis | int:
+    """The basis vector of a coordinate: ``E(1)`` is ``1@1``, ``E(0, 1)`` is ``1@1@0``, ``E()`` is
+    1.
 
     >>> print(8 * E(1))
     8@1
@@ -125,7 +129,9 @@ def template_of(values: Iterable[Any]) -> Any:
         below = [p for p in paths if p[: len(prefix)] == prefix]
         if prefix in paths:
             if len(below) > 1:
-                raise CongruenceError(f"basis path {prefix} is both a leaf and a branch of {sorted(paths)}")
+                raise CongruenceError(
+                    f"basis path {prefix} is both a leaf and a branch of {sorted(paths)}"
+                )
             return None
         if not below:
             return None

@@ -1,4 +1,5 @@
-"""Fewer modes, same function: (s0:d0, s1:s0*d0) is s0*s1:d0, and an extent of 1 contributes nothing.
+"""Fewer modes, same function: (s0:d0, s1:s0*d0) is s0*s1:d0, and an extent of 1 contributes
+nothing.
 
 Source: CuTe layout algebra, ``02_layout_algebra.md``, "Coalesce" and "Filter".
 """
@@ -17,7 +18,7 @@ __all__ = ["coalesce", "filter", "filter_zeros", "merge_modes"]
 def merge_modes(shapes: tuple[Any, ...], strides: tuple[Any, ...]) -> list[tuple[Any, Any]]:
     """The shortest list of (extent, stride) with the same values on the domain."""
     modes: list[tuple[Any, Any]] = []
-    for s, d in zip(shapes, strides):
+    for s, d in zip(shapes, strides, strict=True):
         if s == 1:
             continue
         if modes:
@@ -57,8 +58,10 @@ def _by_profile(shape: Tree, stride: Tree, profile: Tree) -> tuple[Tree, Tree]:
         inner = coalesce(Layout(shape, stride))
         return inner.shape, inner.stride
     if type(shape) is not tuple or len(profile) > len(shape):
-        raise CongruenceError(f"the profile {spell(profile)} has more entries than the shape {spell(shape)}")
-    parts = [_by_profile(s, d, p) for s, d, p in zip(shape, stride, profile)]
+        raise CongruenceError(
+            f"the profile {spell(profile)} has more entries than the shape {spell(shape)}"
+        )
+    parts = [_by_profile(s, d, p) for s, d, p in zip(shape, stride, profile, strict=False)]
     rest = len(profile)
     shapes = tuple([s for s, _ in parts]) + shape[rest:]
     strides = tuple([d for _, d in parts]) + stride[rest:]
@@ -71,11 +74,14 @@ def filter_zeros(layout: Layout) -> Layout:
     >>> print(filter_zeros(Layout((4, 8), (0, 1))))
     (1,8):(0,1)
     """
-    leaves = [1 if d == 0 and s != 0 else s for s, d in zip(layout.flat_shape, layout.flat_stride)]
+    leaves = [
+        1 if d == 0 and s != 0 else s
+        for s, d in zip(layout.flat_shape, layout.flat_stride, strict=True)
+    ]
     return make(unflatten(leaves, layout.shape), layout.stride)
 
 
-def filter(layout: Layout, profile: Tree = None) -> Layout:  # noqa: A001 (the name CuTe gives it)
+def filter(layout: Layout, profile: Tree = None) -> Layout:
     """Drop stride-0 and extent-1 modes and coalesce: the same set of values.
 
     >>> print(filter(Layout((4, 8, 2), (0, 1, 8))))

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from cute_layout.coalesce import merge_modes
 from cute_layout.errors import DivisibilityError, DomainError, NotInjectiveError, UnsupportedError
 from cute_layout.layout import Layout, from_modes
-from cute_layout.coalesce import merge_modes
 from cute_layout.trees import product
 
 __all__ = ["complement"]
@@ -20,9 +20,10 @@ __all__ = ["complement"]
 def complement(layout: Layout, bound: Any = None, exact: bool = False) -> Layout:
     """The coalesced layout C, with increasing strides, that is disjoint from `layout`'s image.
 
-    The sums ``layout(i) + C(j)`` are all distinct and, where every stride divides the next block, fill
-    ``0 .. size*size(C)-1``. A bound that the last block does not divide is rounded up. Stride-0 modes
-    are dropped first; a negative stride counts by its magnitude (the image shifts, the gaps stay).
+    The sums ``layout(i) + C(j)`` are all distinct and, where every stride divides the next block,
+    fill ``0 .. size*size(C)-1``. A bound that the last block does not divide is rounded up.
+    Stride-0 modes are dropped first; a negative stride counts by its magnitude (the image shifts,
+    the gaps stay).
 
     Args:
         bound: the number of offsets to fill, an int or a shape (its size); by default the cosize.
@@ -32,21 +33,26 @@ def complement(layout: Layout, bound: Any = None, exact: bool = False) -> Layout
     (2,4,2):(4,16,512)
 
     Raises:
-        NotInjectiveError: the modes overlap: a stride is less than the extent of the block below it.
+        NotInjectiveError: the modes overlap: a stride is less than the extent of the block below
+            it.
         DivisibilityError: `exact`, and some gap or the bound is not a whole number of blocks.
         DomainError: `exact`, and a stride is negative.
     """
     if bound is not None:
         bound = product(getattr(bound, "shape", bound))
     if layout.is_coordinate:
-        raise UnsupportedError(f"the complement of the coordinate layout {layout}; linearize it first")
+        raise UnsupportedError(
+            f"the complement of the coordinate layout {layout}; linearize it first"
+        )
     modes: list[tuple[Any, Any]] = []
     for s, d in merge_modes(layout.flat_shape, layout.flat_stride):
         if d == 0:
             continue
         if type(d) is int and d < 0:
             if exact:
-                raise DomainError(f"{layout} has the negative stride {d}: it cannot tile 0 .. {bound}")
+                raise DomainError(
+                    f"{layout} has the negative stride {d}: it cannot tile 0 .. {bound}"
+                )
             d = -d
         modes.append((d, s))
     if len(modes) > 1:
@@ -59,21 +65,26 @@ def complement(layout: Layout, bound: Any = None, exact: bool = False) -> Layout
         gap, rest = divmod(d, current)
         if gap == 0:
             raise NotInjectiveError(
-                f"the modes of {layout} overlap: stride {d} is less than the block of {current} below it; "
+                f"the modes of {layout} overlap: stride {d} is less than the block of {current} "
+                f"below it; "
                 f"no complement fills between them"
             )
         if rest and exact:
-            raise DivisibilityError(f"{layout} does not tile: stride {d} is no multiple of {current}")
+            raise DivisibilityError(
+                f"{layout} does not tile: stride {d} is no multiple of {current}"
+            )
         if gap != 1:
             gaps.append((gap, current))
         current = d * s
     if bound is not None:
         if exact and bound % current:
-            raise DivisibilityError(f"{layout} does not tile {bound}: it is no multiple of {current}")
+            raise DivisibilityError(
+                f"{layout} does not tile {bound}: it is no multiple of {current}"
+            )
         last = -(-bound // current)
         if last != 1:
             gaps.append((last, current))
     if len(gaps) > 1:
-        shapes, strides = zip(*gaps)
+        shapes, strides = zip(*gaps, strict=True)
         gaps = merge_modes(shapes, strides)
     return from_modes(gaps)

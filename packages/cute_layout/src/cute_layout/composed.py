@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cute_layout.errors import CongruenceError, DomainError, ParseError
+from cute_layout.errors import CongruenceError, ParseError
 from cute_layout.layout import Layout, clean_crd
 from cute_layout.measure import slice_and_offset
 from cute_layout.swizzle import Swizzle
@@ -23,7 +23,8 @@ class ComposedLayout:
     Args:
         swizzle: the outer function, a `Swizzle` or a `Layout`.
         offset: an int added between the two, in elements.
-        layout: the inner layout; it gives the domain, so shape, rank and slices are its own.
+        layout: the inner layout, which may be composed itself; it gives the domain, so shape, rank
+            and slices are its own.
 
     >>> s = ComposedLayout(Swizzle(1, 0, 2), 0, Layout((4, 2), (1, 4)))
     >>> print(s, [s(i) for i in range(8)])
@@ -33,16 +34,20 @@ class ComposedLayout:
     __slots__ = ("_offsets", "layout", "offset", "swizzle")
     swizzle: Swizzle | Layout
     offset: int
-    layout: Layout
+    layout: Layout | ComposedLayout
 
-    def __init__(self, swizzle: Swizzle | Layout, offset: int, layout: Layout) -> None:
-        if not isinstance(swizzle, (Swizzle, Layout)) or not isinstance(layout, Layout):
+    def __init__(
+        self, swizzle: Swizzle | Layout, offset: int, layout: Layout | ComposedLayout
+    ) -> None:
+        if not isinstance(swizzle, (Swizzle, Layout)) or not isinstance(
+            layout, (Layout, ComposedLayout)
+        ):
             raise CongruenceError(
-                f"ComposedLayout takes a Swizzle or Layout, an int and a Layout; got "
+                f"ComposedLayout takes a Swizzle or Layout, an int and a layout; got "
                 f"{type(swizzle).__name__}, {type(offset).__name__}, {type(layout).__name__}"
             )
-        if layout.is_coordinate and isinstance(swizzle, Swizzle):
-            raise CongruenceError(f"the swizzle {swizzle} takes offsets, and {layout} gives coordinates")
+        if isinstance(layout, Layout) and layout.is_coordinate:
+            raise CongruenceError(f"{swizzle} takes offsets, and {layout} gives coordinates")
         put = object.__setattr__
         put(self, "swizzle", swizzle)
         put(self, "offset", int(offset))
@@ -52,7 +57,9 @@ class ComposedLayout:
     _offsets: tuple[int, ...] | None
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"ComposedLayout is immutable; build a new one instead of setting {name}")
+        raise AttributeError(
+            f"ComposedLayout is immutable; build a new one instead of setting {name}"
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ComposedLayout, (self.swizzle, self.offset, self.layout)
@@ -60,6 +67,8 @@ class ComposedLayout:
     def __call__(self, *crd: Tree) -> Any:
         point = clean_crd(crd[0] if len(crd) == 1 else crd)
         if has_none(point):
+            if isinstance(self.layout, ComposedLayout):
+                return ComposedLayout(self.swizzle, self.offset, self.layout(point))
             sub, moved = slice_and_offset(point, self.layout)
             return ComposedLayout(self.swizzle, self.offset + moved, sub)
         return self.swizzle(self.offset + self.layout(point))
@@ -97,14 +106,6 @@ class ComposedLayout:
             return 0
         return max(0, *table) - min(0, *table) + 1
 
-    def recast(self, old_bits: int, new_bits: int) -> ComposedLayout:
-        """The same bytes seen as elements of `new_bits`; see `cute_layout.recast`."""
-        from cute_layout.recast import recast
-
-        result = recast(self, old_bits, new_bits)
-        assert isinstance(result, ComposedLayout)
-        return result
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ComposedLayout):
             return NotImplemented
@@ -115,7 +116,8 @@ class ComposedLayout:
         return hash((self.swizzle, self.offset, self.layout))
 
     def __str__(self) -> str:
-        return f"{self.swizzle} o {self.offset} o {self.layout}"
+        inner = f"[{self.layout}]" if isinstance(self.layout, ComposedLayout) else self.layout
+        return f"{self.swizzle} o {self.offset} o {inner}"
 
     def __repr__(self) -> str:
         return f"ComposedLayout({self})"
@@ -130,7 +132,7 @@ def parse(text: str) -> Layout | Swizzle | ComposedLayout:
     Raises:
         ParseError: with the text and the place.
     """
-    parts = text.split(" o ")
+    parts = text.split(" o ", 2)
     if len(parts) == 1:
         return Swizzle.parse(text) if "<" in text else Layout.parse(text)
     if len(parts) != 3:
@@ -140,11 +142,7 @@ def parse(text: str) -> Layout | Swizzle | ComposedLayout:
     except ValueError:
         raise ParseError(f"cannot read {text!r}: the offset {parts[1]!r} is no int") from None
     outer = Swizzle.parse(parts[0]) if "<" in parts[0] else Layout.parse(parts[0])
-    return ComposedLayout(outer, offset, Layout.parse(parts[2]))
-
-
-def values_in(layout: Layout | ComposedLayout, low: int, high: int) -> None:
-    """Raise `DomainError` unless every value lies in ``low <= v < high``."""
-    for i, v in enumerate(offsets(layout)):
-        if not low <= v < high:
-            raise DomainError(f"{layout} leaves [{low}, {high})", witness=f"i={i}: value {v}")
+    inner = parse(parts[2].strip()[1:-1]) if parts[2].strip().startswith("[") else parse(parts[2])
+    if isinstance(inner, Swizzle):
+        raise ParseError(f"cannot read {text!r}: the innermost part must be a layout")
+    return ComposedLayout(outer, offset, inner)

@@ -1,9 +1,9 @@
 """R = A o B: R(i) = A(B(i)) for every i < size(B), with R compatible with B, or a refusal.
 
 A splits an offset into digits over its extents. Along one leaf s:d of B the digits of c*d grow
-linearly until one of them reaches its extent; there the leaf splits. Two facts make the result exact:
-if the greatest digits of all pieces together still fit every extent, no carry ever happens, and if
-they do not, the only candidate left is the one read from the function table (see `fitting`).
+linearly until one of them reaches its extent; there the leaf splits. Two facts make the result
+exact: if the greatest digits of all pieces together still fit every extent, no carry ever happens,
+and if they do not, the only candidate left is the one read from the function table (see `fitting`).
 Source of the operation: CuTe, ``02_layout_algebra.md``, "Composition".
 """
 
@@ -35,9 +35,9 @@ def composition(a: Any, b: Any, strict: bool = False) -> Any:
     Args:
         a: a `Layout`, `ComposedLayout` or `Swizzle`. A layout extends past its size along its last
             mode, as in evaluation.
-        b: a `Layout`; or a tiler, a tuple with one entry a mode of `a` (a layout, a tuple for a nested
-            mode, an int N for ``N:1``, None to keep the mode; missing entries keep theirs); or a
-            `ComposedLayout` or `Swizzle`. Coordinate strides in `b` address the modes of `a`.
+        b: a `Layout`; or a tiler, a tuple with one entry a mode of `a` (a layout, a tuple for a
+            nested mode, an int N for ``N:1``, None to keep the mode; missing entries keep theirs);
+            or a `ComposedLayout` or `Swizzle`. Coordinate strides in `b` address the modes of `a`.
         strict: refuse values of `b` outside ``0 <= v < size(a)``.
 
     >>> print(composition(Layout((6, 2), (8, 2)), Layout((4, 3), (3, 1))))
@@ -61,30 +61,34 @@ def composition(a: Any, b: Any, strict: bool = False) -> Any:
         return a
     if isinstance(a, ComposedLayout):
         return ComposedLayout(a.swizzle, a.offset, composition(a.layout, b, strict))
+    if isinstance(b, Swizzle):
+        raise DomainError(f"{a} o {b} has no domain; compose {b} with a layout first")
     if isinstance(b, (tuple, list)):
         if not isinstance(a, Layout):
             raise CongruenceError(f"{a} has no modes to compose with a tuple")
         if len(b) > len(a):
-            raise CongruenceError(f"the tiler has {len(b)} entries, the layout {a} has {len(a)} modes")
-        parts = [composition(mode, b[k] if k < len(b) else None, strict) for k, mode in enumerate(a)]
+            raise CongruenceError(
+                f"the tiler has {len(b)} entries, the layout {a} has {len(a)} modes"
+            )
+        parts = [
+            composition(mode, b[k] if k < len(b) else None, strict) for k, mode in enumerate(a)
+        ]
         return join(parts)
     if isinstance(b, ComposedLayout):
-        return _compose_composed(a, b, strict)
-    if isinstance(b, Swizzle):
-        raise UnsupportedError(f"{a} o {b} has no domain; compose {b} with a layout first")
+        if _is_identity(a):
+            return b
+        if strict and isinstance(a, Layout):
+            _check_values(a, b)
+        return ComposedLayout(a, 0, b)
     return composition(a, Layout(b), strict)
 
 
-def _compose_composed(a: Any, b: ComposedLayout, strict: bool) -> ComposedLayout:
-    if isinstance(b.swizzle, Layout) and isinstance(a, Layout):
-        return ComposedLayout(composition(a, b.swizzle, strict), b.offset, b.layout)
-    if b.swizzle == Swizzle(0, 0, 0) or (isinstance(b.swizzle, Swizzle) and not b.swizzle.bits):
-        return ComposedLayout(a, b.offset, b.layout)
-    if isinstance(a, Layout):
-        modes = extent_modes(a.shape, a.stride)
-        if len(modes) == 1 and modes[0][1] == 1:
-            return b
-    raise UnsupportedError(f"{a} o ({b}) is no swizzle of a layout; evaluate both instead")
+def _is_identity(a: Any) -> bool:
+    """Whether a returns every int as it is."""
+    if isinstance(a, Swizzle):
+        return a.bits == 0
+    modes = extent_modes(a.shape, a.stride)
+    return len(modes) == 1 and bool(modes[0][1] == 1)
 
 
 def _compose(a: Layout, b: Layout, strict: bool) -> Layout:
@@ -104,7 +108,7 @@ def _compose(a: Layout, b: Layout, strict: bool) -> Layout:
     digits = _Digits(a, b)
     leaves: list[list[tuple[Any, Any]]] = []
     room = list(digits.caps)
-    for s, d in zip(b.flat_shape, b.flat_stride):
+    for s, d in zip(b.flat_shape, b.flat_stride, strict=True):
         if s == 1 or d == 0:
             leaves.append([(s, 0)])
             continue
@@ -116,7 +120,7 @@ def _compose(a: Layout, b: Layout, strict: bool) -> Layout:
                 if e[j] and e[j] * (run - 1) >= digits.caps[j]:
                     run = (digits.caps[j] + e[j] - 1) // e[j]
             if s % run:
-                return _tabulate(digits, a, b, DivisibilityError)
+                return _tabulate(digits, a, b)
             for j in digits.bounded:
                 room[j] -= (run - 1) * e[j]
             _append(pieces, run, digits.value(e))
@@ -127,7 +131,7 @@ def _compose(a: Layout, b: Layout, strict: bool) -> Layout:
         leaves.append(pieces)
     for j in digits.bounded:
         if room[j] <= 0:
-            return _tabulate(digits, a, b, DivisibilityError)
+            return _tabulate(digits, a, b)
     return _assemble(b, leaves)
 
 
@@ -168,9 +172,10 @@ class _Digits:
         self.deltas = [d for _, modes in self.groups for _, d in modes]
 
     def of(self, value: Any) -> list[Any]:
-        """The digit of `value` for every mode; the last of a group is unbounded and may be negative."""
+        """The digit of `value` for every mode; the last of a group is unbounded and may be
+        negative."""
         out: list[Any] = []
-        terms = dict(value.terms) if type(value) is Basis else {(): value}
+        terms: dict[Any, Any] = dict(value.terms) if type(value) is Basis else {(): value}
         for path, modes in self.groups:
             rest = terms.get(path, 0)
             for s, _ in modes[:-1]:
@@ -181,7 +186,7 @@ class _Digits:
 
     def value(self, digits: list[Any]) -> Any:
         total: Any = 0
-        for e, delta in zip(digits, self.deltas):
+        for e, delta in zip(digits, self.deltas, strict=True):
             if e:
                 total = total + e * delta
         return total
@@ -191,16 +196,17 @@ class _Digits:
         return self.value(self.of(value))
 
 
-def _tabulate(digits: _Digits, a: Layout, b: Layout, error: type[DivisibilityError]) -> Layout:
+def _tabulate(digits: _Digits, a: Layout, b: Layout) -> Layout:
     """Decide by the function table; every leaf of R is determined by its own values."""
     if b.size > TABLE_LIMIT:
         _refuse_early(digits, a, b)
         raise UnsupportedError(
-            f"digits carry in {a} o {b}, whose {b.size} points exceed the table limit of {TABLE_LIMIT}"
+            f"digits carry in {a} o {b}, whose {b.size} points exceed the table limit of "
+            f"{TABLE_LIMIT}"
         )
     leaves: list[list[tuple[Any, Any]]] = []
     step = 1
-    for s, d in zip(b.flat_shape, b.flat_stride):
+    for s, d in zip(b.flat_shape, b.flat_stride, strict=True):
         if s == 1 or d == 0:
             leaves.append([(s, 0)])
         else:
@@ -208,16 +214,18 @@ def _tabulate(digits: _Digits, a: Layout, b: Layout, error: type[DivisibilityErr
                 leaves.append(fit_modes([digits.apply(c * d) for c in range(s)]) or [(s, 0)])
             except Misfit as no:
                 i = no.index * step
-                raise error(
-                    f"{a} o {b} is not a layout compatible with {b.shape}: mode {s}:{d} does not divide",
+                raise DivisibilityError(
+                    f"{a} o {b} is not a layout compatible with {b.shape}: "
+                    f"mode {s}:{d} does not divide",
                     witness=f"i={i}: A(B(i))={digits.apply(no.index * d)}, R(i)={no.expected}",
                 ) from None
         step *= s
     result = _assemble(b, leaves)
-    for i, (x, r) in enumerate(zip(values(b), values(result))):
+    for i, (x, r) in enumerate(zip(values(b), values(result), strict=True)):
         if digits.apply(x) != r:
-            raise error(
-                f"{a} o {b} is not a layout compatible with {b.shape}: its modes carry into each other",
+            raise DivisibilityError(
+                f"{a} o {b} is not a layout compatible with {b.shape}: "
+                "its modes carry into each other",
                 witness=f"i={i}: A(B(i))={digits.apply(x)}, R(i)={r}",
             )
     return result
@@ -227,7 +235,7 @@ def _refuse_early(digits: _Digits, a: Layout, b: Layout) -> None:
     """Refuse with a witness at the last point, where all digits are greatest, without a table."""
     last: Any = 0
     summed: Any = 0
-    for s, d in zip(b.flat_shape, b.flat_stride):
+    for s, d in zip(b.flat_shape, b.flat_stride, strict=True):
         last = last + (s - 1) * d
         summed = summed + digits.apply((s - 1) * d)
     if digits.apply(last) != summed:
@@ -237,10 +245,16 @@ def _refuse_early(digits: _Digits, a: Layout, b: Layout) -> None:
         )
 
 
+def _check_values(a: Layout, b: ComposedLayout) -> None:
+    for i, v in enumerate(b.offsets()):
+        if not 0 <= v < a.size:
+            raise DomainError(f"{b} leaves the domain of {a}", witness=f"i={i}: B(i)={v}")
+
+
 def _check_domain(a: Layout, b: Layout) -> None:
     low: dict[Any, int] = {}
     high: dict[Any, int] = {}
-    for s, d in zip(b.flat_shape, b.flat_stride):
+    for s, d in zip(b.flat_shape, b.flat_stride, strict=True):
         for path, c in d.terms if type(d) is Basis else (((), d),):
             side = high if c > 0 else low
             side[path] = side.get(path, 0) + (s - 1) * c

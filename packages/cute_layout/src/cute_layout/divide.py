@@ -35,8 +35,8 @@ def logical_divide(a: Any, tiler: Any) -> Any:
     Args:
         a: a `Layout` or `ComposedLayout`.
         tiler: a layout (or int N, meaning ``N:1``) that tiles the whole index, or a tuple with one
-            such entry a mode; None keeps a mode. A tile that does not divide is rounded up: the rest
-            then reaches past the mode, along its last extent.
+            such entry a mode; None keeps a mode. A tile that does not divide is rounded up: the
+            rest then reaches past the mode, along its last extent.
 
     >>> print(logical_divide(Layout((4, 6), (6, 1)), (2, 3)))
     ((2,2),(3,2)):((6,12),(1,3))
@@ -51,13 +51,17 @@ def logical_divide(a: Any, tiler: Any) -> Any:
         return a
     if isinstance(tiler, (tuple, list)):
         _check(a, tiler)
-        return join([logical_divide(m, tiler[k] if k < len(tiler) else None) for k, m in enumerate(a)])
+        return join(
+            [logical_divide(m, tiler[k] if k < len(tiler) else None) for k, m in enumerate(a)]
+        )
     return _pair(a, tiler)
 
 
 def _check(a: Layout, tiler: Any) -> None:
     if len(tiler) > len(a):
-        raise CongruenceError(f"the tiler has {len(tiler)} entries, the layout {a} has {len(a)} modes")
+        raise CongruenceError(
+            f"the tiler has {len(tiler)} entries, the layout {a} has {len(a)} modes"
+        )
 
 
 def _unzip(a: Layout, tiler: Any) -> tuple[Layout, Layout]:
@@ -67,7 +71,7 @@ def _unzip(a: Layout, tiler: Any) -> tuple[Layout, Layout]:
     if isinstance(tiler, (tuple, list)):
         _check(a, tiler)
         modes = list(a)
-        parts = [_unzip(m, t) for m, t in zip(modes, tiler)]
+        parts = [_unzip(m, t) for m, t in zip(modes, tiler, strict=False)]
         return join([t for t, _ in parts]), join([r for _, r in parts] + modes[len(parts) :])
     tile, rest = _pair(a, tiler)
     return tile, rest
@@ -85,7 +89,8 @@ def zipped_divide(a: Any, tiler: Any) -> Any:
 
 
 def tiled_divide(a: Any, tiler: Any) -> Any:
-    """The tiles in the first mode, each rest a mode of its own: ``((tile0, tile1), rest0, rest1)``."""
+    """The tiles in the first mode, each rest a mode of its own: ``((tile0, tile1), rest0,
+    rest1)``."""
     if isinstance(a, ComposedLayout):
         return ComposedLayout(a.swizzle, a.offset, tiled_divide(a.layout, tiler))
     tile, rest = _unzip(a, tiler)

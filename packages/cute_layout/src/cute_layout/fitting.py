@@ -1,7 +1,7 @@
 """The layout with a given function table, if there is one.
 
-The coalesced layout of a table is unique: its first mode is the longest linear run from index 0, and
-the rest is the table at the multiples of that run. So fitting decides existence.
+The coalesced layout of a table is unique: its first mode is the longest linear run from index 0,
+and the rest is the table at the multiples of that run. So fitting decides existence.
 """
 
 from __future__ import annotations

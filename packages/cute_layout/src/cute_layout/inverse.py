@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from cute_layout.complement import complement
 from cute_layout.coalesce import merge_modes
-from cute_layout.errors import DomainError, LayoutError, NotInjectiveError, UnsupportedError
+from cute_layout.complement import complement
+from cute_layout.errors import DomainError, NotInjectiveError, UnsupportedError
 from cute_layout.layout import Layout, from_modes
 from cute_layout.table import values
-from cute_layout.trees import spell
 
 __all__ = ["inverse", "left_inverse", "right_inverse"]
 
@@ -35,9 +34,9 @@ def _ranked(layout: Layout) -> list[tuple[Any, Any, Any]]:
 def right_inverse(layout: Layout) -> Layout:
     """The longest coalesced R that sorting finds with ``layout(R(j)) = j`` for all j < size(R).
 
-    Modes of stride 0 (and negative ones) are skipped; the chain of strides 1, s, s*s', ... is followed
-    as far as it goes. For a layout onto ``0 .. n-1`` R has size n. Without a mode of stride 1, R is
-    ``1:0``.
+    Modes of stride 0 (and negative ones) are skipped; the chain of strides 1, s, s*s', ... is
+    followed as far as it goes. For a layout onto ``0 .. n-1`` R has size n. Without a mode of
+    stride 1, R is ``1:0``.
 
     >>> print(right_inverse(Layout((4, 8), (8, 1))))
     (8,4):(4,1)
@@ -73,7 +72,8 @@ def inverse(layout: Layout) -> Layout:
         return from_modes([(0, 0)])
     _need_injective(layout)
     raise DomainError(
-        f"{layout} is no bijection onto 0 .. {layout.size - 1}", witness=f"no i with A(i)={result.size}"
+        f"{layout} is no bijection onto 0 .. {layout.size - 1}",
+        witness=f"no i with A(i)={result.size}",
     )
 
 
@@ -81,7 +81,9 @@ def _need_injective(layout: Layout) -> None:
     first: dict[Any, int] = {}
     for i, v in enumerate(values(layout)):
         if v in first:
-            raise NotInjectiveError(f"{layout} is not injective", witness=f"A({first[v]})=A({i})={v}")
+            raise NotInjectiveError(
+                f"{layout} is not injective", witness=f"A({first[v]})=A({i})={v}"
+            )
         first[v] = i
 
 
@@ -108,11 +110,19 @@ def left_inverse(layout: Layout) -> Layout:
             divisible = False
             break
         current = d * s
-    zero = any(d == 0 and s != 1 for s, d in zip(layout.flat_shape, layout.flat_stride))
+    zero = any(
+        d == 0 and s != 1 for s, d in zip(layout.flat_shape, layout.flat_stride, strict=True)
+    )
     if divisible and not zero:
         gaps = complement(layout)
         whole = from_modes(
-            list(zip(layout.flat_shape + gaps.flat_shape, layout.flat_stride + gaps.flat_stride))
+            list(
+                zip(
+                    layout.flat_shape + gaps.flat_shape,
+                    layout.flat_stride + gaps.flat_stride,
+                    strict=True,
+                )
+            )
         )
         return right_inverse(whole)
     _need_injective(layout)

@@ -8,12 +8,22 @@ bounded, so a layout extends past its size along its last mode.
 from __future__ import annotations
 
 import operator
-from typing import Any, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 from cute_layout.basis import Basis, dense, template_of
 from cute_layout.errors import CongruenceError, DomainError, LayoutError
 from cute_layout.text import parse_trees
-from cute_layout.trees import Tree, compact_major, crd2idx, flat, has_none, product, slice_trees, spell
+from cute_layout.trees import (
+    Tree,
+    compact_major,
+    crd2idx,
+    flat,
+    has_none,
+    product,
+    slice_trees,
+    spell,
+)
 
 __all__ = ["Layout"]
 
@@ -33,7 +43,8 @@ class Layout:
     it, the result is the sub-layout of the kept modes, without the offset of the fixed ones, as in
     CuTe: `slice_and_offset` gives both. ``l[k]`` is top-level mode k, ``l[j:k]`` several of them.
 
-    Equality is of shape and stride; `equivalent` compares functions. A layout with an extent of 0 is
+    Equality is of shape and stride; `equivalent` compares functions. A layout with an extent of 0
+    is
     empty: size and cosize 0, no offsets, and evaluating it raises `DomainError`.
 
     >>> m = Layout(((2, 2), 8), ((1, 16), 2))
@@ -45,7 +56,17 @@ class Layout:
         DomainError: a negative extent.
     """
 
-    __slots__ = ("_cosize", "_hash", "_kind", "_template", "flat_shape", "flat_stride", "shape", "size", "stride")
+    __slots__ = (
+        "_cosize",
+        "_hash",
+        "_kind",
+        "_template",
+        "flat_shape",
+        "flat_stride",
+        "shape",
+        "size",
+        "stride",
+    )
     shape: Tree
     stride: Tree
     flat_shape: tuple[Any, ...]
@@ -62,7 +83,9 @@ class Layout:
         for s in shapes:
             if type(s) is int:
                 if s < 0:
-                    raise DomainError(f"the shape {spell(shape)} has the negative extent {s}; extents are >= 0")
+                    raise DomainError(
+                        f"the shape {spell(shape)} has the negative extent {s}; extents are >= 0"
+                    )
             elif type(s) is Basis:
                 raise CongruenceError(f"the shape {spell(shape)} holds the basis stride {s}")
         if self._kind == _COORDINATE:
@@ -139,7 +162,7 @@ class Layout:
 
     def __iter__(self) -> Iterator[Layout]:
         if type(self.shape) is tuple:
-            return iter([Layout(s, d) for s, d in zip(self.shape, self.stride)])
+            return iter([Layout(s, d) for s, d in zip(self.shape, self.stride, strict=True)])
         return iter([self])
 
     def __eq__(self, other: object) -> bool:
@@ -188,15 +211,16 @@ class Layout:
         return self._template
 
 
-_set_shape = Layout.shape.__set__  # type: ignore[attr-defined]
-_set_stride = Layout.stride.__set__  # type: ignore[attr-defined]
-_set_flat_shape = Layout.flat_shape.__set__  # type: ignore[attr-defined]
-_set_flat_stride = Layout.flat_stride.__set__  # type: ignore[attr-defined]
-_set_size = Layout.size.__set__  # type: ignore[attr-defined]
-_set_hash = Layout._hash.__set__  # type: ignore[union-attr]
-_set_cosize = Layout._cosize.__set__
-_set_kind = Layout._kind.__set__  # type: ignore[attr-defined]
-_set_template = Layout._template.__set__
+_SLOTS = vars(Layout)  # a slot's own setter is the fastest way past the frozen __setattr__
+_set_shape = _SLOTS["shape"].__set__
+_set_stride = _SLOTS["stride"].__set__
+_set_flat_shape = _SLOTS["flat_shape"].__set__
+_set_flat_stride = _SLOTS["flat_stride"].__set__
+_set_size = _SLOTS["size"].__set__
+_set_hash = _SLOTS["_hash"].__set__
+_set_cosize = _SLOTS["_cosize"].__set__
+_set_kind = _SLOTS["_kind"].__set__
+_set_template = _SLOTS["_template"].__set__
 
 
 def _fill(
@@ -238,12 +262,13 @@ def make(shape: Tree, stride: Tree) -> Layout:
 
 
 def from_modes(modes: list[tuple[Any, Any]]) -> Layout:
-    """The flat layout of ``(extent, stride)`` pairs: an int shape for one mode, ``1:0`` for none."""
+    """The flat layout of ``(extent, stride)`` pairs: an int shape for one mode, ``1:0`` for
+    none."""
     if len(modes) == 1:
         return make(*modes[0])
     if not modes:
         return make(1, 0)
-    shapes, strides = zip(*modes)
+    shapes, strides = zip(*modes, strict=True)
     return make(shapes, strides)
 
 
@@ -270,7 +295,8 @@ def _clean(tree: Tree) -> Tree:
         return operator.index(tree)
     except TypeError:
         raise LayoutError(
-            f"expected an int, a symbolic extent or a tuple of them, got {tree!r} of type {kind.__name__}"
+            f"expected an int, a symbolic extent or a tuple of them, got {tree!r} of type "
+            f"{kind.__name__}"
         ) from None
 
 
@@ -283,11 +309,16 @@ def clean_crd(tree: Tree) -> Tree:
 
 
 def _zip_leaves(
-    shape: Tree, stride: Tree, shapes: list[Any], strides: list[Any], whole: Tree, whole_stride: Tree
+    shape: Tree,
+    stride: Tree,
+    shapes: list[Any],
+    strides: list[Any],
+    whole: Tree,
+    whole_stride: Tree,
 ) -> None:
     if type(shape) is tuple:
         if type(stride) is tuple and len(shape) == len(stride):
-            for s, d in zip(shape, stride):
+            for s, d in zip(shape, stride, strict=True):
                 if type(s) is not tuple and type(d) is not tuple:
                     shapes.append(s)
                     strides.append(d)
@@ -309,11 +340,11 @@ def _span(layout: Layout) -> Any:
         return 0
     if layout._kind != _COORDINATE:
         total: Any = 1
-        for s, d in zip(layout.flat_shape, layout.flat_stride):
+        for s, d in zip(layout.flat_shape, layout.flat_stride, strict=True):
             total = total + (s - 1) * (abs(d) if type(d) is int else d)
         return total
     extent: dict[tuple[int, ...], int] = {}
-    for s, d in zip(layout.flat_shape, layout.flat_stride):
+    for s, d in zip(layout.flat_shape, layout.flat_stride, strict=True):
         for path, c in d.terms if d else ():
             extent[path] = extent.get(path, 1) + (s - 1) * abs(c)
     return product(tuple(extent.values()))

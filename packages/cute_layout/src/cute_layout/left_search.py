@@ -1,8 +1,8 @@
 """L with L(A(i)) = i where the strides of A form no divisible chain: search over radix chains.
 
 A layout L reads mixed-radix digits of its argument, L(x) = sum of sigma_j digit_j(x). For a given
-radix chain the conditions L(A(i)) = i are linear in the sigma_j; the search refines the chain one prime
-at a time and stops where they contradict each other.
+radix chain the conditions L(A(i)) = i are linear in the sigma_j; the search refines the chain one
+prime at a time and stops where they contradict each other.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def search_left_inverse(layout: Layout) -> Layout:
     search = _Search(layout)
     modes = search.run()
     if modes is not None:
-        shapes, strides = zip(*modes)
+        shapes, strides = zip(*modes, strict=True)
         return from_modes(merge_modes(shapes, strides))
     if search.left <= 0:
         raise UnsupportedError(f"no left inverse of {layout} among the first {BUDGET} radix chains")
@@ -41,24 +41,26 @@ class _Search:
         self.table = [(v, i) for i, v in enumerate(values(layout))]
 
     def run(self) -> list[tuple[int, Any]] | None:
-        points = [(x, [], v) for x, v in self.table if x or v]
+        points: list[tuple[int, list[int], int]] = [(x, [], v) for x, v in self.table if x or v]
         return self.extend(points, [])
 
-    def extend(self, points: list[tuple[int, list[int], int]], radices: list[int]) -> list[tuple[int, Any]] | None:
+    def extend(
+        self, points: list[tuple[int, list[int], int]], radices: list[int]
+    ) -> list[tuple[int, Any]] | None:
         """Points are (remaining quotient, digits so far, wanted value)."""
         self.left -= 1
         if self.left <= 0:
             return None
-        solved = _solve([(digits + [x], v) for x, digits, v in points])
+        solved = _solve([([*digits, x], v) for x, digits, v in points])
         if solved is not None:
             top = max([abs(x) for x, _, _ in points], default=0) + 1
-            return list(zip([*radices, top], solved))
+            return list(zip([*radices, top], solved, strict=True))
         known: dict[int, tuple[list[int], int]] = {}
         exact = [(digits, v) for x, digits, v in points if x == 0]
         for x, digits, v in points:
             if x in known:
                 other, w = known[x]
-                exact.append(([a - b for a, b in zip(digits, other)], v - w))
+                exact.append(([a - b for a, b in zip(digits, other, strict=True)], v - w))
             else:
                 known[x] = (digits, v)
         if radices and _solve(exact) is None:
@@ -87,7 +89,7 @@ def _solve(rows: list[tuple[list[int], int]]) -> list[int] | None:
         for column, pivot in pivots.items():
             if row[column]:
                 factor = row[column]
-                row = [a - factor * b for a, b in zip(row, pivot)]
+                row = [a - factor * b for a, b in zip(row, pivot, strict=True)]
         lead = next((c for c in range(width) if row[c]), None)
         if lead is None:
             if row[width]:
@@ -98,7 +100,7 @@ def _solve(rows: list[tuple[list[int], int]]) -> list[int] | None:
         for column, pivot in pivots.items():
             if pivot[lead]:
                 factor = pivot[lead]
-                pivots[column] = [a - factor * b for a, b in zip(pivot, row)]
+                pivots[column] = [a - factor * b for a, b in zip(pivot, row, strict=True)]
         pivots[lead] = row
     solution = [pivots[c][width] if c in pivots else Fraction(0) for c in range(width)]
     if any(x.denominator != 1 for x in solution):

@@ -1,4 +1,5 @@
-"""Coordinates to offsets and back: replace each ``1@k`` by the stride of dimension k, or undo it."""
+"""Coordinates to offsets and back: replace each ``1@k`` by the stride of dimension k, or undo
+it."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ __all__ = ["delinearize", "identity", "linearize"]
 
 
 def linearize(layout: Layout, shape: Tree | Layout) -> Layout:
-    """The layout with each coordinate value replaced by its index in `shape` (or its offset in a layout).
+    """The layout with each coordinate value replaced by its index in `shape` (or its offset in a
+    layout).
 
     Basis strides must name leaves of `shape`. A layout of offsets is returned as it is.
 
@@ -39,10 +41,14 @@ def _offset(stride: Any, where: Tree, layout: Layout) -> Any:
         node = where
         for k in path if type(where) is tuple or path != (0,) else ():
             if type(node) is not tuple or k >= len(node):
-                raise DomainError(f"{layout} has the stride {stride}, which is no leaf of {spell(where)}")
+                raise DomainError(
+                    f"{layout} has the stride {stride}, which is no leaf of {spell(where)}"
+                )
             node = node[k]
         if type(node) is tuple:
-            raise DomainError(f"{layout} has the stride {stride}, which is no leaf of {spell(where)}")
+            raise DomainError(
+                f"{layout} has the stride {stride}, which is no leaf of {spell(where)}"
+            )
         total = total + c * node
     return total
 

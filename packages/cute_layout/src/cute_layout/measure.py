@@ -22,7 +22,8 @@ def cosize(layout: Any) -> Any:
     """The number of consecutive offsets from the least to the greatest value: max - min + 1.
 
     For nonnegative strides this is CuTe's ``l(size - 1) + 1``; negative strides count by magnitude.
-    A coordinate layout spans a box, and its cosize is the box's volume. Empty layouts have cosize 0.
+    A coordinate layout spans a box, and its cosize is the box's volume. Empty layouts have cosize
+    0.
 
     >>> cosize(Layout((4, 3), (-1, 8)))
     20
@@ -58,10 +59,11 @@ def flatten(layout: Any) -> Any:
 
 
 def slice_and_offset(crd: Tree, layout: Layout) -> tuple[Layout, Any]:
-    """Fix the entries of `crd` that are not None: the layout of the rest, and the offset of the fixed.
+    """Fix the entries of `crd` that are not None: the layout of the rest, and the offset of the
+    fixed.
 
-    ``layout(c) = offset + sublayout(rest of c)`` for every c that agrees with `crd`. The offset is an
-    int, or a tuple for coordinate layouts.
+    ``layout(c) = offset + sublayout(rest of c)`` for every c that agrees with `crd`. The offset is
+    an int, or a tuple for coordinate layouts.
 
     >>> sub, offset = slice_and_offset((None, 3), Layout((4, 8), (8, 1)))
     >>> print(sub, offset)

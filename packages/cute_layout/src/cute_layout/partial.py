@@ -1,13 +1,15 @@
 """`PartialLayout`: a set of layouts, given by a shape whose strides are known or unknown.
 
-``((8,8),64):((1,D1),D2)`` is every layout m of an 64x64 tensor with m(i, 0) = i for i < 8; an unknown
-stands for any layout of its extent, so it may later be split. Top-level modes are tensor dimensions.
+``((8,8),64):((1,D1),D2)`` is every layout m of an 64x64 tensor with m(i, 0) = i for i < 8; an
+unknown stands for any layout of its extent, so it may later be split. Top-level modes are tensor
+dimensions.
 Source: the Hexcute paper, "Layout Constraint".
 """
 
 from __future__ import annotations
 
-from typing import Any, Iterator, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from cute_layout.coalesce import merge_modes
 from cute_layout.errors import CongruenceError, DomainError
@@ -23,9 +25,9 @@ __all__ = ["Mode", "PartialLayout", "Unknown"]
 class Unknown:
     """An unknown stride. Two unknowns are equal if their names are; a name labels, nothing more.
 
-    ``linear`` marks a mode that must have one stride, i.e. must not be split. `unify` makes such modes
-    where two constraints cut a dimension at extents that do not divide each other. They print as
-    ``~D1``.
+    ``linear`` marks a mode that must have one stride, i.e. must not be split. `unify` makes such
+    modes where two constraints cut a dimension at extents that do not divide each other. They print
+    as ``~D1``.
     """
 
     __slots__ = ("linear", "name")
@@ -60,8 +62,8 @@ class PartialLayout:
 
     Args:
         shape: extents >= 1; each top-level mode is one tensor dimension, possibly nested.
-        stride: a congruent tree of ints (known) and unknowns: `Unknown`, a name, or None for a fresh
-            name ``D1, D2, ...``. Left out, all strides are unknown.
+        stride: a congruent tree of ints (known) and unknowns: `Unknown`, a name, or None for a
+            fresh name ``D1, D2, ...``. Left out, all strides are unknown.
 
     >>> c = PartialLayout.parse("((8,8),64):((1,D1),D2)")
     >>> print(c, [str(m.stride) for m in c.modes(0)])
@@ -89,7 +91,7 @@ class PartialLayout:
         put(self, "shape", shape)
         put(self, "stride", stride)
         dims: list[tuple[Mode, ...]] = []
-        for s, d in zip(shape, stride) if type(shape) is tuple else ((shape, stride),):
+        for s, d in zip(shape, stride, strict=True) if type(shape) is tuple else ((shape, stride),):
             modes: list[Mode] = []
             _gather(s, d, modes)
             dims.append(tuple(modes))
@@ -98,14 +100,17 @@ class PartialLayout:
     _dims: tuple[tuple[Mode, ...], ...]
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"PartialLayout is immutable; build a new one instead of setting {name}")
+        raise AttributeError(
+            f"PartialLayout is immutable; build a new one instead of setting {name}"
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PartialLayout, (self.shape, self.stride)
 
     @staticmethod
     def parse(text: str) -> PartialLayout:
-        """Read ``((8,8),64):((1,D1),D2)``: a word is an unknown, ``~D1`` one with a single stride."""
+        """Read ``((8,8),64):((1,D1),D2)``: a word is an unknown, ``~D1`` one with a single
+        stride."""
         return PartialLayout(*parse_trees(text, _unknown))
 
     def modes(self, dimension: int) -> tuple[Mode, ...]:
@@ -133,8 +138,8 @@ class PartialLayout:
         return all(type(m.stride) is int for modes in self._dims for m in modes)
 
     def admits(self, layout: Layout) -> bool:
-        """Whether `layout`, a function of the same tensor, belongs to the set: known strides kept, and
-        additive over the modes. Exact, by its function table.
+        """Whether `layout`, a function of the same tensor, belongs to the set: known strides kept,
+        and additive over the modes. Exact, by its function table.
 
         >>> PartialLayout.parse("((8,8),64):((1,D1),D2)").admits(Layout((64, 64), (1, 64)))
         True
@@ -142,9 +147,11 @@ class PartialLayout:
         extents = self.extents
         mine = tuple([mode.size for mode in layout]) if len(extents) > 1 else (layout.size,)
         if mine != extents:
-            raise CongruenceError(f"{layout} has the dimensions {spell(mine)}, {self} has {spell(extents)}")
+            raise CongruenceError(
+                f"{layout} has the dimensions {spell(mine)}, {self} has {spell(extents)}"
+            )
         dims = list(layout) if len(extents) > 1 else [layout]
-        return all(_admits(modes, dim) for modes, dim in zip(self._dims, dims))
+        return all(_admits(modes, dim) for modes, dim in zip(self._dims, dims, strict=True))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PartialLayout):
@@ -169,7 +176,7 @@ def _admits(modes: tuple[Mode, ...], dim: Layout) -> bool:
         part = [table[k * step] for k in range(extent)]
         if extent > 1:
             try:
-                fitted = merge_modes(*zip(*fit_modes(part)))
+                fitted = merge_modes(*zip(*fit_modes(part), strict=True))
             except Misfit:
                 return False
             if isinstance(stride, Unknown):
@@ -199,15 +206,19 @@ def _collect(stride: Tree, names: set[str]) -> None:
     elif isinstance(stride, (Unknown, str)):
         name = stride.name if isinstance(stride, Unknown) else stride.lstrip("~")
         if name in names:
-            raise DomainError(f"the unknown {name} stands twice; every unknown is its own, so rename one")
+            raise DomainError(
+                f"the unknown {name} stands twice; every unknown is its own, so rename one"
+            )
         names.add(name)
 
 
 def _pair_up(shape: Tree, stride: Tree, fresh: Iterator[str]) -> tuple[Tree, Tree]:
     if isinstance(shape, (tuple, list)):
         if not isinstance(stride, (tuple, list)) or len(shape) != len(stride):
-            raise CongruenceError(f"the strides {stride} are not congruent with the shape {spell(tuple(shape))}")
-        pairs = [_pair_up(s, d, fresh) for s, d in zip(shape, stride)]
+            raise CongruenceError(
+                f"the strides {stride} are not congruent with the shape {spell(tuple(shape))}"
+            )
+        pairs = [_pair_up(s, d, fresh) for s, d in zip(shape, stride, strict=True)]
         return tuple([s for s, _ in pairs]), tuple([d for _, d in pairs])
     if isinstance(stride, (tuple, list)):
         raise CongruenceError(f"the strides {stride} are not congruent with the extent {shape}")
@@ -223,7 +234,7 @@ def _pair_up(shape: Tree, stride: Tree, fresh: Iterator[str]) -> tuple[Tree, Tre
 
 def _gather(shape: Tree, stride: Tree, out: list[Mode]) -> None:
     if type(shape) is tuple:
-        for s, d in zip(shape, stride):
+        for s, d in zip(shape, stride, strict=True):
             _gather(s, d, out)
     else:
         out.append(Mode(shape, stride))

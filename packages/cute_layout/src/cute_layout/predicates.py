@@ -25,7 +25,8 @@ def equivalent(a: Any, b: Any) -> bool:
     True
 
     Raises:
-        UnsupportedError: symbolic layouts whose coalesced modes differ (their values may still agree).
+        UnsupportedError: symbolic layouts whose coalesced modes differ (their values may still
+            agree).
     """
     if a.size != b.size:
         return False
@@ -42,8 +43,8 @@ def equivalent(a: Any, b: Any) -> bool:
 
 
 def is_injective(layout: Any) -> bool:
-    """Whether no two coordinates share a value. Decided by search over coordinate differences, so it
-    needs no table for plain layouts.
+    """Whether no two coordinates share a value. Decided by search over coordinate differences, so
+    it needs no table for plain layouts.
 
     >>> is_injective(Layout((2, 2), (1, 5))), is_injective(Layout((4, 3), (3, 4)))
     (True, True)
@@ -67,12 +68,18 @@ def is_injective(layout: Any) -> bool:
 
 
 def _collides(
-    modes: list[tuple[int, int]], reach: list[int], common: list[int], k: int, target: int, moved: bool
+    modes: list[tuple[int, int]],
+    reach: list[int],
+    common: list[int],
+    k: int,
+    target: int,
+    moved: bool,
 ) -> bool:
-    """Whether differences of the modes from k on can sum to -target, not all differences being 0."""
+    """Whether differences of the modes from k on can sum to -target, not all differences being
+    0."""
     if k == len(modes):
         return moved and target == 0
-    if not moved and all(d > r for (_, d), r in zip(modes[k:], reach[k + 1 :])):
+    if not moved and all(d > r for (_, d), r in zip(modes[k:], reach[k + 1 :], strict=True)):
         return False
     if abs(target) > reach[k] or target % common[k]:
         return False
@@ -104,7 +111,9 @@ def _scalar_modes(layout: Layout) -> list[tuple[int, int]]:
     for path, reach in width.items():
         weight[path] = scale
         scale *= 2 * reach + 1
-    return [(s, sum(c * weight[p] for p, c in d.terms) if type(d) is Basis else 0) for s, d in modes]
+    return [
+        (s, sum(c * weight[p] for p, c in d.terms) if type(d) is Basis else 0) for s, d in modes
+    ]
 
 
 def is_surjective(layout: Any, bound: int | None = None) -> bool:
@@ -117,7 +126,9 @@ def is_surjective(layout: Any, bound: int | None = None) -> bool:
     >>> is_surjective(Layout((2, 2), (1, 5))), is_surjective(Layout((4, 3), (1, 2)))
     (False, True)
     """
-    if isinstance(layout, ComposedLayout) or (bound is not None and any(d < 0 for d in layout.flat_stride)):
+    if isinstance(layout, ComposedLayout) or (
+        bound is not None and any(d < 0 for d in layout.flat_stride)
+    ):
         table = set(offsets(layout))
         if bound is None:
             return not table or len(table) == max(table) - min(table) + 1
@@ -125,7 +136,7 @@ def is_surjective(layout: Any, bound: int | None = None) -> bool:
     if layout.is_coordinate:
         if bound is not None:
             raise UnsupportedError(f"{layout} gives coordinates; a bound on offsets does not apply")
-        return len(set(values(layout))) == layout.cosize
+        return bool(len(set(values(layout))) == layout.cosize)
     if layout.size == 0:
         return not bound
     reach = 0
@@ -133,7 +144,8 @@ def is_surjective(layout: Any, bound: int | None = None) -> bool:
         if d > reach + 1:
             break
         reach += d * (s - 1)
-    return reach + 1 >= (layout.cosize if bound is None else bound)
+    wanted: int = layout.cosize if bound is None else bound
+    return reach + 1 >= wanted
 
 
 def is_bijective(layout: Any, bound: int | None = None) -> bool:

@@ -1,16 +1,16 @@
 """fill(C): the flat modes of a bijection onto a contiguous range that C admits.
 
-A layout is such a bijection exactly when its modes, sorted by stride, form a chain 1, s1, s1*s2, ...
-(the smallest mode must start at 1, and everything else is then a multiple of its extent; induct). So
-the known modes must form a divisible chain whose gaps are filled by factors of the unknown extents.
-An unknown may be split at any divisor, hence only its prime factors count; a linear unknown goes into
-one gap as a whole, and the few of them are placed by search.
+A layout is such a bijection exactly when its modes, sorted by stride, form a chain 1, s1, s1*s2,
+... (the smallest mode must start at 1, and everything else is then a multiple of its extent;
+induct). So the known modes must form a divisible chain whose gaps are filled by factors of the
+unknown extents. An unknown may be split at any divisor, hence only its prime factors count; a
+linear unknown goes into one gap as a whole, and the few of them are placed by search.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import gcd
-from typing import Iterator
 
 from cute_layout.coalesce import merge_modes
 from cute_layout.errors import UnificationError
@@ -55,7 +55,7 @@ def fill(partial: PartialLayout) -> list[Flat]:
             else:
                 flat.append((mode.extent, mode.stride))
         if flat:
-            shapes, strides = zip(*flat)
+            shapes, strides = zip(*flat, strict=True)
             flat = merge_modes(shapes, strides)
         out.append(flat or [(1, 0)])
     return out
@@ -68,14 +68,18 @@ def _gaps(partial: PartialLayout, known: list[tuple[int, int]]) -> list[tuple[in
     below = ""
     for d, s in known:
         if d == 0:
-            raise UnificationError(f"no layout satisfies {partial}: {s}:0 maps {s} elements to one offset")
+            raise UnificationError(
+                f"no layout satisfies {partial}: {s}:0 maps {s} elements to one offset"
+            )
         if d < current:
             raise UnificationError(
-                f"no layout satisfies {partial}: {s}:{d} overlaps {below}, so two elements share an offset"
+                f"no layout satisfies {partial}: {s}:{d} overlaps {below}, so two elements share "
+                f"an offset"
             )
         if d % current:
             raise UnificationError(
-                f"no layout satisfies {partial}: the stride of {s}:{d} is no multiple of {current}, "
+                f"no layout satisfies {partial}: the stride of {s}:{d} is no multiple of "
+                f"{current}, "
                 f"the end of {below}"
             )
         if d != current:
@@ -98,7 +102,9 @@ def _place(
     return None
 
 
-def _homes(room: list[int], rigid: list[tuple[int, int, Mode]]) -> Iterator[dict[tuple[int, int], int]]:
+def _homes(
+    room: list[int], rigid: list[tuple[int, int, Mode]]
+) -> Iterator[dict[tuple[int, int], int]]:
     """Every way to give each linear mode a gap that its extent divides; the last gap is open."""
     if not rigid:
         yield {}
@@ -113,7 +119,9 @@ def _homes(room: list[int], rigid: list[tuple[int, int, Mode]]) -> Iterator[dict
 
 
 def _fill_gaps(
-    gaps: list[tuple[int, int]], unknown: list[tuple[int, int, Mode]], homes: dict[tuple[int, int], int]
+    gaps: list[tuple[int, int]],
+    unknown: list[tuple[int, int, Mode]],
+    homes: dict[tuple[int, int], int],
 ) -> dict[tuple[int, int], Flat] | None:
     left = {(k, j): m.extent for k, j, m in unknown}
     placed: dict[tuple[int, int], Flat] = {(k, j): [] for k, j, _ in unknown}

@@ -1,6 +1,7 @@
 """`Swizzle(bits, base, shift)`: S(x) = x XOR ((x & Y) >> shift), Y = `bits` ones at base + shift.
 
-The unit of x is an element offset, as everywhere in this library; `Swizzle.recast` changes the unit.
+The unit of x is an element offset, as everywhere in this library; `Swizzle.recast` changes the
+unit.
 Source: CuTe `swizzle.hpp` (its definition).
 """
 
@@ -41,7 +42,9 @@ class Swizzle:
 
     def __init__(self, bits: int, base: int, shift: int) -> None:
         if bits < 0 or base < 0:
-            raise DomainError(f"a swizzle needs bits >= 0 and base >= 0, got bits={bits}, base={base}")
+            raise DomainError(
+                f"a swizzle needs bits >= 0 and base >= 0, got bits={bits}, base={base}"
+            )
         if abs(shift) < bits:
             raise DomainError(f"a swizzle needs |shift| >= bits, got bits={bits}, shift={shift}")
         put = object.__setattr__
@@ -83,12 +86,15 @@ class Swizzle:
         Swizzle(3, 3, 3)
 
         Raises:
-            DivisibilityError: the ratio is no power of two, or an element of `new_bits` would be torn.
+            DivisibilityError: the ratio is no power of two, or an element of `new_bits` would be
+                torn.
         """
         small, large = sorted((old_bits, new_bits))
         ratio = large // small if small > 0 else 0
         if small <= 0 or large % small or ratio & (ratio - 1):
-            raise DivisibilityError(f"cannot recast from {old_bits} to {new_bits} bits: no power-of-two ratio")
+            raise DivisibilityError(
+                f"cannot recast from {old_bits} to {new_bits} bits: no power-of-two ratio"
+            )
         step = ratio.bit_length() - 1
         base = self.base + (step if new_bits < old_bits else -step)
         if not self.bits:

@@ -21,7 +21,9 @@ def offsets(layout: Any) -> list[Any]:
     if type(layout) is not Layout:
         return list(layout.offsets())
     if layout.is_symbolic:
-        raise UnsupportedError(f"the layout {layout} has symbolic extents or strides: its values have no table")
+        raise UnsupportedError(
+            f"the layout {layout} has symbolic extents or strides: its values have no table"
+        )
     if layout.is_coordinate:
         return [dense(v, layout.template) for v in values(layout)]
     return values(layout)
@@ -32,7 +34,7 @@ def values(layout: Layout) -> list[Any]:
     if layout.size == 0:
         return []
     modes: list[tuple[Any, Any]] = []
-    for s, d in zip(layout.flat_shape, layout.flat_stride):
+    for s, d in zip(layout.flat_shape, layout.flat_stride, strict=True):
         if s == 1:
             continue
         if modes and d == modes[-1][0] * modes[-1][1]:

@@ -1,13 +1,14 @@
 """Reading layouts from text: ``((2,2),8):((1,16),2)`` is shape, colon, stride.
 
-Numbers may be negative; ``8@1`` is a basis stride and ``1@0+1@1`` a sum of them. A word is handed to
-the caller, who decides what a name stands for.
+Numbers may be negative; ``8@1`` is a basis stride and ``1@0+1@1`` a sum of them. A word is handed
+to the caller, who decides what a name stands for.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from cute_layout.basis import Basis
 from cute_layout.errors import ParseError
@@ -18,7 +19,9 @@ _TOKEN = re.compile(r"\s*(?:(-?\d+(?:@\d+)*)|(~?[A-Za-z_][A-Za-z_0-9']*)|([(),:+
 
 
 def _no_names(name: str) -> Any:
-    raise ParseError(f"the name {name!r} is not a number; only PartialLayout.parse and symbols take names")
+    raise ParseError(
+        f"the name {name!r} is not a number; only PartialLayout.parse and symbols take names"
+    )
 
 
 def parse_trees(text: str, name: Callable[[str], Any] = _no_names) -> tuple[Any, Any]:
@@ -49,8 +52,12 @@ class _Reader:
         while at < end:
             found = _TOKEN.match(text, at)
             if not found:
-                raise ParseError(f"cannot read {text!r} as a layout: unexpected {text[at:at + 8]!r} at {at}")
-            self.tokens.append((found.start(found.lastindex or 0), found.group(found.lastindex or 0)))
+                raise ParseError(
+                    f"cannot read {text!r} as a layout: unexpected {text[at : at + 8]!r} at {at}"
+                )
+            self.tokens.append(
+                (found.start(found.lastindex or 0), found.group(found.lastindex or 0))
+            )
             at = found.end()
 
     def peek(self) -> str | None:
@@ -66,7 +73,9 @@ class _Reader:
     def error(self, expected: str) -> ParseError:
         at = self.tokens[self.next][0] if self.next < len(self.tokens) else len(self.text)
         found = self.peek() or "the end"
-        return ParseError(f"cannot read {self.text!r} as a layout: expected {expected} at {at}, found {found!r}")
+        return ParseError(
+            f"cannot read {self.text!r} as a layout: expected {expected} at {at}, found {found!r}"
+        )
 
     def tree(self) -> Any:
         if self.peek() != "(":

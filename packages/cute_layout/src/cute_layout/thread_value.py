@@ -15,7 +15,7 @@ from cute_layout.layout import Layout, join, make
 from cute_layout.linearize import delinearize, linearize
 from cute_layout.predicates import is_surjective
 from cute_layout.text import parse_trees
-from cute_layout.trees import Tree, product, spell, unflatten
+from cute_layout.trees import Tree, compact_major, product, spell, unflatten
 
 __all__ = ["TVLayout"]
 
@@ -43,7 +43,9 @@ class TVLayout:
 
     def __init__(self, layout: Layout, tile: Tree) -> None:
         if len(layout) != 2 or type(layout.shape) is not tuple:
-            raise CongruenceError(f"a thread-value layout has two modes, thread and value; {layout} does not")
+            raise CongruenceError(
+                f"a thread-value layout has two modes, thread and value; {layout} does not"
+            )
         tile = Layout(tile).shape
         _stay_inside(layout, tile)
         object.__setattr__(self, "index", linearize(layout, tile))
@@ -110,7 +112,9 @@ class TVLayout:
         size = product(self.tile)
         back = right_inverse(self.index)
         if back.size != size:
-            raise DomainError(f"{self} does not reach the whole tile: it stops before index {back.size}")
+            raise DomainError(
+                f"{self} does not reach the whole tile: it stops before index {back.size}"
+            )
         result: Layout = composition(back, Layout(self.tile))
         return result
 
@@ -152,13 +156,17 @@ class TVLayout:
         >>> print(TVLayout(Layout((4, 2)), (8,)).replicate(threads=2))
         ((4,2),2):((1,0),4) over (8)
         """
-        return TVLayout(join([_grow(self.index[0], threads, 0), _grow(self.index[1], values, 0)]), self.tile)
+        return TVLayout(
+            join([_grow(self.index[0], threads, 0), _grow(self.index[1], values, 0)]), self.tile
+        )
 
     def repeat(self, threads: Tree = 1, values: Tree = 1) -> TVLayout:
-        """Tile a larger tile with this one: along each dimension first over more threads, then values.
+        """Tile a larger tile with this one: along each dimension first over more threads, then
+        values.
 
         Args:
-            threads: copies along each tile dimension that go to new threads (an int or one a dimension).
+            threads: copies along each tile dimension that go to new threads (an int or one a
+                dimension).
             values: copies along each tile dimension that go to new values.
 
         >>> atom = TVLayout(Layout((4, 2)), (4, 2))
@@ -169,19 +177,23 @@ class TVLayout:
         extents = [product(s) for s in tile]
         by_thread = _per_dimension(threads, len(tile))
         by_value = _per_dimension(values, len(tile))
-        big = tuple([e * n * m for e, n, m in zip(extents, by_thread, by_value)])
-        steps, rest = [1], 1
-        for e in big:
-            rest *= e
-            steps.append(rest)
+        big = tuple([e * n * m for e, n, m in zip(extents, by_thread, by_value, strict=True)])
+        steps = compact_major(big)
         moved = linearize(delinearize(self.index, tuple(extents)), big)
-        thread_strides = tuple([e * p if n > 1 else 0 for e, p, n in zip(extents, steps, by_thread)])
+        thread_strides = tuple(
+            [e * p if n > 1 else 0 for e, p, n in zip(extents, steps, by_thread, strict=True)]
+        )
         value_strides = tuple(
-            [e * n * p if m > 1 else 0 for e, p, n, m in zip(extents, steps, by_thread, by_value)]
+            [
+                e * n * p if m > 1 else 0
+                for e, p, n, m in zip(extents, steps, by_thread, by_value, strict=True)
+            ]
         )
         thread, value = moved
         pair = [
-            join([thread, make(by_thread, thread_strides)]) if any(n > 1 for n in by_thread) else thread,
+            join([thread, make(by_thread, thread_strides)])
+            if any(n > 1 for n in by_thread)
+            else thread,
             join([value, make(by_value, value_strides)]) if any(n > 1 for n in by_value) else value,
         ]
         return TVLayout(join(pair), big if type(self.tile) is tuple else big[0])
@@ -205,7 +217,9 @@ def _per_dimension(count: Tree, rank: int) -> tuple[int, ...]:
     if type(count) is int:
         return (count,) + (1,) * (rank - 1)
     if len(count) != rank:
-        raise CongruenceError(f"{spell(tuple(count))} needs one entry for each of {rank} tile dimensions")
+        raise CongruenceError(
+            f"{spell(tuple(count))} needs one entry for each of {rank} tile dimensions"
+        )
     return tuple(count)
 
 
@@ -215,10 +229,16 @@ def _grow(mode: Layout, count: int, stride: int) -> Layout:
 
 def _stay_inside(layout: Layout, tile: Tree) -> None:
     index = linearize(layout, tile)
-    low = sum((s - 1) * d for s, d in zip(index.flat_shape, index.flat_stride) if d < 0)
-    high = sum((s - 1) * d for s, d in zip(index.flat_shape, index.flat_stride) if d > 0)
+    low = sum(
+        (s - 1) * d for s, d in zip(index.flat_shape, index.flat_stride, strict=True) if d < 0
+    )
+    high = sum(
+        (s - 1) * d for s, d in zip(index.flat_shape, index.flat_stride, strict=True) if d > 0
+    )
     if low < 0 or high >= product(tile):
-        raise DomainError(f"{layout} reaches the indices {low} .. {high}, outside the tile {spell(tile)}")
+        raise DomainError(
+            f"{layout} reaches the indices {low} .. {high}, outside the tile {spell(tile)}"
+        )
     if layout.is_coordinate and type(tile) is tuple:
         for path, top in _reach(layout).items():
             node = tile
@@ -226,13 +246,14 @@ def _stay_inside(layout: Layout, tile: Tree) -> None:
                 node = node[k]
             if top >= product(node):
                 raise DomainError(
-                    f"{layout} reaches {top} along coordinate {spell(path)} of the tile {spell(tile)}"
+                    f"{layout} reaches {top} along coordinate {spell(path)} of the tile "
+                    f"{spell(tile)}"
                 )
 
 
 def _reach(layout: Layout) -> dict[Any, int]:
     top: dict[Any, int] = {}
-    for s, d in zip(layout.flat_shape, layout.flat_stride):
+    for s, d in zip(layout.flat_shape, layout.flat_stride, strict=True):
         for path, c in d.terms if type(d) is Basis else ():
             top[path] = top.get(path, 0) + (s - 1) * c
     return top

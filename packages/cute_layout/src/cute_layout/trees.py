@@ -65,7 +65,8 @@ def congruent(a: Tree, b: Tree) -> bool:
 
 
 def compatible(a: Tree, b: Tree) -> bool:
-    """Whether every coordinate of shape `a` is a coordinate of shape `b`: b refines a, leaf by leaf.
+    """Whether every coordinate of shape `a` is a coordinate of shape `b`: b refines a, leaf by
+    leaf.
 
     >>> compatible((8, 4), ((2, 4), 4)), compatible(((2, 4), 4), (8, 4))
     (True, False)
@@ -123,15 +124,18 @@ def crd2idx(crd: Tree, shape: Tree, stride: Tree = None) -> Any:
         stride = compact_major(shape)
     if type(shape) is not tuple:
         if type(crd) is tuple:
-            raise CongruenceError(f"coordinate {spell(crd)} is deeper than the shape {spell(shape)}")
+            raise CongruenceError(
+                f"coordinate {spell(crd)} is deeper than the shape {spell(shape)}"
+            )
         return crd * stride
     if type(crd) is tuple:
         if len(crd) != len(shape):
             raise CongruenceError(
-                f"coordinate {spell(crd)} has {len(crd)} entries, the shape {spell(shape)} has {len(shape)}"
+                f"coordinate {spell(crd)} has {len(crd)} entries, the shape {spell(shape)} has "
+                f"{len(shape)}"
             )
         total: Any = 0
-        for c, s, d in zip(crd, shape, stride):
+        for c, s, d in zip(crd, shape, stride, strict=True):
             total = total + crd2idx(c, s, d)
         return total
     if not shape:
@@ -139,10 +143,12 @@ def crd2idx(crd: Tree, shape: Tree, stride: Tree = None) -> Any:
             raise DomainError(f"the empty shape has the one index 0, not {crd}")
         return 0
     total = 0
-    for s, d in zip(shape[:-1], stride[:-1]):
+    for s, d in zip(shape[:-1], stride[:-1], strict=True):
         extent = product(s)
         if extent == 0:
-            raise DomainError(f"the shape {spell(shape)} is empty: it has no coordinate {spell(crd)}")
+            raise DomainError(
+                f"the shape {spell(shape)} is empty: it has no coordinate {spell(crd)}"
+            )
         total = total + crd2idx(crd % extent, s, d)
         crd = crd // extent
     return total + crd2idx(crd, shape[-1], stride[-1])
@@ -166,10 +172,12 @@ def idx2crd(idx: Tree, shape: Tree, stride: Tree = None) -> Tree:
         return tuple(map(idx2crd, idx, shape, stride))
     if stride is not None:
         if type(shape) is tuple:
-            return tuple(idx2crd(idx, s, d) for s, d in zip(shape, stride))
+            return tuple(idx2crd(idx, s, d) for s, d in zip(shape, stride, strict=True))
         return idx // stride % shape if stride else 0
     if type(idx) is int and not 0 <= idx < product(shape):
-        raise DomainError(f"index {idx} lies outside the shape {spell(shape)} of size {product(shape)}")
+        raise DomainError(
+            f"index {idx} lies outside the shape {spell(shape)} of size {product(shape)}"
+        )
     leaves = []
     for s in flat(shape):
         leaves.append(idx % s)
@@ -187,7 +195,8 @@ def crd2crd(crd: Tree, dst_shape: Tree, src_shape: Tree = None) -> Tree:
         if type(crd) is tuple:
             if type(dst_shape) is not tuple:
                 raise CongruenceError(
-                    f"coordinate {spell(crd)} needs a source shape to become an index of {spell(dst_shape)}"
+                    f"coordinate {spell(crd)} needs a source shape to become an index of "
+                    f"{spell(dst_shape)}"
                 )
             if len(crd) != len(dst_shape):
                 raise CongruenceError(f"coordinate {spell(crd)} does not fit {spell(dst_shape)}")
@@ -222,6 +231,6 @@ def _slice(crd: Tree, shape: Tree, stride: Tree, kept: list[tuple[Tree, Tree]]) 
     if type(shape) is not tuple or len(crd) != len(shape):
         raise CongruenceError(f"coordinate {spell(crd)} does not fit the shape {spell(shape)}")
     total: Any = 0
-    for c, s, d in zip(crd, shape, stride):
+    for c, s, d in zip(crd, shape, stride, strict=True):
         total = total + _slice(c, s, d, kept)
     return total

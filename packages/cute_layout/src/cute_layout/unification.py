@@ -1,16 +1,17 @@
 """unify(C1, C2, ...) = the layouts that satisfy every Ci, as one partial layout, or the conflict.
 
 Dimension by dimension the cuts of all constraints (products of leading extents) are merged into one
-chain; then the strides that are known anywhere are put on the pieces. Two cuts p, q that do not divide
-one another both cut a layout only inside one of its linear modes, so that mode reaches from gcd(p, q)
-to lcm(p, q): such a piece has one stride (`Unknown.linear`). Whether the result has a solution is
-decided by `solve.fill`. Source of the operation: the Hexcute paper, "Layout Constraint Unification".
+chain; then the strides that are known anywhere are put on the pieces. Two cuts p, q that do not
+divide one another both cut a layout only inside one of its linear modes, so that mode reaches from
+gcd(p, q) to lcm(p, q): such a piece has one stride (`Unknown.linear`). Whether the result has a
+solution is decided by `solve.fill`. Source of the operation: the Hexcute paper, "Layout Constraint
+Unification".
 """
 
 from __future__ import annotations
 
+import itertools
 from math import gcd
-from typing import Any
 
 from cute_layout.errors import UnificationError
 from cute_layout.layout import Layout
@@ -35,20 +36,24 @@ def unify(*partials: PartialLayout) -> PartialLayout:
     cute_layout.errors.UnificationError: no layout satisfies ((8,8),(8,8)):((1,D1),(1,D2')): ...
 
     Raises:
-        UnificationError: different tensors, two different strides for one piece, or no bijection onto
-            a contiguous range has the known strides.
+        UnificationError: different tensors, two different strides for one piece, or no bijection
+            onto a contiguous range has the known strides.
     """
     if not partials:
         raise UnificationError("unify needs at least one partial layout")
     first = partials[0]
     for other in partials[1:]:
-        if other.extents != first.extents or isinstance(other.shape, tuple) != isinstance(first.shape, tuple):
+        if other.extents != first.extents or isinstance(other.shape, tuple) != isinstance(
+            first.shape, tuple
+        ):
             raise UnificationError(
-                f"{first} and {other} are not of one tensor: {spell(first.extents)} and {spell(other.extents)}"
+                f"{first} and {other} are not of one tensor: {spell(first.extents)} and "
+                f"{spell(other.extents)}"
             )
     names = _Names()
     dims = [
-        _merge([p.modes(k) for p in partials], partials, k, names) for k in range(len(first.extents))
+        _merge([p.modes(k) for p in partials], partials, k, names)
+        for k in range(len(first.extents))
     ]
     result = _assemble(dims, isinstance(first.shape, tuple))
     fill(result)
@@ -58,9 +63,9 @@ def unify(*partials: PartialLayout) -> PartialLayout:
 def materialize(partial: PartialLayout) -> Layout:
     """A bijection onto a contiguous range that `partial` admits, coalesced in every dimension.
 
-    The gaps below and between the known strides are filled with the unknown modes in mode order (each
-    split as far as needed), and what remains continues above them. With nothing known the result is
-    the compact column-major layout.
+    The gaps below and between the known strides are filled with the unknown modes in mode order
+    (each split as far as needed), and what remains continues above them. With nothing known the
+    result is the compact column-major layout.
 
     >>> print(materialize(PartialLayout.parse("((8,2,4),64):((1,D1,8),D2)")))
     ((8,2,4),64):((1,32,8),64)
@@ -93,7 +98,9 @@ def _assemble(dims: list[list[Mode]], nested: bool) -> PartialLayout:
     for modes in dims:
         shape.append(tuple([m.extent for m in modes]) if len(modes) > 1 else modes[0].extent)
         stride.append(tuple([m.stride for m in modes]) if len(modes) > 1 else modes[0].stride)
-    return PartialLayout(tuple(shape), tuple(stride)) if nested else PartialLayout(shape[0], stride[0])
+    return (
+        PartialLayout(tuple(shape), tuple(stride)) if nested else PartialLayout(shape[0], stride[0])
+    )
 
 
 class _Names:
@@ -112,7 +119,10 @@ class _Names:
 
 
 def _merge(
-    sides: list[tuple[Mode, ...]], partials: tuple[PartialLayout, ...], dimension: int, names: _Names
+    sides: list[tuple[Mode, ...]],
+    partials: tuple[PartialLayout, ...],
+    dimension: int,
+    names: _Names,
 ) -> list[Mode]:
     """The common refinement of one dimension with every known stride on it."""
     pieces = _pieces(sides)
@@ -125,7 +135,7 @@ def _merge(
     for low, high, linear in pieces:
         known: dict[int, PartialLayout] = {}
         label: tuple[str, bool] | None = None
-        for side, partial in zip(sides, partials):
+        for side, partial in zip(sides, partials, strict=True):
             at = 1
             for extent, stride in side:
                 if max(at, low) < min(at * extent, high):
@@ -134,7 +144,8 @@ def _merge(
                         label = label or (stride.name, at == low and at * extent == high)
                     elif stride * low % at:
                         raise UnificationError(
-                            f"dimension {dimension}: one stride from {low} to {high} gives no whole offset "
+                            f"dimension {dimension}: one stride from {low} to {high} gives no "
+                            f"whole offset "
                             f"for {extent}:{stride} of {partial}"
                         )
                     else:
@@ -143,7 +154,8 @@ def _merge(
         if len(known) > 1:
             (d, p), (e, q) = list(known.items())[:2]
             raise UnificationError(
-                f"dimension {dimension}, extent {high // low} after {low}: {p} wants stride {d}, {q} wants {e}"
+                f"dimension {dimension}, extent {high // low} after {low}: {p} wants stride {d}, "
+                f"{q} wants {e}"
             )
         if known:
             out.append(Mode(high // low, next(iter(known))))
@@ -182,7 +194,7 @@ def _pieces(sides: list[tuple[Mode, ...]]) -> list[tuple[int, int, bool]] | None
             k += 1
     merged = _join(linear)
     chain = [c for c in chain if not any(low < c < high for low, high in merged)]
-    return [(low, high, (low, high) in merged) for low, high in zip(chain, chain[1:])]
+    return [(low, high, (low, high) in merged) for low, high in itertools.pairwise(chain)]
 
 
 def _join(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -194,5 +206,3 @@ def _join(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             out.append((low, high))
     return out
-
-
