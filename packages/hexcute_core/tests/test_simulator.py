@@ -1,4 +1,4 @@
-"""The simulator against numpy on hand-written thread programs: memory, control flow, Tensor Cores."""
+"""The simulator against numpy: hand-written thread programs from copies to Tensor Cores."""
 
 import numpy as np
 import pytest
@@ -40,26 +40,35 @@ def regs(array, dtype, width, pieces=(0,), offset=ZERO):
     return Regs(array, offset, tuple(pieces), width, dtype)
 
 
+def load(part, name, offset, dtype, predicate=TRUE):
+    size = part.count * dtype.bits // 8
+    return Prim(f"ld.global.{size}", (part, GlobalPtr(name, offset, dtype), predicate))
+
+
+def store(part, name, offset, dtype, predicate=TRUE):
+    size = part.count * dtype.bits // 8
+    return Prim(f"st.global.{size}", (GlobalPtr(name, offset, dtype), part, predicate))
+
+
 def ragged_copy(dtype, width):
     """dst[i] = src[i] for i < n, `width` elements a thread and 64 threads a block."""
     n = Var("n")
     at = (BX * 64 + TX) * width
-    size = dtype.bits // 8 * width
     inside = compare("lt", at + (width - 1), n)
     part = regs("r", dtype, width)
     tail = For(
         Var("i"), at, minimum(at + width, n), ONE,
         (
-            Prim(f"ld.global.{dtype.bits // 8}", (regs("r", dtype, 1), GlobalPtr("src", Var("i"), dtype), TRUE)),
-            Prim(f"st.global.{dtype.bits // 8}", (GlobalPtr("dst", Var("i"), dtype), regs("r", dtype, 1), TRUE)),
+            load(regs("r", dtype, 1), "src", Var("i"), dtype),
+            store(regs("r", dtype, 1), "dst", Var("i"), dtype),
         ),
     )  # fmt: skip
     return program(
         [pointer("src", dtype, n), pointer("dst", dtype, n), ThreadParam("n", dt.i32)],
         [
             DeclareArray("r", dtype, width),
-            Prim(f"ld.global.{size}", (part, GlobalPtr("src", at, dtype), inside)),
-            Prim(f"st.global.{size}", (GlobalPtr("dst", at, dtype), part, inside)),
+            load(part, "src", at, dtype, inside),
+            store(part, "dst", at, dtype, inside),
             If(compare("ge", at + (width - 1), n), (tail,)),
         ],
         threads=64,
@@ -192,7 +201,7 @@ def test_a_transpose_through_shared_memory_in_many_blocks():
         For(
             Var("i"), ZERO, Const(tile, dt.i32), ONE,
             (
-                Prim("ld.global.4", (regs("r", dt.f32, 1), GlobalPtr("src", at + Var("i") * tile + TX, dt.f32), TRUE)),
+                load(regs("r", dt.f32, 1), "src", at + Var("i") * tile + TX, dt.f32),
                 Prim("st.shared.4", (SharedPtr((Var("i") * 33 + TX) * 4), regs("r", dt.f32, 1))),
             ),
         ),
@@ -201,7 +210,7 @@ def test_a_transpose_through_shared_memory_in_many_blocks():
             Var("i"), ZERO, Const(tile, dt.i32), ONE,
             (
                 Prim("ld.shared.4", (regs("r", dt.f32, 1), SharedPtr((TX * 33 + Var("i")) * 4))),
-                Prim("st.global.4", (GlobalPtr("dst", at + Var("i") * tile + TX, dt.f32), regs("r", dt.f32, 1), TRUE)),
+                store(regs("r", dt.f32, 1), "dst", at + Var("i") * tile + TX, dt.f32),
             ),
             unroll=True,
         ),
@@ -314,7 +323,9 @@ def test_tf32_products_ignore_the_low_13_bits():
     a = np.full((16, 8), 1 + 2.0**-10 + 2.0**-11, dtype=np.float32)
     b, c = np.zeros((8, 8), dtype=np.float32), np.zeros((16, 8), dtype=np.float32)
     b[:, 0] = 1
-    simulate(one_warp_mma("mma.16x8x8.f32.tf32.tf32", dt.f32, dt.tf32, 8), dict(a=a, b=b, c=c), {})
+    simulate(
+        one_warp_mma("mma.16x8x8.f32.tf32.tf32", dt.f32, dt.tf32, 8), {"a": a, "b": b, "c": c}, {}
+    )
     np.testing.assert_array_equal(c, np.float32(1 + 2.0**-10))
 
 

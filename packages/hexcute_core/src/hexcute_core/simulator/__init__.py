@@ -6,5 +6,6 @@ run checks the tables too.
 
 from hexcute_core.simulator.counting import Counters
 from hexcute_core.simulator.launch import SimulationReport, simulate
+from hexcute_core.simulator.oracle import interpret
 
-__all__ = ["Counters", "SimulationReport", "simulate"]
+__all__ = ["Counters", "SimulationReport", "interpret", "simulate"]

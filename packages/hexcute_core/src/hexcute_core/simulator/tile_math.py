@@ -1,0 +1,55 @@
+"""What tile operations compute, on whole numpy tiles: gemm, reduce, cast, elementwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hexcute_core.dtypes import DType
+from hexcute_core.errors import SimulationError
+from hexcute_core.simulator.values import Array, convert, storage, truncate_tf32
+from hexcute_core.tile.ir import ReduceOp
+
+
+def multiply(c: Array, c_type: DType, a: Array, a_type: DType, b: Array, b_type: DType) -> Array:
+    """c + a b^T for a [M, K], b [N, K]: summed in float32, or exactly for integers."""
+    if c_type.is_float:
+        product = _float_operand(a, a_type) @ _float_operand(b, b_type).T
+        total: Array = (c.astype(np.float32) + product).astype(storage(c_type))
+        return total
+    exact: Array = c.astype(np.int64) + a.astype(np.int64) @ b.astype(np.int64).T
+    wrapped: Array = exact.astype(storage(c_type))
+    return wrapped
+
+
+def _float_operand(cells: Array, dtype: DType) -> Array:
+    return truncate_tf32(cells) if dtype.name == "tf32" else cells.astype(np.float32)
+
+
+def reduce_tile(src: Array, dtype: DType, axis: int, op: ReduceOp, target: DType) -> Array:
+    """`src` reduced along `axis`, which stays with extent 1; sums of small floats in float32."""
+    if op == "sum":
+        wide = np.float64 if dtype.bits == 64 else np.float32 if dtype.is_float else np.int64
+        total: Array = np.sum(src.astype(wide), axis=axis, keepdims=True)
+        return total.astype(storage(target))
+    # fmax and fmin drop NaN as the machine's max and min do.
+    best = np.fmax if op == "max" else np.fmin
+    cells = src.astype(np.float32) if dtype.is_float and dtype.bits < 32 else src
+    extreme: Array = best.reduce(cells, axis=axis, keepdims=True)
+    return cast_tile(extreme.astype(storage(dtype)), dtype, target)
+
+
+def cast_tile(cells: Array, source: DType, target: DType) -> Array:
+    """Cells of `source` as cells of `target`."""
+    return np.asarray(convert(cells, source, target), dtype=storage(target))
+
+
+def common_shape(shapes: Sequence[tuple[int, ...]], target: tuple[int, ...]) -> None:
+    """Checks that `shapes` broadcast to `target` along dimensions of extent 1."""
+    for shape in shapes:
+        fits = len(shape) == len(target) and all(
+            s in (1, t) for s, t in zip(shape, target, strict=True)
+        )
+        if not fits:
+            raise SimulationError(f"a tile of shape {shape} does not broadcast to {target}")

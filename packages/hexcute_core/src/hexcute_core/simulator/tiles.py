@@ -1,0 +1,130 @@
+"""A tile of a tensor as a numpy array: read and written at the coordinates a TileRef names.
+
+Global views read zero and write nothing outside the buffer, a dimension at a time. Shared and
+register tiles know which of their elements were written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from hexcute_core.dtypes import DType
+from hexcute_core.errors import SimulationError, SourceSpan
+from hexcute_core.scalar import Scalar
+from hexcute_core.simulator.values import Array, from_bytes, storage, to_bytes
+from hexcute_core.tile import GlobalView, RegisterTensor, SharedTensor, TileRef
+
+Index = Callable[[Scalar], int]
+"""The integer a scalar is in the running block."""
+
+
+class Buffer:
+    """A global parameter's cells, flat; handed back to the caller's array by `write_back`."""
+
+    def __init__(self, name: str, dtype: DType, shape: tuple[int, ...], array: Array) -> None:
+        self.name = name
+        self.dtype = dtype
+        self.shape = shape
+        self.array = array
+        raw = array.reshape(1, -1).view(np.uint8)
+        self.cells = from_bytes(raw, dtype).reshape(-1).copy()
+
+    def write_back(self) -> None:
+        """The cells' bytes go into the caller's array, in place."""
+        raw = to_bytes(self.cells.reshape(1, -1), self.dtype)
+        self.array.reshape(-1).view(np.uint8)[:] = raw.reshape(-1)
+
+
+class LocalTile:
+    """A register or shared tensor: cells of the tile's shape and which of them were written."""
+
+    def __init__(self, tensor: RegisterTensor | SharedTensor) -> None:
+        self.name = tensor.name
+        self.dtype = tensor.dtype
+        self.shape = tensor.shape
+        self.cells = np.zeros(tensor.shape, dtype=storage(tensor.dtype))
+        self.written = np.zeros(tensor.shape, dtype=np.bool_)
+
+
+class TileMemory:
+    """Every tensor of the running block."""
+
+    def __init__(self, buffers: Mapping[str, Buffer]) -> None:
+        self.buffers = buffers
+        self.views: dict[str, GlobalView] = {}
+        self.local: dict[str, LocalTile] = {}
+
+    def dtype(self, ref: TileRef) -> DType:
+        """Element type of the tensor of `ref`."""
+        holder = self.views.get(ref.tensor) or self.local[ref.tensor]
+        return holder.dtype
+
+    def read(self, ref: TileRef, index: Index, span: SourceSpan) -> Array:
+        """The tile's cells, of shape `ref.shape`."""
+        view = self.views.get(ref.tensor)
+        if view is not None:
+            buffer, place, inside = self._locate(view, ref, index)
+            cells = buffer.cells[place] if len(buffer.cells) else buffer.cells.dtype.type(0)
+            masked: Array = np.where(inside, cells, buffer.cells.dtype.type(0))
+            return masked
+        tile = self.local[ref.tensor]
+        window = _window(tile, ref, index, span)
+        if not _kept(tile.written[window], ref).all():
+            raise SimulationError(f"{tile.name} is read before all of it was written", span)
+        held: Array = _kept(tile.cells[window], ref).copy()
+        return held
+
+    def write(self, ref: TileRef, cells: Array, index: Index, span: SourceSpan) -> None:
+        """Stores cells of shape `ref.shape`."""
+        view = self.views.get(ref.tensor)
+        if view is not None:
+            buffer, place, inside = self._locate(view, ref, index)
+            buffer.cells[place[inside]] = np.broadcast_to(cells, inside.shape)[inside]
+            return
+        tile = self.local[ref.tensor]
+        window = _window(tile, ref, index, span)
+        _kept(tile.cells[window], ref)[...] = cells
+        tile.written[window] = True
+
+    def _locate(self, view: GlobalView, ref: TileRef, index: Index) -> tuple[Buffer, Array, Array]:
+        """Linear index and in-bounds mask of every element of the tile."""
+        buffer = self.buffers[view.param]
+        coords = [np.full([1] * len(ref.extents), index(o), dtype=np.int64) for o in view.origin]
+        for m, submodes in enumerate(view.modes):
+            rest = index(ref.starts[m]) + np.arange(ref.extents[m], dtype=np.int64)
+            for s, sub in enumerate(submodes):
+                extent = index(sub.extent)
+                digit = rest if s == len(submodes) - 1 else rest % extent
+                rest = rest // max(extent, 1)
+                line = [-1 if axis == m else 1 for axis in range(len(ref.extents))]
+                coords[sub.dim] = coords[sub.dim] + (digit * index(sub.step)).reshape(line)
+        inside = np.ones(ref.extents, dtype=np.bool_)
+        linear = np.zeros(ref.extents, dtype=np.int64)
+        for coordinate, extent in zip(coords, buffer.shape, strict=True):
+            inside &= (coordinate >= 0) & (coordinate < extent)
+            linear = linear * extent + coordinate
+        return buffer, _kept(np.where(inside, linear, 0), ref), _kept(inside, ref)
+
+
+def _window(tile: LocalTile, ref: TileRef, index: Index, span: SourceSpan) -> tuple[slice, ...]:
+    window = []
+    for mode, (start, extent) in enumerate(zip(ref.starts, ref.extents, strict=True)):
+        at = index(start)
+        if at < 0 or at + extent > tile.shape[mode]:
+            raise SimulationError(
+                f"{tile.name}: [{at}, {at + extent}) is outside mode {mode} of extent "
+                f"{tile.shape[mode]}",
+                span,
+            )
+        window.append(slice(at, at + extent))
+    return tuple(window)
+
+
+def _kept(cells: Array, ref: TileRef) -> Array:
+    """A view of `cells` [all modes] with the kept modes only, in their order."""
+    dropped = tuple(m for m in range(cells.ndim) if m not in ref.kept)
+    ordered = cells.transpose((*dropped, *ref.kept))
+    view: Array = ordered[(0,) * len(dropped)]
+    return view
