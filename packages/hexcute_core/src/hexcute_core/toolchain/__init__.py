@@ -1,4 +1,4 @@
-"""toolchain: CUDA source -> cubin = NVRTC(source, arch, flags), on a machine with or without GPU."""
+"""toolchain: CUDA source -> cubin = NVRTC(source, arch, flags), with or without a GPU."""
 
 from hexcute_core.toolchain.compiler import TARGETS, compile_cubin, toolchain_version
 from hexcute_core.toolchain.cubin import Cubin, Resources
