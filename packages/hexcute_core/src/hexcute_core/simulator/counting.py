@@ -41,8 +41,8 @@ class Tally:
 
 @dataclass(frozen=True)
 class Counters:
-    """Counts by primitive: warp instructions, bytes moved by their lanes, wavefronts of shared
-    memory, 32-byte sectors of global memory."""
+    """Counts by primitive: warp instructions, bytes moved by their lanes (for cp.async those read
+    from global memory), wavefronts of shared memory, 32-byte sectors of global memory."""
 
     instructions: Mapping[str, int]
     bytes: Mapping[str, int]

@@ -33,8 +33,7 @@ def note_global(m: Machine, name: str, lanes: Array, address: Array, size: int) 
 
 
 def note_shared(m: Machine, name: str, lanes: Array, address: Array, size: int) -> None:
-    """Counts the bytes and wavefronts of one access."""
-    m.tally.bytes[name] += len(lanes) * size
+    """Counts the wavefronts of one access."""
     phase = phase_of(m.warp_of[lanes], lanes % m.threads % 32, size)
     m.tally.wavefronts[name] += count_wavefronts(phase, address, size)
 
@@ -89,6 +88,7 @@ def load_shared(stmt: Prim, compiler: StatementCompiler, size: int) -> Step:
         cells = m.shared.cells(m, lanes, address, size, name)
         raw = np.zeros((m.lanes, size), dtype=np.uint8)
         raw[lanes] = m.shared.load(m, lanes, cells, name)
+        m.tally.bytes[name] += len(lanes) * size
         note_shared(m, name, lanes, address, size)
         dst.write(m, from_bytes(raw, dst.dtype))
 
@@ -108,6 +108,7 @@ def store_shared(stmt: Prim, compiler: StatementCompiler, size: int) -> Step:
         cells = m.shared.cells(m, lanes, address, size, name)
         raw = to_bytes(src.read(m, lanes)[lanes], src.dtype)
         m.shared.store(m, lanes, cells, raw, name)
+        m.tally.bytes[name] += len(lanes) * size
         note_shared(m, name, lanes, address, size)
 
     return run

@@ -168,6 +168,7 @@ def load_matrix(stmt: Prim, compiler: StatementCompiler) -> Step:
         address = src(m, lanes)
         cells = m.shared.cells(m, lanes, address, 16, name)
         raw = m.shared.load(m, lanes, cells, name, many=True)
+        m.tally.bytes[name] += len(lanes) * 16
         note_shared(m, name, lanes, address, 16)
         matrices = np.ascontiguousarray(raw).view(np.uint16).reshape(-1, count, 8, 8)
         if transposed:
