@@ -15,7 +15,7 @@ from hidet.ir.type import data_type
 from hexcute_core.backend.hidet import registers, scalars
 from hexcute_core.backend.hidet.asm import Instruction, vector
 from hexcute_core.backend.hidet.scope import Scope, integer
-from hexcute_core.scalar import Binary, Const, Scalar, is_const
+from hexcute_core.scalar import Binary, Const, Scalar, binary, is_const
 from hexcute_core.thread import GlobalPtr, Regs, SharedPtr
 
 _BITS_NAME = {1: "u8", 2: "u16"}
@@ -50,13 +50,14 @@ def shared_address(scope: Scope, ptr: SharedPtr) -> Any:
 
 
 def split_constant(e: Scalar) -> tuple[Scalar, int]:
-    """`e` as (rest, c) with e = rest + c."""
+    """`e` as (rest, c) with e = rest + c, constants gathered from everywhere in the sum."""
     if isinstance(e, Const):
         return Const(0, e.dtype), int(e.value)
-    if isinstance(e, Binary) and e.op in ("add", "sub") and isinstance(e.b, Const):
-        rest, constant = split_constant(e.a)
-        value = int(e.b.value)
-        return rest, constant + (value if e.op == "add" else -value)
+    if isinstance(e, Binary) and e.op in ("add", "sub"):
+        left, c = split_constant(e.a)
+        right, d = split_constant(e.b)
+        if c or d:
+            return binary(e.op, left, right), c + d if e.op == "add" else c - d
     return e, 0
 
 

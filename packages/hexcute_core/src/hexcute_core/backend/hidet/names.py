@@ -13,14 +13,15 @@ _WORDS = """
     not_eq nullptr operator or or_eq private protected public register reinterpret_cast requires
     return short signed sizeof static static_assert static_cast struct switch template this
     thread_local throw true try typedef typeid typename union unsigned using virtual void volatile
-    wchar_t while xor xor_eq threadIdx blockIdx blockDim gridDim warpSize min max abs fabs fabsf
-    fminf fmaxf half __half
+    wchar_t while xor xor_eq threadIdx blockIdx blockDim gridDim warpSize half min max abs llabs
+    exp expf exp2 exp2f log logf log2 log2f sqrt sqrtf rsqrt rsqrtf tanh tanhf sin sinf cos cosf erf
+    erff floor floorf ceil ceilf fabs fabsf fmin fminf fmax fmaxf pow powf trunc truncf fmod fmodf
 """
 _RESERVED = frozenset(_WORDS.split())
 
 
 def identifier(name: str) -> str:
-    """`name` as a C++ identifier that is no keyword and no name of the generator's own."""
+    """`name` as a C++ identifier that is no keyword and no function the text calls."""
     text = re.sub(r"\W", "_", name, flags=re.ASCII)
     if not text or text[0].isdigit():
         text = "v" + text

@@ -1,8 +1,9 @@
 """thread.Stmt -> hidet Stmt, blocks in their own scope.
 
 A loop is counted from zero, its variable computed from the count where start or step ask for
-it. Loops the program does not unroll stay rolled where they run primitives: the compiler counts
-an inline instruction as next to nothing and would unroll a main loop out of its cache.
+it. A long loop that the program does not unroll stays rolled where it runs primitives: the
+compiler counts an inline instruction as next to nothing and would unroll a main loop past the
+instruction cache. Short ones are left to the compiler.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from hexcute_core.backend.hidet import prims, registers, scalars
 from hexcute_core.backend.hidet.scope import RegisterArray, Scope, integer
 from hexcute_core.backend.hidet.storage import cell, value_type
 from hexcute_core.errors import HexcuteError
-from hexcute_core.scalar import Scalar, add, cdiv, is_const, sub
+from hexcute_core.scalar import Const, Scalar, as_scalar, cdiv, is_const, sub
 from hexcute_core.thread import (
     Assign,
     DeclareArray,
@@ -30,6 +31,9 @@ from hexcute_core.thread import (
     While,
 )
 from hexcute_core.unions import assert_never
+
+SHORT_LOOP = 16
+"""Trips up to which the compiler decides about unrolling."""
 
 
 def emit_block(scope: Scope, body: tuple[Stmt, ...]) -> Any:
@@ -101,23 +105,18 @@ def _assign(scope: Scope, stmt: Assign) -> Any:
 
 
 def _loop(scope: Scope, stmt: For) -> Any:
-    plain = is_const(stmt.start, 0) and is_const(stmt.step, 1)
-    extent = scalars.emit(scope, _trips(stmt))
+    trips = _trips(stmt)
+    extent = scalars.emit(scope, trips)
     var = he.Var(stmt.var.name, value_type(stmt.var.dtype))
     with scope.block():
-        opening: list[Any] = []
-        count = var
-        if plain:
-            scope.variables[stmt.var.name] = var
-        else:
-            count = he.Var(f"{stmt.var.name}_count", value_type(stmt.var.dtype))
+        count, opening = var, []
+        if not (is_const(stmt.start, 0) and is_const(stmt.step, 1)):
+            count = he.Var(f"{stmt.var.name}_count", var.type)
             start, step = scalars.emit(scope, stmt.start), scalars.emit(scope, stmt.step)
             opening = [hs.DeclareStmt(var, he.Add(start, he.Multiply(count, step)))]
-            scope.variables[stmt.var.name] = var
-        body = emit_block(scope, stmt.body)
-    if opening:
-        body = hs.SeqStmt([*opening, *body.seq])
-    loop = hs.ForStmt(count, integer(1), body, attr=_unrolling(stmt))
+        scope.variables[stmt.var.name] = var
+        body = hs.SeqStmt([*opening, *emit_block(scope, stmt.body).seq])
+    loop = hs.ForStmt(count, integer(1), body, attr=_unrolling(stmt, trips))
     # ForStmt would run its simplifier over the extent, which is folded already.
     loop.extent = extent
     return loop
@@ -125,15 +124,16 @@ def _loop(scope: Scope, stmt: For) -> Any:
 
 def _trips(stmt: For) -> Scalar:
     """ceil((stop - start) / step); at most zero where stop <= start."""
-    trips = cdiv(sub(stmt.stop, stmt.start), stmt.step)
-    return add(trips) if isinstance(trips, int) else trips
+    return as_scalar(cdiv(sub(stmt.stop, stmt.start), stmt.step))
 
 
-def _unrolling(stmt: For) -> Any:
+def _unrolling(stmt: For, trips: Scalar) -> Any:
     if stmt.unroll:
         return hs.ForStmtAttr(unroll=True)
-    rolled = any(isinstance(s, Prim) for s in _walk(stmt.body))
-    return hs.ForStmtAttr(unroll=True, unroll_factor=1) if rolled else hs.ForStmtAttr()
+    short = isinstance(trips, Const) and trips.value <= SHORT_LOOP
+    if short or not any(isinstance(s, Prim) for s in _walk(stmt.body)):
+        return hs.ForStmtAttr()
+    return hs.ForStmtAttr(unroll=True, unroll_factor=1)
 
 
 def _walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
