@@ -1,5 +1,11 @@
-"""CuTe's layout algebra, exact: every operation returns the right function or says why it
-cannot."""
+"""CuTe's layout algebra, exact: every operation returns the right function or says why it cannot.
+
+The names used in every program are imported at once, the others when first asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from cute_layout.basis import Basis, E
 from cute_layout.coalesce import coalesce, filter, filter_zeros
@@ -25,23 +31,176 @@ from cute_layout.swizzle import Swizzle
 from cute_layout.table import offsets
 from cute_layout.trees import compatible, congruent, crd2crd, crd2idx, idx2crd
 
+if TYPE_CHECKING:
+    from cute_layout.banks import (
+        BankConflicts,
+        bank_conflicts,
+        choose_swizzle,
+    )
+    from cute_layout.common import (
+        max_common_layout,
+        max_common_vector,
+        nullspace,
+    )
+    from cute_layout.drawing import (
+        draw,
+        draw_axes,
+        draw_tv,
+    )
+    from cute_layout.linear import (
+        LinearLayout,
+        from_linear_layout,
+        to_linear_layout,
+    )
+    from cute_layout.multiply import (
+        blocked_product,
+        flat_product,
+        logical_product,
+        raked_product,
+        tile_to_shape,
+        tiled_product,
+        zipped_product,
+    )
+    from cute_layout.partial import (
+        Mode,
+        PartialLayout,
+        Unknown,
+    )
+    from cute_layout.predicates import (
+        equivalent,
+        is_bijective,
+        is_injective,
+        is_surjective,
+    )
+    from cute_layout.recasting import (
+        recast,
+    )
+    from cute_layout.symbolic import (
+        Expression,
+        Symbol,
+    )
+    from cute_layout.thread_value import (
+        TVLayout,
+    )
+    from cute_layout.unification import (
+        is_satisfiable,
+        materialize,
+        unify,
+    )
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "bank_conflicts",
+    "BankConflicts",
+    "Basis",
+    "blocked_product",
+    "choose_swizzle",
+    "coalesce",
+    "compatible",
+    "complement",
+    "ComposedLayout",
+    "composition",
+    "CongruenceError",
+    "congruent",
+    "cosize",
+    "crd2crd",
+    "crd2idx",
+    "delinearize",
+    "depth",
+    "DivisibilityError",
+    "DomainError",
+    "draw",
+    "draw_axes",
+    "draw_tv",
+    "E",
+    "equivalent",
+    "Expression",
+    "filter",
+    "filter_zeros",
+    "flat_divide",
+    "flat_product",
+    "flatten",
+    "from_linear_layout",
+    "identity",
+    "idx2crd",
+    "inverse",
+    "is_bijective",
+    "is_injective",
+    "is_satisfiable",
+    "is_surjective",
+    "Layout",
+    "LayoutError",
+    "left_inverse",
+    "linearize",
+    "LinearLayout",
+    "logical_divide",
+    "logical_product",
+    "materialize",
+    "max_common_layout",
+    "max_common_vector",
+    "Mode",
+    "NotInjectiveError",
+    "nullspace",
+    "offsets",
+    "parse",
+    "ParseError",
+    "PartialLayout",
+    "raked_product",
+    "rank",
+    "recast",
+    "right_inverse",
+    "size",
+    "slice_and_offset",
+    "Swizzle",
+    "Symbol",
+    "tile_to_shape",
+    "tiled_divide",
+    "tiled_product",
+    "to_linear_layout",
+    "TVLayout",
+    "UnificationError",
+    "unify",
+    "Unknown",
+    "UnsupportedError",
+    "zipped_divide",
+    "zipped_product",
+]
 
 _LAZY = {
     "BankConflicts": "banks",
+    "Expression": "symbolic",
+    "LinearLayout": "linear",
     "Mode": "partial",
     "PartialLayout": "partial",
+    "Symbol": "symbolic",
     "TVLayout": "thread_value",
     "Unknown": "partial",
     "bank_conflicts": "banks",
+    "blocked_product": "multiply",
     "choose_swizzle": "banks",
+    "draw": "drawing",
+    "draw_axes": "drawing",
+    "draw_tv": "drawing",
     "equivalent": "predicates",
+    "flat_product": "multiply",
+    "from_linear_layout": "linear",
     "is_bijective": "predicates",
     "is_injective": "predicates",
     "is_satisfiable": "unification",
     "is_surjective": "predicates",
+    "logical_product": "multiply",
     "materialize": "unification",
+    "max_common_layout": "common",
+    "max_common_vector": "common",
+    "nullspace": "common",
+    "raked_product": "multiply",
+    "recast": "recasting",
+    "tile_to_shape": "multiply",
+    "tiled_product": "multiply",
+    "to_linear_layout": "linear",
     "unify": "unification",
+    "zipped_product": "multiply",
 }
 
 

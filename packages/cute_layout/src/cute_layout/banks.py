@@ -64,9 +64,11 @@ def bank_conflicts(
     Args:
         layout: from buffer coordinates to element offsets.
         access: (thread, value) to the buffer's index or coordinate, a `Layout` or `TVLayout`; a
-            layout of rank 1 is one value a thread. Threads are taken 32 to a warp.
+            layout of rank 1, or a list of indices or coordinates, is one value a thread. Threads
+            are taken 32 to a warp.
         element_bits: bits of an element.
-        vector_bits: the width of one access (8 to 128); by default the widest for which every
+        vector_bits: the width of one access (8 to 128). With one value a thread, that value is
+            where the vector starts (an `ldmatrix` row: 128). By default the widest for which every
             thread's values are contiguous and aligned.
 
     Returns:
@@ -97,6 +99,8 @@ def _table(layout: Layout | ComposedLayout, access: Any) -> tuple[list[int], int
     move = 0
     if isinstance(layout, ComposedLayout) and isinstance(layout.swizzle, Swizzle):
         plain, move = layout.layout, layout.offset
+    if isinstance(access, (list, range)):
+        return [plain(c) + move for c in access], len(access)
     lanes = access.index if isinstance(access, TVLayout) else access
     if type(lanes.shape) is not tuple:
         lanes = make((lanes.shape, 1), (lanes.stride, 0))
@@ -119,6 +123,13 @@ def _vectors(
     table, count = _table(layout, access)
     held = len(table) // count if count else 0
     keep = _kept_together(layout)
+    if vector_bits is not None and held == 1 and vector_bits > element_bits:
+        n = vector_bits // element_bits
+        if any(x % n for x in table) or (keep and n > keep):
+            raise DomainError(
+                f"{access} starts {vector_bits}-bit accesses of {layout} off alignment"
+            )
+        return table, count, vector_bits
     if vector_bits is not None:
         options: Iterable[int] = (vector_bits,)
     else:

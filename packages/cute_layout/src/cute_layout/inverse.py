@@ -9,8 +9,11 @@ from typing import Any
 
 from cute_layout.coalesce import merge_modes
 from cute_layout.complement import complement
+from cute_layout.composed import ComposedLayout
 from cute_layout.errors import DomainError, NotInjectiveError, UnsupportedError
 from cute_layout.layout import Layout, from_modes
+from cute_layout.left_search import search_left_inverse
+from cute_layout.swizzle import Swizzle
 from cute_layout.table import values
 
 __all__ = ["inverse", "left_inverse", "right_inverse"]
@@ -31,7 +34,7 @@ def _ranked(layout: Layout) -> list[tuple[Any, Any, Any]]:
     return out
 
 
-def right_inverse(layout: Layout) -> Layout:
+def right_inverse(layout: Any) -> Any:
     """The longest coalesced R that sorting finds with ``layout(R(j)) = j`` for all j < size(R).
 
     Modes of stride 0 (and negative ones) are skipped; the chain of strides 1, s, s*s', ... is
@@ -41,6 +44,8 @@ def right_inverse(layout: Layout) -> Layout:
     >>> print(right_inverse(Layout((4, 8), (8, 1))))
     (8,4):(4,1)
     """
+    if isinstance(layout, ComposedLayout):
+        return _invert_composed(layout)
     modes: list[tuple[Any, Any]] = []
     current: Any = 1
     if layout.size == 0:
@@ -56,15 +61,22 @@ def right_inverse(layout: Layout) -> Layout:
     return from_modes(modes)
 
 
-def inverse(layout: Layout) -> Layout:
+def inverse(layout: Any) -> Any:
     """The coalesced two-sided inverse of a bijection onto ``0 .. size-1``.
+
+    A swizzled bijection S o m has the inverse m^-1 o S, given as ``m^-1 o -offset o [S o 0 o
+    n:1]``, or as a swizzle of m^-1 where m only moves bits.
 
     >>> print(inverse(Layout((4, 8), (8, 1))))
     (8,4):(4,1)
+    >>> print(inverse(ComposedLayout(Swizzle(3, 3, 3), 0, Layout((8, 64), (64, 1)))))
+    Sw<3,0,-6> o 0 o (64,8):(8,1)
 
     Raises:
         NotInjectiveError, DomainError: the layout repeats a value, or leaves one out.
     """
+    if isinstance(layout, ComposedLayout):
+        return _invert_composed(layout)
     result = right_inverse(layout)
     if result.size == layout.size:
         return result
@@ -87,8 +99,10 @@ def _need_injective(layout: Layout) -> None:
         first[v] = i
 
 
-def left_inverse(layout: Layout) -> Layout:
+def left_inverse(layout: Any) -> Any:
     """A coalesced layout L with ``L(layout(i)) = i`` for all i < size, whenever one exists.
+
+    A swizzled bijection is inverted as by `inverse`.
 
     >>> print(left_inverse(Layout(4, 2)), left_inverse(Layout((2, 2), (1, 5))))
     (2,4):(4,1) (4,2):(1,1)
@@ -98,8 +112,8 @@ def left_inverse(layout: Layout) -> Layout:
         DivisibilityError: the layout is injective and no layout undoes it.
         UnsupportedError: neither was decided within the search budget.
     """
-    from cute_layout.left_search import search_left_inverse
-
+    if isinstance(layout, ComposedLayout):
+        return _invert_composed(layout)
     if layout.size == 0:
         return from_modes([(0, 0)])
     ranked = _ranked(layout)
@@ -124,6 +138,47 @@ def left_inverse(layout: Layout) -> Layout:
                 )
             )
         )
-        return right_inverse(whole)
+        result: Layout = right_inverse(whole)
+        return result
     _need_injective(layout)
     return search_left_inverse(layout)
+
+
+def _invert_composed(layout: ComposedLayout) -> ComposedLayout:
+    """The inverse of S o m for a bijection: S undoes itself, then m is undone."""
+    swizzle, inner = layout.swizzle, layout.layout
+    if not isinstance(swizzle, Swizzle) or not isinstance(inner, Layout):
+        raise UnsupportedError(
+            f"the inverse of {layout}; only a swizzle of a plain layout is inverted"
+        )
+    back = inverse(inner)
+    table = layout.offsets()
+    if sorted(table) != list(range(len(table))):
+        raise DomainError(f"{layout} is no bijection onto 0 .. {len(table) - 1}")
+    if layout.offset == 0:
+        moved = _conjugate(swizzle, back)
+        if moved is not None:
+            return ComposedLayout(moved, 0, back)
+    return ComposedLayout(back, -layout.offset, ComposedLayout(swizzle, 0, Layout(len(table))))
+
+
+def _conjugate(swizzle: Swizzle, back: Layout) -> Swizzle | None:
+    """The swizzle S' with ``back o S = S' o back``, where back moves the bits of S as one block."""
+    if not swizzle.bits:
+        return swizzle
+    low = swizzle.base + max(0, -swizzle.shift)
+    high = swizzle.base + max(0, swizzle.shift)
+    target, source = back.at(1 << low), back.at(1 << high)
+    for k in range(swizzle.bits):
+        if back.at(1 << (low + k)) != target << k or back.at(1 << (high + k)) != source << k:
+            return None
+    if any(v <= 0 or v & (v - 1) for v in (target, source)):
+        return None
+    base = min(target, source).bit_length() - 1
+    shift = source.bit_length() - target.bit_length()
+    moved = Swizzle(swizzle.bits, base, shift) if abs(shift) >= swizzle.bits else None
+    if moved is not None:
+        for x in range(back.size):
+            if back.at(swizzle(x)) != moved(back.at(x)):
+                return None
+    return moved

@@ -1,0 +1,172 @@
+"""Pictures of layouts: `Grid` data rendered as SVG, text, LaTeX or on matplotlib axes.
+
+The text of a picture depends on the layout alone, so it is the same byte for byte every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from html import escape
+from typing import Any
+
+from cute_layout.composed import ComposedLayout
+from cute_layout.errors import DomainError
+from cute_layout.grid import PALETTE, Cell, Grid, layout_grid, thread_value_grid
+from cute_layout.layout import Layout
+from cute_layout.thread_value import TVLayout
+
+__all__ = ["draw", "draw_axes", "draw_tv"]
+
+_CELL = 34
+_MARGIN = 28
+_LINE = 11
+
+
+def draw(layout: Layout | ComposedLayout | TVLayout, format: str = "svg") -> str:
+    """The picture of a layout's values over its first mode (down) and the others (across).
+
+    Args:
+        layout: a plain or composed layout; a `TVLayout` is drawn by `draw_tv`.
+        format: ``svg``, ``ascii`` or ``latex`` (a standalone TikZ document).
+
+    >>> print(draw(Layout((2, 4), (4, 1)), "ascii"))
+    (2,4):(4,1)
+         0   1   2   3
+       +---+---+---+---+
+     0 | 0 | 1 | 2 | 3 |
+       +---+---+---+---+
+     1 | 4 | 5 | 6 | 7 |
+       +---+---+---+---+
+
+    Raises:
+        DomainError: an unknown format, or too many cells.
+    """
+    if isinstance(layout, TVLayout):
+        return draw_tv(layout, format)
+    return _renderer(format)(layout_grid(layout))
+
+
+def draw_tv(tv: TVLayout, format: str = "svg") -> str:
+    """The picture of a tile: which thread holds which value of each element, coloured by thread.
+
+    Raises:
+        DomainError: an unknown format, or too many cells.
+    """
+    return _renderer(format)(thread_value_grid(tv))
+
+
+def draw_axes(layout: Layout | ComposedLayout | TVLayout, axes: Any) -> Any:
+    """Draw the same picture on matplotlib axes and return them (needs the ``axes`` extra)."""
+    is_tv = isinstance(layout, TVLayout)
+    grid = thread_value_grid(layout) if isinstance(layout, TVLayout) else layout_grid(layout)
+    height, width = len(grid.rows), len(grid.rows[0])
+    for i, row in enumerate(grid.rows):
+        for j, cell in enumerate(row):
+            axes.fill(
+                [j, j + 1, j + 1, j], [i, i, i + 1, i + 1], facecolor=_colour(cell), edgecolor="0.3"
+            )
+            axes.text(j + 0.5, i + 0.5, "\n".join(cell.lines), ha="center", va="center", fontsize=7)
+    axes.set_xlim(0, width)
+    axes.set_ylim(height, 0)
+    axes.set_aspect("equal")
+    axes.set_xticks([j + 0.5 for j in range(width)], [str(j) for j in range(width)])
+    axes.set_yticks([i + 0.5 for i in range(height)], [str(i) for i in range(height)])
+    axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
+    axes.set_title(grid.title, fontsize=9, pad=18 if is_tv else 14)
+    return axes
+
+
+def _renderer(format: str) -> Callable[[Grid], str]:
+    renderers = {"svg": _svg, "ascii": _ascii, "latex": _latex}
+    if format not in renderers:
+        raise DomainError(f"unknown format {format!r}; choose one of {', '.join(renderers)}")
+    return renderers[format]
+
+
+def _colour(cell: Cell) -> str:
+    return "#ffffff" if cell.shade < 0 else PALETTE[cell.shade]
+
+
+def _svg(grid: Grid) -> str:
+    height, width = len(grid.rows), len(grid.rows[0])
+    longest = max(len(line) for row in grid.rows for cell in row for line in cell.lines)
+    cell_width = max(_CELL, 7 * longest + 8)
+    total_width = max(_MARGIN + width * cell_width + 2, 7 * len(grid.title) + 8)
+    total_height = 2 * _MARGIN + height * _CELL + 2
+    top = 2 * _MARGIN - 8
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total_width} {total_height}" '
+        f'width="{total_width}" height="{total_height}" '
+        'font-family="monospace" font-size="11" text-anchor="middle">',
+        f"<title>{escape(grid.title)}</title>",
+        f'<text x="4" y="14" text-anchor="start">{escape(grid.title)}</text>',
+    ]
+    for j in range(width):
+        x = _MARGIN + j * cell_width + cell_width // 2
+        out.append(f'<text x="{x}" y="{top - 6}" fill="#666666">{j}</text>')
+    for i, row in enumerate(grid.rows):
+        y = top + i * _CELL
+        out.append(f'<text x="{_MARGIN // 2}" y="{y + _CELL // 2 + 4}" fill="#666666">{i}</text>')
+        for j, cell in enumerate(row):
+            x = _MARGIN + j * cell_width
+            out.append(
+                f'<rect x="{x}" y="{y}" width="{cell_width}" height="{_CELL}" '
+                f'fill="{_colour(cell)}" stroke="#555555" stroke-width="0.5"/>'
+            )
+            first = y + _CELL // 2 + 4 - (len(cell.lines) - 1) * _LINE // 2
+            for k, line in enumerate(cell.lines):
+                middle = x + cell_width // 2
+                out.append(f'<text x="{middle}" y="{first + k * _LINE}">{escape(line)}</text>')
+    bottom, right = top + height * _CELL, _MARGIN + width * cell_width
+    for i in range(grid.row_step or height, height, grid.row_step or height):
+        y = top + i * _CELL
+        out.append(f'<path d="M{_MARGIN} {y}H{right}" stroke="#000000" stroke-width="2"/>')
+    for j in range(grid.column_step or width, width, grid.column_step or width):
+        x = _MARGIN + j * cell_width
+        out.append(f'<path d="M{x} {top}V{bottom}" stroke="#000000" stroke-width="2"/>')
+    return "\n".join([*out, "</svg>", ""])
+
+
+def _ascii(grid: Grid) -> str:
+    texts = [[" ".join(cell.lines) for cell in row] for row in grid.rows]
+    height, width = len(texts), len(texts[0])
+    wide = max(max(len(t) for row in texts for t in row), len(str(width - 1)))
+    left = len(str(height - 1)) + 1
+    rule = " " * (left + 1) + "+" + ("-" * (wide + 2) + "+") * width
+    heads = "".join(f"{j:>{wide + 2}} " for j in range(width)).rstrip()
+    out = [grid.title, " " * (left + 1) + heads, rule]
+    for i, row in enumerate(texts):
+        cells = "|".join(f" {t:>{wide}} " for t in row)
+        out.append(f"{i:>{left}} |{cells}|")
+        out.append(rule)
+    return "\n".join(out)
+
+
+def _latex(grid: Grid) -> str:
+    height, width = len(grid.rows), len(grid.rows[0])
+    longest = max(len(line) for row in grid.rows for cell in row for line in cell.lines)
+    step = max(1.0, round(0.2 * longest + 0.2, 1))
+    out = [
+        r"\documentclass[convert]{standalone}",
+        r"\usepackage{tikz}",
+        r"\begin{document}",
+        rf"% {grid.title}",
+        *(rf"\definecolor{{shade{k}}}{{HTML}}{{{c[1:].upper()}}}" for k, c in enumerate(PALETTE)),
+        rf"\begin{{tikzpicture}}[x={step}cm,y=-1cm,every node/.style={{align=center,font=\small}}]",
+    ]
+    for j in range(width):
+        out.append(rf"\node[gray] at ({j},-1) {{{j}}};")
+    for i, row in enumerate(grid.rows):
+        out.append(rf"\node[gray] at (-1,{i}) {{{i}}};")
+        for j, cell in enumerate(row):
+            fill = f"fill=shade{cell.shade}," if cell.shade >= 0 else ""
+            text = r"\\".join(cell.lines)
+            out.append(
+                rf"\path[draw,{fill}] ({j}-0.5,{i}-0.5) rectangle ({j}+0.5,{i}+0.5) "
+                rf"node[midway] {{{text}}};"
+            )
+    for i in range(grid.row_step or height, height, grid.row_step or height):
+        out.append(rf"\draw[very thick] (-0.5,{i}-0.5) -- ({width}-0.5,{i}-0.5);")
+    for j in range(grid.column_step or width, width, grid.column_step or width):
+        out.append(rf"\draw[very thick] ({j}-0.5,-0.5) -- ({j}-0.5,{height}-0.5);")
+    return "\n".join([*out, r"\end{tikzpicture}", r"\end{document}", ""])
