@@ -1,0 +1,202 @@
+"""verify(p) raises VerifyError unless p keeps the laws of a thread program.
+
+Names are declared before use and seen in their block only; types agree; constant indices and
+addresses are in range and aligned; primitives get the operands their row asks for; unrolled
+loops and register offsets are known when the program is compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hexcute_core import dtypes
+from hexcute_core.dtypes import DType
+from hexcute_core.errors import SourceSpan, VerifyError
+from hexcute_core.scalar import Const, Element, Scalar, Var, free_vars
+from hexcute_core.scalar.visit import walk
+from hexcute_core.thread.ir import (
+    Assign,
+    DeclareArray,
+    For,
+    If,
+    Prim,
+    SetElement,
+    Stmt,
+    ThreadParam,
+    ThreadProgram,
+    While,
+)
+from hexcute_core.thread.verify_prims import verify_prim
+from hexcute_core.unions import assert_never
+
+BUILTINS = frozenset(
+    f"{what}.{axis}" for what in ("threadIdx", "blockIdx", "blockDim", "gridDim") for axis in "xyz"
+)
+MAX_THREADS = 1024
+
+
+def verify(program: ThreadProgram) -> None:
+    """Checks every law; the first one broken is a VerifyError at its statement's source."""
+    names = [p.name for p in program.params]
+    for name in names:
+        if names.count(name) > 1:
+            raise VerifyError(f"{program.name} has two parameters called {name}")
+    if not 1 <= program.block_dim <= MAX_THREADS:
+        raise VerifyError(f"{program.name} has {program.block_dim} threads a block, not 1 to 1024")
+    if program.shared_bytes < 0:
+        raise VerifyError(f"{program.name} has {program.shared_bytes} bytes of shared memory")
+    scalars = {p.name: p.dtype for p in program.params if not p.pointer}
+    known = Scope(dict(scalars), {}, frozenset(), program)
+    for e in (*program.grid_dim, *(e for p in program.params for e in p.shape)):
+        known.check_scalar(e, None)
+    for name in BUILTINS:
+        known.variables[name] = dtypes.i32
+    _verify_block(program.body, known)
+
+
+@dataclass
+class Scope:
+    """What a statement may name: variables, register arrays with their sizes, and which of the
+    variables belong to unrolled loops."""
+
+    variables: dict[str, DType]
+    arrays: dict[str, DeclareArray]
+    unrolled: frozenset[str]
+    program: ThreadProgram
+    own: set[str] = field(default_factory=set)
+
+    def inner(self) -> Scope:
+        """The scope of a nested block."""
+        return Scope(dict(self.variables), dict(self.arrays), self.unrolled, self.program)
+
+    def pointer(self, name: str, span: SourceSpan | None) -> ThreadParam:
+        """The pointer parameter called `name`."""
+        for param in self.program.params:
+            if param.name == name and param.pointer:
+                return param
+        raise VerifyError(f"{name} is not a pointer parameter of {self.program.name}", span)
+
+    def array(self, name: str, dtype: DType, span: SourceSpan | None) -> DeclareArray:
+        """The register array `name`, whose cells must be of `dtype`."""
+        declared = self.arrays.get(name)
+        if declared is None:
+            raise VerifyError(f"register array {name} is not declared here", span)
+        if declared.dtype != dtype and {declared.dtype, dtype} != {dtypes.f32, dtypes.tf32}:
+            raise VerifyError(f"register array {name} of {declared.dtype} is used as {dtype}", span)
+        return declared
+
+    def check_scalar(self, e: Scalar, span: SourceSpan | None) -> None:
+        """Every name in `e` is declared with that type, every constant index in range."""
+        for node in walk(e):
+            if isinstance(node, Var):
+                self._check_var(node, span)
+            elif isinstance(node, Element):
+                if len(node.indices) != 1:
+                    raise VerifyError(f"{node.array} has {len(node.indices)} indices, not 1", span)
+                self.check_index(self.array(node.array, node.dtype, span), node.indices[0], span)
+
+    def _check_var(self, var: Var, span: SourceSpan | None) -> None:
+        dtype = self.variables.get(var.name)
+        if dtype is None:
+            raise VerifyError(f"variable {var.name} is not declared here", span)
+        if dtype != var.dtype:
+            raise VerifyError(f"variable {var.name} of {dtype} is used as {var.dtype}", span)
+
+    def check_index(self, array: DeclareArray, index: Scalar, span: SourceSpan | None) -> None:
+        """A constant index lies in the array."""
+        if isinstance(index, Const) and not 0 <= index.value < array.size:
+            raise VerifyError(
+                f"{array.array}[{index.value}] is outside the register array of {array.size}", span
+            )
+
+    def check_unrolled(self, e: Scalar, what: str, span: SourceSpan | None) -> None:
+        """`e` is made of constants and unrolled loop variables."""
+        self.check_scalar(e, span)
+        late = free_vars(e) - self.unrolled
+        if late or any(isinstance(node, Element) for node in walk(e)):
+            names = ", ".join(sorted(late)) or "register contents"
+            raise VerifyError(
+                f"{what} depends on {names}: registers have no addresses",
+                span,
+                "unroll the loop, so that the offset is known when the program is compiled",
+            )
+
+    def declare(self, name: str, span: SourceSpan | None) -> None:
+        """Opens `name` in this block."""
+        if name in self.own:
+            raise VerifyError(f"{name} is declared twice in one block", span)
+        self.own.add(name)
+
+
+def _verify_block(stmts: Sequence[Stmt], scope: Scope) -> None:
+    for stmt in stmts:
+        _verify_statement(stmt, scope)
+
+
+def _verify_statement(stmt: Stmt, scope: Scope) -> None:
+    match stmt:
+        case DeclareArray():
+            if stmt.size <= 0:
+                raise VerifyError(f"register array {stmt.array} has {stmt.size} elements")
+            scope.declare(stmt.array, None)
+            scope.arrays[stmt.array] = stmt
+        case SetElement():
+            scope.check_scalar(stmt.index, stmt.span)
+            scope.check_scalar(stmt.value, stmt.span)
+            array = scope.array(stmt.array, stmt.value.dtype, stmt.span)
+            scope.check_index(array, stmt.index, stmt.span)
+        case Assign():
+            _verify_assign(stmt, scope)
+        case Prim():
+            verify_prim(stmt, scope)
+        case For():
+            _verify_for(stmt, scope)
+        case While():
+            _check_condition(stmt.cond, stmt.span, scope)
+            _verify_block(stmt.body, scope.inner())
+        case If():
+            _check_condition(stmt.cond, stmt.span, scope)
+            _verify_block(stmt.then, scope.inner())
+            _verify_block(stmt.otherwise, scope.inner())
+        case _:
+            assert_never(stmt)
+
+
+def _verify_assign(stmt: Assign, scope: Scope) -> None:
+    name = stmt.var.name
+    scope.check_scalar(stmt.value, stmt.span)
+    if stmt.value.dtype != stmt.var.dtype:
+        raise VerifyError(
+            f"variable {name} of {stmt.var.dtype} is assigned a {stmt.value.dtype}",
+            stmt.span,
+            "cast the value",
+        )
+    if stmt.declares:
+        scope.declare(name, stmt.span)
+        scope.variables[name] = stmt.var.dtype
+        return
+    scope.check_scalar(stmt.var, stmt.span)
+    if name in BUILTINS or name in scope.unrolled:
+        raise VerifyError(f"{name} cannot be assigned", stmt.span)
+
+
+def _verify_for(stmt: For, scope: Scope) -> None:
+    for e in (stmt.start, stmt.stop, stmt.step):
+        scope.check_scalar(e, stmt.span)
+        if stmt.unroll and not isinstance(e, Const):
+            raise VerifyError(f"the unrolled loop over {stmt.var.name} has bound {e}", stmt.span)
+    if isinstance(stmt.step, Const) and stmt.step.value <= 0:
+        raise VerifyError(f"the loop over {stmt.var.name} has step {stmt.step.value}", stmt.span)
+    inner = scope.inner()
+    inner.variables[stmt.var.name] = stmt.var.dtype
+    # A loop variable shadows one of an outer unrolled loop.
+    name = {stmt.var.name}
+    inner.unrolled = scope.unrolled | name if stmt.unroll else scope.unrolled - name
+    _verify_block(stmt.body, inner)
+
+
+def _check_condition(e: Scalar, span: SourceSpan | None, scope: Scope) -> None:
+    scope.check_scalar(e, span)
+    if e.dtype != dtypes.boolean:
+        raise VerifyError(f"the condition `{e}` is a {e.dtype}, not a bool", span)
