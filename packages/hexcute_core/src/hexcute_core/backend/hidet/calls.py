@@ -30,6 +30,8 @@ _SHUFFLES = {
     "shfl.xor": ("bfly", 31), "shfl.idx": ("idx", 31), "shfl.up": ("up", 0),
     "shfl.down": ("down", 31),
 }  # fmt: skip
+# Registered beside the device primitives, but host code.
+_HOST = ("avx_", "cpu_", "hip_", "get_", "set_", "request_", "memory_planner", "calculate_")
 _BITS_OF = {"float16": "__ushort_as_half", "bfloat16": "__ushort_as_bfloat16"}
 _AS_BITS = {"float16": "__half_as_ushort", "bfloat16": "__bfloat16_as_ushort"}
 _HEADER = {"float16": "cuda_fp16.h", "bfloat16": "cuda_bf16.h"}
@@ -91,10 +93,13 @@ def _primitive(scope: Scope, name: str, args: list[Argument], result: DType | No
 def _registered_name(scope: Scope, name: str) -> str:
     from hidet.ir.primitives.func import is_primitive_function, registered_primitive_functions
 
+    if name.removeprefix("cuda_").startswith("cvt_"):
+        raise scope.error(f"{name} cannot be called by name", fix="write a cast, as in f32(x)")
     for candidate in (name, f"cuda_{name}", f"generic_{name}"):
-        if is_primitive_function(candidate):
+        if is_primitive_function(candidate) and not candidate.startswith(_HOST):
             return candidate
-    close = difflib.get_close_matches(name, registered_primitive_functions(), n=3, cutoff=0.5)
+    names = [n for n in registered_primitive_functions() if not n.startswith(_HOST)]
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"did you mean {', '.join(close)}?" if close else "see hidet.ir.primitives for names"
     raise scope.error(f"there is no primitive called {name!r}", fix=hint)
 
@@ -133,8 +138,9 @@ def _passed(scope: Scope, argument: Argument, wanted: Any) -> Any:
 def _returned(scope: Scope, value: Any, given: Any, result: DType | None, name: str) -> Any:
     if result is None:
         return value
-    if isinstance(given, VoidType):
-        raise scope.error(f"{name} gives no value", fix="call it as a statement")
+    if not isinstance(given, DataType):
+        what = "no value" if isinstance(given, VoidType) else "an address"
+        raise scope.error(f"{name} gives {what}", fix="call it as a statement")
     if given.name in _AS_BITS:
         scope.headers.add(_HEADER[given.name])
         value = call(_AS_BITS[given.name], [value])

@@ -80,6 +80,8 @@ class Codegen(CUDACodegen):  # type: ignore[misc]
             return Text("true" if value else "false")
         if dtype.name in ("float32", "float64", "tfloat32"):
             return Text(_float_literal(float(value), double=dtype.name == "float64"))
+        if dtype.name in _HEADERS:
+            return Text(f"({_TYPES[dtype.name]})") + _float_literal(float(value), double=False)
         if not dtype.is_integer():
             return super().scalar_literal(value, dtype)
         number = int(value)

@@ -32,11 +32,6 @@ def translate(program: ThreadProgram, arch: str) -> tuple[str, str]:
         text = str(Codegen()(lower(module))).strip() + "\n"
     except HexcuteError:
         raise
-    except RecursionError:
-        raise BackendError(
-            f"kernel {program.name} nests its expressions too deep",
-            fix="assign parts of the longest expression to variables",
-        ) from None
     except Exception as error:
         raise BackendError(f"the code generator refused kernel {program.name}: {error}") from error
     return text, entry

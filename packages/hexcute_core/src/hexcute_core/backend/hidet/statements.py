@@ -47,7 +47,7 @@ def emit(scope: Scope, stmt: Stmt) -> list[Any]:
     with scope.at(getattr(stmt, "span", None)):
         try:
             return _emit(scope, stmt)
-        except (HexcuteError, RecursionError):
+        except HexcuteError:
             raise
         except Exception as error:
             kind = type(stmt).__name__
