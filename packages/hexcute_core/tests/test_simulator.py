@@ -19,6 +19,7 @@ from hexcute_core.thread import (
     ThreadParam,
     ThreadProgram,
     While,
+    verify,
 )
 
 TX, BX, BY = Var("threadIdx.x"), Var("blockIdx.x"), Var("blockIdx.y")
@@ -33,7 +34,9 @@ def pointer(name, dtype, *shape, aligned=True):
 
 
 def program(params, body, threads=32, shared=0, grid=(ONE, ONE, ONE)):
-    return ThreadProgram("kernel", tuple(params), grid, threads, shared, tuple(body))
+    made = ThreadProgram("kernel", tuple(params), grid, threads, shared, tuple(body))
+    verify(made)
+    return made
 
 
 def regs(array, dtype, width, pieces=(0,), offset=ZERO):
@@ -257,11 +260,11 @@ def stage(name, dtype, rows, row_bytes, base, threads=32):
     for j in range(row_bytes // 16):
         source = GlobalPtr(name, TX * (row_bytes * 8 // dtype.bits) + j * width, dtype)
         copies += [
-            DeclareArray("row", dtype, width),
-            Prim("ld.global.16", (regs("row", dtype, width), source, TRUE)),
+            DeclareArray(f"row{j}", dtype, width),
+            Prim("ld.global.16", (regs(f"row{j}", dtype, width), source, TRUE)),
             Prim(
                 "st.shared.16",
-                (SharedPtr(TX * row_bytes + (base + 16 * j)), regs("row", dtype, width)),
+                (SharedPtr(TX * row_bytes + (base + 16 * j)), regs(f"row{j}", dtype, width)),
             ),
         ]
     return If(compare("lt", TX, rows), tuple(copies))
@@ -298,7 +301,11 @@ def one_warp_mma(name, c_type, in_type, k):
             *(Prim(f"ld.global.{c_bytes}", (part, place, TRUE)) for place, part in moves),
             Prim(
                 name,
-                (regs("c", c_type, 4), regs("a", in_type, 4 * per), regs("b", in_type, 2 * per)),
+                (
+                    regs("c", c_type, 32 // c_type.bits, range(0, 4, 32 // c_type.bits)),
+                    regs("a", in_type, per, range(0, 4 * per, per)),
+                    regs("b", in_type, per, range(0, 2 * per, per)),
+                ),
             ),
             *(Prim(f"st.global.{c_bytes}", (place, part, TRUE)) for place, part in moves),
         ],

@@ -21,6 +21,7 @@ from hexcute_core.thread import (
     SharedPtr,
     ThreadParam,
     ThreadProgram,
+    verify,
 )
 
 TX, ITER = Var("threadIdx.x"), Var("it")
@@ -126,9 +127,11 @@ def pipelined_gemm(bm, bn, k):
             ("c", dt.f32, (bm, bn)),
         )
     ]
-    return ThreadProgram(
+    made = ThreadProgram(
         "pipeline", tuple(params), (ONE, ONE, ONE), 128, STAGES * size, tuple(body)
     )
+    verify(made)
+    return made
 
 
 def run(program, bm, bn, k):

@@ -49,6 +49,21 @@ class Counters:
     wavefronts: Mapping[str, int]
     sectors: Mapping[str, int]
 
+    def show(self) -> str:
+        """A table, one primitive a line; `-` where a count has no meaning."""
+        columns = (self.instructions, self.bytes, self.wavefronts, self.sectors)
+        rows: list[tuple[str, ...]] = [
+            ("primitive", "instructions", "bytes", "wavefronts", "sectors")
+        ]
+        for name in self.instructions:
+            rows.append((name, *(str(column.get(name, "-")) for column in columns)))
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        lines = (
+            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
+            for row in rows
+        )
+        return "\n".join(lines) + "\n"
+
 
 def count_wavefronts(group: Array, address: Array, size: int) -> int:
     """Wavefronts of accesses of `size` bytes at byte `address` [n], lanes of one phase sharing
