@@ -196,6 +196,20 @@ def test_divergent_branches_and_loops_agree_with_a_loop_over_threads():
     np.testing.assert_array_equal(run_per_thread(total, dt.i32, np.int32, 96, body), expected)
 
 
+def test_inner_declarations_leave_the_outer_variables():
+    v, i = Var("v"), Var("i")
+    inner = (Assign(v, TX * 100, declares=True), Assign(v, v + 1, declares=False))
+    body = [
+        Assign(v, TX, declares=True),
+        Assign(i, Const(5, dt.i32), declares=True),
+        If(compare("lt", TX, 16), inner),
+        For(i, ZERO, Const(3, dt.i32), ONE, inner),
+    ]
+    np.testing.assert_array_equal(
+        run_per_thread(v + i, dt.i32, np.int32, body=body), np.arange(32) + 5
+    )
+
+
 def test_a_transpose_through_shared_memory_in_many_blocks():
     tile, blocks = 32, 6
     at = BX * tile * tile

@@ -167,6 +167,13 @@ def test_different_values_written_to_one_place():
     assert "different values" in message
 
 
+def test_different_values_written_to_one_global_element():
+    lane = [DeclareArray("r", dt.f32, 1), SetElement("r", ZERO, TX * 1.0)]
+    store = Prim("st.global.4", (GlobalPtr("x", TX % 32, dt.f32), regs("r"), TRUE), at(5))
+    assert "different values to byte 0 of x" in finding(5, lane, store)
+    run(fill("r"), store)
+
+
 def test_a_barrier_in_divergent_control_flow():
     inside = If(compare("lt", TX, 40), (step("bar.sync", 6),), (), at(5))
     assert "40 of 64 threads reach it" in finding(6, inside)

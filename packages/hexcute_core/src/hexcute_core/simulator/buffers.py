@@ -62,10 +62,19 @@ class GlobalBuffer:
         return cells.view(np.uint8)
 
     def store(self, m: Machine, lanes: Array, address: Array, raw: Array, what: str) -> None:
-        """Writes bytes [n, size] at byte `address` [n]."""
+        """Writes bytes [n, size] at byte `address` [n]; lanes that meet must agree."""
         self._check(m, lanes, address, raw.shape[1], what)
         self.changed = True
-        self._bytes[address[:, None] + np.arange(raw.shape[1])] = raw
+        place = address[:, None] + np.arange(raw.shape[1])
+        self._bytes[place] = raw
+        lost = (self._bytes[place] != raw).any(axis=1)
+        if lost.any():
+            which = int(np.flatnonzero(lost)[0])
+            m.fail(
+                f"{what}: two threads write different values to byte {int(address[which])} of "
+                f"{self.name}",
+                int(lanes[which]),
+            )
 
     def write_back(self) -> None:
         """Hands the bytes back to the caller's array, in place."""

@@ -155,7 +155,15 @@ class _BlockRun:
         return evaluate(scope)
 
     def _body(self, stmts: Sequence[Stmt]) -> Callable[[_Scope], None]:
-        return lambda scope: self.statements(stmts, scope)
+        declared = {s.var.name for s in stmts if isinstance(s, Assign) and s.declares}
+
+        def run(scope: _Scope) -> None:
+            # A name that the body declares may shadow an outer one.
+            held = {name: scope.vars[name] for name in declared if name in scope.vars}
+            self.statements(stmts, scope)
+            scope.vars.update(held)
+
+        return run
 
     def _statement(self, stmt: Stmt, scope: _Scope) -> None:
         match stmt:

@@ -22,6 +22,7 @@ class StatementCompiler:
     def __init__(self, primitive: Callable[[Prim, StatementCompiler], Step]) -> None:
         self.sites: list[SourceSpan | None] = [None]
         self._primitive = primitive
+        self._visible: frozenset[str] = frozenset()
 
     def site(self, span: SourceSpan | None) -> int:
         """A number for `span`, for the machine's `site` and the shadow's tags."""
@@ -29,16 +30,17 @@ class StatementCompiler:
         return len(self.sites) - 1
 
     def block(self, stmts: Sequence[Stmt]) -> Step:
-        """The statements one after the other."""
+        """The statements one after the other, in a scope of their own."""
+        outer, declared = self._visible, _declared(stmts)
+        self._visible = outer | declared
         steps = [self.statement(stmt) for stmt in stmts]
-        if len(steps) == 1:
-            return steps[0]
+        self._visible = outer
 
         def run(m: Machine) -> None:
             for step in steps:
                 step(m)
 
-        return run
+        return _keeping(declared & outer, steps[0] if len(steps) == 1 else run)
 
     def statement(self, stmt: Stmt) -> Step:
         """The step of one statement; SimulationError where it has no meaning."""
@@ -90,13 +92,16 @@ class StatementCompiler:
 
     def _for(self, stmt: For) -> Step:
         start, stop, step = (compile_scalar(e) for e in (stmt.start, stmt.stop, stmt.step))
-        body, var, site = self.block(stmt.body), stmt.var, self.site(stmt.span)
+        var, site, outer = stmt.var, self.site(stmt.span), self._visible
+        self._visible = outer | {var.name}
+        body = self.block(stmt.body)
+        self._visible = outer
 
         def run(m: Machine) -> None:
             m.site = site
             repeat_for(m, var, (start(m), stop(m), step(m)), body)
 
-        return run
+        return _keeping(outer & {var.name}, run)
 
     def _while(self, stmt: While) -> Step:
         condition, body = compile_scalar(stmt.cond), self.block(stmt.body)
@@ -120,6 +125,24 @@ class StatementCompiler:
             branch(m, condition(m), then, otherwise)
 
         return run
+
+
+def _declared(stmts: Sequence[Stmt]) -> frozenset[str]:
+    """Variables that a block declares itself."""
+    return frozenset(s.var.name for s in stmts if isinstance(s, Assign) and s.declares)
+
+
+def _keeping(names: frozenset[str], run: Step) -> Step:
+    """`run`, after which the outer variables that it shadows have their values again."""
+    if not names:
+        return run
+
+    def keep(m: Machine) -> None:
+        held = {name: m.vars[name] for name in names if name in m.vars}
+        run(m)
+        m.vars.update(held)
+
+    return keep
 
 
 def _declare(stmt: DeclareArray) -> Step:
