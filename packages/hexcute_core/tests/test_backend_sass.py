@@ -39,6 +39,7 @@ from hexcute_core.thread import (
     Stmt,
     ThreadParam,
     ThreadProgram,
+    verify,
 )
 from hexcute_core.toolchain import compile_cubin, sass
 
@@ -70,10 +71,11 @@ def compiled(
     scalars: tuple[str, ...] = (),
 ) -> tuple[list[str], str]:
     """(opcodes of the kernel, the whole SASS) or a skip where a tool is missing."""
-    params = [ThreadParam(n, t, (N,), pointer=True, aligned=True) for n, t in pointers.items()]
+    params = [ThreadParam(n, t, (i32(1 << 20),), pointer=True, aligned=True) for n, t in pointers.items()]
     params += [ThreadParam(name, dt.i32) for name in scalars]
     one = (i32(1), i32(1), i32(1))
     program = ThreadProgram("probe", tuple(params), one, 128, shared, tuple(body))
+    verify(program)
     try:
         source = emit(program, arch)
         cubin = compile_cubin(source.text, arch)
