@@ -1,0 +1,71 @@
+"""Before a name's tile is updated in place, other names of the same tensor get a copy of it.
+
+In Python `old = acc` followed by `acc = acc * 2` leaves `old` alone; here both name one tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from hexcute_core.frontend.builder import Builder
+from hexcute_core.frontend.frame import Binding, Frame
+from hexcute_core.frontend.tiles import Tile, copy_of
+
+
+def aliases(frame: Frame, name: str, tensor: str) -> Iterator[tuple[Frame, str]]:
+    """Every other name, in this call and its callers, that holds a part of `tensor`."""
+    here: Frame | None = frame
+    while here is not None:
+        for other, binding in here.bindings.items():
+            if (here is not frame or other != name) and _holds(binding.value, tensor):
+                yield here, other
+        here = here.caller
+
+
+def own_copy(builder: Builder, frame: Frame, name: str) -> None:
+    """Gives `name` a tensor of its own, holding what its tile holds now."""
+    binding = frame.bindings[name]
+    if isinstance(binding.value, Tile):
+        frame.bindings[name] = replace(binding, value=copy_of(binding.value, name))
+
+
+def release(builder: Builder, frame: Frame, name: str, tile: Tile) -> None:
+    """Moves every alias of `name`'s whole tile to one copy, made here."""
+    found = list(aliases(frame, name, tile.tensor.name))
+    if not found:
+        return
+    copied = copy_of(tile, found[0][1])
+    for where, other in found:
+        binding = where.bindings[other]
+        moved = _moved(binding.value, tile.tensor.name, copied)
+        where.bindings[other] = Binding(moved, binding.region, binding.span)
+
+
+def _holds(value: object, tensor: str) -> bool:
+    match value:
+        case Tile():
+            return value.tensor.name == tensor
+        case tuple() | list():
+            return any(_holds(item, tensor) for item in value)
+        case dict():
+            return any(_holds(item, tensor) for item in value.values())
+        case _:
+            return False
+
+
+def _moved(value: object, tensor: str, copied: Tile) -> object:
+    match value:
+        case Tile() if value.tensor.name == tensor:
+            return Tile(copied.tensor, replace(value.ref, tensor=copied.tensor.name))
+        case tuple() if type(value) is tuple:
+            return tuple(_moved(item, tensor, copied) for item in value)
+        case list():
+            value[:] = [_moved(item, tensor, copied) for item in value]
+            return value
+        case dict():
+            for key, item in value.items():
+                value[key] = _moved(item, tensor, copied)
+            return value
+        case _:
+            return value

@@ -1,0 +1,215 @@
+"""The tile program under construction: nested blocks of statements, tensors, unique names and ids.
+
+One builder is current in a thread while a kernel is traced; the language's functions write to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Literal
+
+from hexcute_core.dtypes import DType
+from hexcute_core.errors import FrontendError, SourceSpan
+from hexcute_core.scalar import Call, Element, Scalar, Var
+from hexcute_core.scalar.visit import walk
+from hexcute_core.tile import (
+    Assign,
+    AsyncCommit,
+    AsyncWait,
+    CallStmt,
+    CastTile,
+    Copy,
+    Elementwise,
+    Fill,
+    ForElements,
+    Gemm,
+    Rearrange,
+    Reduce,
+    SetElement,
+    Stmt,
+    Sync,
+    Tensor,
+)
+
+RegionKind = Literal["kernel", "loop", "branch", "elements"]
+BUILT_INS = tuple(f"{base}.{axis}" for base in ("threadIdx", "blockIdx") for axis in "xyz")
+
+
+@dataclass(eq=False)
+class Region:
+    """A block of statements that run together: the kernel, a run-time loop's body, a branch."""
+
+    kind: RegionKind
+    parent: Region | None
+    span: SourceSpan
+    block: list[Stmt] = field(default_factory=list)
+
+    def inside(self, kind: RegionKind) -> Region | None:
+        """The innermost region of `kind` around this one, itself included."""
+        region: Region | None = self
+        while region is not None and region.kind != kind:
+            region = region.parent
+        return region
+
+    @property
+    def at_run_time(self) -> bool:
+        """Whether statements of this region may run never or many times."""
+        return self.parent is not None
+
+    def describe(self) -> str:
+        what = {
+            "kernel": "the kernel",
+            "loop": "the run-time loop",
+            "branch": "the run-time `if`",
+            "elements": "the loop over elements",
+        }[self.kind]
+        return f"{what} at line {self.span.line}"
+
+
+@dataclass
+class Launch:
+    """What `hx.attrs.cuda` has been given so far."""
+
+    grid_dim: tuple[Scalar, Scalar, Scalar] | None = None
+    block_dim: int | None = None
+    min_blocks: int | None = None
+
+
+class Builder:
+    """Collects one program. `span` is the place being traced, `hint` the name wanted next."""
+
+    def __init__(self, span: SourceSpan, reserved: Iterable[str], uniform: Iterable[str]) -> None:
+        self.span = span
+        self.top = self.region = Region("kernel", None, span)
+        self.tensors: dict[str, Tensor] = {}
+        self.launch = Launch()
+        # Symbols and scalar parameters: what a grid dimension may depend on.
+        self.uniform = frozenset(uniform)
+        self.mutable: set[str] = set()
+        # Depth of user functions that Python itself runs: their locals are not ours to watch.
+        self.native = 0
+        self.hint: str | None = None
+        self.inline: Callable[[object, tuple[object, ...], dict[str, object]], object] | None = None
+        self.written: list[str] = []
+        self._names = set(reserved) | set(BUILT_INS)
+        self._ids = 0
+
+    def error(self, message: str, fix: str | None = None) -> FrontendError:
+        """An error placed where the trace stands."""
+        return FrontendError(message, span=self.span, fix=fix)
+
+    def unique(self, base: str) -> str:
+        """`base`, or `base_1`, `base_2`, ...: a name no tensor or variable has yet."""
+        name, number = base, 0
+        while name in self._names:
+            number += 1
+            name = f"{base}_{number}"
+        self._names.add(name)
+        return name
+
+    def take_hint(self, default: str) -> str:
+        """The unique name for a tensor being made: the assigned name where there is one."""
+        hint, self.hint = self.hint, None
+        return self.unique(hint or default)
+
+    def next_id(self) -> int:
+        self._ids += 1
+        return self._ids - 1
+
+    def add_tensor(self, tensor: Tensor) -> None:
+        self.tensors[tensor.name] = tensor
+
+    def emit(self, stmt: Stmt) -> None:
+        """Appends a statement to the current block, noting what it writes."""
+        match stmt:
+            case SetElement():
+                self.written.append(stmt.tensor)
+            case Assign():
+                self.written.append(stmt.var.name)
+            case Fill() | Copy() | CastTile() | Elementwise() | Reduce() | Rearrange():
+                self.tile_operation(stmt.span)
+                self.written.append(stmt.dst.tensor)
+            case Gemm():
+                self.tile_operation(stmt.span)
+                self.written.append(stmt.c.tensor)
+            case ForElements() | Sync() | AsyncCommit() | AsyncWait():
+                self.tile_operation(stmt.span)
+            case CallStmt():
+                pass
+            case _:
+                pass
+        self.region.block.append(stmt)
+
+    def tile_operation(self, span: SourceSpan) -> None:
+        """Refuses what all threads do together inside a loop over one thread's elements."""
+        around = self.region.inside("elements")
+        if around is not None:
+            raise FrontendError(
+                f"a tile operation or barrier inside {around.describe()}, where each thread visits "
+                "its own elements",
+                span=span,
+                fix="move it out of the loop; inside it read and write t[i, j]",
+            )
+
+    @contextmanager
+    def nested(self, kind: RegionKind) -> Iterator[Region]:
+        """Opens a block; statements go there until it is left."""
+        outer = self.region
+        self.region = Region(kind, outer, self.span)
+        try:
+            yield self.region
+        finally:
+            self.region = outer
+
+    def variable(self, base: str, dtype: DType) -> Var:
+        return Var(self.unique(base), dtype)
+
+    def volatile(self, e: Scalar) -> bool:
+        """Whether evaluating `e` later may give another value than now."""
+        return any(
+            isinstance(node, (Element, Call))
+            or (isinstance(node, Var) and node.name in self.mutable)
+            for node in walk(e)
+        )
+
+    def stable(self, e: Scalar, base: str = "t") -> Scalar:
+        """`e`, held in a variable of its own where evaluating it later could differ."""
+        return self.hold(e, base) if self.volatile(e) else e
+
+    def hold(self, e: Scalar, base: str) -> Scalar:
+        """A new variable that holds the value `e` has now."""
+        var = self.variable(base, e.dtype)
+        self.emit(Assign(var, e, True, self.span))
+        return var
+
+
+_CURRENT: ContextVar[Builder | None] = ContextVar("hexcute_builder", default=None)
+
+
+def current(what: str) -> Builder:
+    """The builder of the kernel being traced; `what` names the caller in the error."""
+    builder = _CURRENT.get()
+    if builder is None:
+        raise FrontendError(
+            f"{what} is only meaningful while a kernel is compiled",
+            fix="call it in a function decorated with @hx.kernel or @hx.device",
+        )
+    return builder
+
+
+def tracing() -> Builder | None:
+    """The builder of the kernel being traced, or None."""
+    return _CURRENT.get()
+
+
+@contextmanager
+def use(builder: Builder) -> Iterator[Builder]:
+    """Makes `builder` current."""
+    token = _CURRENT.set(builder)
+    try:
+        yield builder
+    finally:
+        _CURRENT.reset(token)

@@ -1,0 +1,260 @@
+"""Calls: language functions build, device functions are inlined, plain Python functions run now.
+
+A plain function that compares by `==` is traced like a device function when it is given run-time
+values: Python's `==` on them would be a fact about expressions, not about numbers.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import traceback
+from collections.abc import Callable
+from functools import reduce
+from types import BuiltinFunctionType, FunctionType, MethodType
+
+from hexcute_core.errors import FrontendError, HexcuteError, SourceSpan
+from hexcute_core.frontend.assign import bind, require_own
+from hexcute_core.frontend.device import DeviceFunction
+from hexcute_core.frontend.elementwise import absolute, maximum, minimum
+from hexcute_core.frontend.engine import Engine
+from hexcute_core.frontend.expressions import is_run_time
+from hexcute_core.frontend.frame import Frame
+from hexcute_core.frontend.loops import loop_range
+from hexcute_core.frontend.plain import compares_by_equality
+from hexcute_core.frontend.settle import settle
+from hexcute_core.frontend.source import function_source
+from hexcute_core.frontend.subscript import static_int
+from hexcute_core.scalar import ScalarBase
+
+MAX_DEPTH = 64
+_MUTATORS = (
+    "append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse", "update",
+    "setdefault", "popitem", "add", "discard",
+)  # fmt: skip
+
+
+class ReturnValue(Exception):
+    """`return value` of the function being traced."""
+
+    def __init__(self, value: object) -> None:
+        super().__init__()
+        self.value = value
+
+
+def iteration(engine: Engine, frame: Frame, node: ast.expr) -> object:
+    """What a `for` iterates over; `range(...)` written there may have run-time bounds."""
+    if isinstance(node, ast.Call) and engine.evaluate(frame, node.func) is builtins.range:
+        args, kwargs = _arguments(engine, frame, node)
+        if kwargs:
+            raise frame.error(node, "range with keyword arguments", fix="write range(n)")
+        return loop_range(engine.builder, "range", tuple(args))
+    return engine.evaluate(frame, node)
+
+
+def call(engine: Engine, frame: Frame, node: ast.Call) -> object:
+    """The value of a call expression."""
+    hint = engine.builder.hint
+    callee = engine.evaluate(frame, node.func)
+    args, kwargs = _arguments(engine, frame, node)
+    engine.builder.hint = hint
+    if isinstance(callee, DeviceFunction):
+        engine.builder.hint = None
+        return inline(engine, frame, callee.fn, tuple(args), kwargs)
+    if not callable(callee):
+        raise frame.error(
+            node, f"`{ast.unparse(node.func)}` is not a function", fix="call a function"
+        )
+    if _is_language(callee):
+        _check_arguments(frame, node, callee, args, kwargs)
+        return callee(*args, **kwargs)
+    special = _BUILTINS.get(callee) if isinstance(callee, (BuiltinFunctionType, type)) else None
+    if special is not None and any(is_run_time(value) for value in args):
+        return special(frame, node, args)
+    owner = getattr(callee, "__self__", None)
+    changes = isinstance(owner, (list, dict, set)) and callee.__name__ in _MUTATORS
+    if changes and isinstance(node.func, ast.Attribute):
+        require_own(engine, frame, node.func.value, f"`{ast.unparse(node.func)}`")
+    return _plain(engine, frame, node, callee, args, kwargs)
+
+
+def _arguments(
+    engine: Engine, frame: Frame, node: ast.Call
+) -> tuple[list[object], dict[str, object]]:
+    plain = [a.value if isinstance(a, ast.Starred) else a for a in node.args]
+    nodes = [*plain, *(keyword.value for keyword in node.keywords)]
+    values = engine.evaluate_all(frame, nodes)
+    args: list[object] = []
+    for written, value in zip(node.args, values):
+        if not isinstance(written, ast.Starred):
+            args.append(value)
+        elif isinstance(value, (tuple, list, range)):
+            args.extend(value)
+        else:
+            raise frame.error(written, "`*` of something not a tuple or list", fix="pass a tuple")
+    kwargs: dict[str, object] = {}
+    for keyword, value in zip(node.keywords, values[len(node.args) :]):
+        if keyword.arg is not None:
+            kwargs[keyword.arg] = value
+        elif isinstance(value, dict) and all(isinstance(key, str) for key in value):
+            kwargs.update(value)
+        else:
+            raise frame.error(keyword.value, "`**` of something not a dict", fix="pass a dict")
+    return args, kwargs
+
+
+def _is_language(callee: object) -> bool:
+    module = getattr(callee, "__module__", None) or ""
+    return isinstance(callee, FunctionType) and module.startswith("hexcute_core.")
+
+
+def _check_arguments(
+    frame: Frame,
+    node: ast.AST,
+    callee: Callable[..., object],
+    args: list[object],
+    kwargs: dict[str, object],
+) -> None:
+    signature = inspect.signature(callee)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        names = ", ".join(str(p).split(":")[0] for p in signature.parameters.values())
+        raise frame.error(
+            node, f"hx.{callee.__name__}: {error}", fix=f"call hx.{callee.__name__}({names})"
+        ) from None
+
+
+def inline(
+    engine: Engine,
+    frame: Frame,
+    fn: FunctionType,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+) -> object:
+    """Traces the body of `fn` here, its parameters bound to the arguments."""
+    builder = engine.builder
+    if frame.depth() >= MAX_DEPTH:
+        raise builder.error(
+            f"calls of device functions nest deeper than {MAX_DEPTH} at `{fn.__name__}`",
+            fix="end the recursion on a compile-time condition",
+        )
+    source = function_source(fn)
+    try:
+        bound = inspect.signature(fn).bind(*args, **kwargs)
+    except TypeError as error:
+        raise builder.error(f"`{fn.__name__}`: {error}", fix="fix the arguments") from None
+    bound.apply_defaults()
+    inner = Frame(source, builder.region, caller=frame)
+    for name, value in bound.arguments.items():
+        bind(engine, inner, name, value)
+    outer, engine.frame = engine.frame, inner
+    native, builder.native = builder.native, 0
+    try:
+        engine.execute(inner, source.node.body)
+    except ReturnValue as returned:
+        return returned.value
+    finally:
+        engine.frame, builder.native = outer, native
+    return None
+
+
+def _plain(
+    engine: Engine,
+    frame: Frame,
+    node: ast.Call,
+    callee: Callable[..., object],
+    args: list[object],
+    kwargs: dict[str, object],
+) -> object:
+    """Runs Python code now, its errors reported at the user's line."""
+    builder = engine.builder
+    builder.hint = None
+    kept = [settle(builder, value, "t") for value in args]
+    named = {name: settle(builder, value, name) for name, value in kwargs.items()}
+    function = callee.__func__ if isinstance(callee, MethodType) else callee
+    run_time = any(_inside(value) for value in [*kept, *named.values()])
+    if run_time and isinstance(function, FunctionType) and compares_by_equality(function):
+        bound = (callee.__self__,) if isinstance(callee, MethodType) else ()
+        return inline(engine, frame, function, (*bound, *kept), named)
+    builder.native += 1
+    try:
+        return callee(*kept, **named)
+    except HexcuteError as error:
+        if error.span is None:
+            error.span = _deepest(error) or builder.span
+        raise
+    except Exception as error:
+        where = _deepest(error)
+        at = f" at {where}" if where is not None and where.file != frame.source.file else ""
+        raise FrontendError(
+            f"`{ast.unparse(node.func)}` raised {type(error).__name__}: {error}{at}",
+            span=where if where is not None and not at else builder.span,
+            fix="plain functions run at compile time on the arguments shown at the call",
+        ) from None
+    finally:
+        builder.native -= 1
+
+
+def _inside(value: object) -> bool:
+    if isinstance(value, (tuple, list)):
+        return any(_inside(item) for item in value)
+    return is_run_time(value)
+
+
+def _deepest(error: BaseException) -> SourceSpan | None:
+    """The innermost line of user code that `error` passed through."""
+    own = __name__.split(".", 1)[0]
+    found: SourceSpan | None = None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.split(".", 1)[0] != own:
+            found = SourceSpan(frame.f_code.co_filename, line)
+    return found
+
+
+def _fold(function: Callable[[object, object], object]) -> Callable[..., object]:
+    def apply(frame: Frame, node: ast.AST, args: list[object]) -> object:
+        values = list(args[0]) if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
+        return reduce(function, values)
+
+    return apply
+
+
+def _absolute(frame: Frame, node: ast.AST, args: list[object]) -> object:
+    return absolute(args[0])
+
+
+def _conversion(kind: Callable[[int], object]) -> Callable[..., object]:
+    def apply(frame: Frame, node: ast.Call, args: list[object]) -> object:
+        known = static_int(args[0])
+        if known is not None:
+            return kind(known)
+        raise frame.error(
+            node,
+            f"`{ast.unparse(node)}` of a run-time value",
+            fix="write hx.cast(x, i32), hx.cast(x, f32), or a comparison",
+        )
+
+    return apply
+
+
+def _range(frame: Frame, node: ast.AST, args: list[object]) -> object:
+    known = [static_int(value) if isinstance(value, ScalarBase) else value for value in args]
+    if any(value is None for value in known):
+        raise frame.error(
+            node, "a range with run-time bounds outside a `for`", fix="write `for i in range(n):`"
+        )
+    return range(*known)  # type: ignore[arg-type]
+
+
+_BUILTINS: dict[object, Callable[[Frame, ast.AST, list[object]], object]] = {
+    builtins.min: _fold(minimum),
+    builtins.max: _fold(maximum),
+    builtins.abs: _absolute,
+    builtins.int: _conversion(int),
+    builtins.float: _conversion(float),
+    builtins.bool: _conversion(bool),
+    builtins.range: _range,
+}

@@ -1,0 +1,247 @@
+"""Control flow: loops and branches known now are expanded, the others become For, While, If."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+
+from hexcute_core.dtypes import i32
+from hexcute_core.errors import FrontendError
+from hexcute_core.frontend.assign import assign
+from hexcute_core.frontend.calls import iteration
+from hexcute_core.frontend.engine import Engine
+from hexcute_core.frontend.expressions import condition, is_run_time
+from hexcute_core.frontend.flow import StaticTest, targets, writes
+from hexcute_core.frontend.frame import Frame, LoopMark
+from hexcute_core.frontend.loops import Elements, Grid, LoopRange
+from hexcute_core.frontend.scope import finish, inside, prepare
+from hexcute_core.frontend.subscript import static_int
+from hexcute_core.frontend.tiles import describe
+from hexcute_core.scalar import Scalar, ScalarBase
+from hexcute_core.scalar.build import promote
+from hexcute_core.tile import For, ForElements, If, Stmt, While
+
+_PLAIN = (
+    ast.Name, ast.Constant, ast.Attribute, ast.Compare, ast.BoolOp, ast.UnaryOp, ast.BinOp,
+    ast.Load, ast.operator, ast.unaryop, ast.boolop, ast.cmpop,
+)  # fmt: skip
+
+
+class BreakLoop(Exception):
+    """`break` of a loop that is being expanded."""
+
+
+class ContinueLoop(Exception):
+    """`continue` of a loop that is being expanded."""
+
+
+def known_tests(engine: Engine, frame: Frame, region: ast.stmt) -> StaticTest:
+    """Decides ifs inside `region` whose test holds only Python values that it does not assign."""
+    changing = frozenset(writes([region]))
+
+    def decide(test: ast.expr) -> bool | None:
+        for node in ast.walk(test):
+            if not isinstance(node, _PLAIN) or (isinstance(node, ast.Name) and node.id in changing):
+                return None
+        try:
+            value = engine.evaluate(frame, test)
+        except FrontendError:
+            # Not known yet; the error comes back if the test is ever reached.
+            return None
+        return None if is_run_time(value) else bool(value)
+
+    return decide
+
+
+def for_loop(engine: Engine, frame: Frame, node: ast.For) -> None:
+    if node.orelse:
+        raise frame.error(node.orelse[0], "`else` of a loop", fix="write it after the loop")
+    items = iteration(engine, frame, node.iter)
+    match items:
+        case LoopRange():
+            _run_time(engine, frame, node, (items,), tuple(targets(node.target)))
+        case Grid():
+            _run_time(engine, frame, node, items.ranges, tuple(targets(node.target)))
+        case Elements():
+            over_elements(engine, frame, node, node.target, node.body, items)
+        case ScalarBase():
+            raise frame.error(node.iter, f"iteration over {describe(items)}", fix="write range(n)")
+        case _:
+            if not hasattr(items, "__iter__"):
+                raise frame.error(
+                    node.iter,
+                    f"iteration over {describe(items)}",
+                    fix="iterate over range, hx.grid, hx.unroll, hx.static_range, hx.elements or "
+                    "a Python tuple or list",
+                )
+            _expanded(engine, frame, node, items)
+
+
+def _expanded(engine: Engine, frame: Frame, node: ast.For, items: Iterable[object]) -> None:
+    frame.loops.append(LoopMark(True, engine.builder.region))
+    try:
+        for item in list(items):
+            assign(engine, frame, node.target, item)
+            try:
+                engine.execute(frame, node.body)
+            except ContinueLoop:
+                continue
+    except BreakLoop:
+        pass
+    finally:
+        frame.loops.pop()
+
+
+def _run_time(
+    engine: Engine,
+    frame: Frame,
+    node: ast.For,
+    ranges: tuple[LoopRange, ...],
+    names: tuple[str, ...],
+) -> None:
+    """One For, or a nest of them around one body."""
+    builder = engine.builder
+    if len(names) != len(ranges) or (len(ranges) > 1) != isinstance(node.target, ast.Tuple):
+        raise frame.error(
+            node.target,
+            f"a loop over {len(ranges)} range(s) needs as many variables, got "
+            f"`{ast.unparse(node.target)}`",
+            fix="write `for i in range(n):` or `for i, j in hx.grid(a, b):`",
+        )
+    if any(_empty(r) for r in ranges):
+        return
+    fixed = [_stable_bounds(engine, r) for r in ranges]
+    entry = prepare(builder, frame, node, writes([node], known_tests(engine, frame, node)), "loop")
+    variables = [
+        builder.variable(name, promote(promote(r.start.dtype, r.stop.dtype), r.step.dtype))
+        for name, r in zip(names, fixed)
+    ]
+    with inside(builder, entry) as region:
+        value = tuple(variables) if isinstance(node.target, ast.Tuple) else variables[0]
+        assign(engine, frame, node.target, value)
+        _body(engine, frame, node.body, LoopMark(False, region))
+    finish(builder, entry)
+    body: tuple[Stmt, ...] = tuple(region.block)
+    for var, r in reversed(list(zip(variables, fixed))):
+        body = (For(var, r.start, r.stop, r.step, body, builder.span, r.unroll),)
+    builder.emit(body[0])
+
+
+def _empty(r: LoopRange) -> bool:
+    start, stop = static_int(r.start), static_int(r.stop)
+    return start is not None and stop is not None and start >= stop
+
+
+def _stable_bounds(engine: Engine, r: LoopRange) -> LoopRange:
+    """Bounds evaluated once: a variable that the body changes may not move them."""
+    stable: Callable[[Scalar], Scalar] = lambda e: engine.builder.stable(e, "bound")  # noqa: E731
+    return LoopRange(stable(r.start), stable(r.stop), stable(r.step), r.unroll)
+
+
+def _body(engine: Engine, frame: Frame, body: list[ast.stmt], mark: LoopMark) -> None:
+    frame.loops.append(mark)
+    try:
+        engine.execute(frame, body)
+    finally:
+        frame.loops.pop()
+
+
+def over_elements(
+    engine: Engine,
+    frame: Frame,
+    node: ast.For | ast.With,
+    target: ast.expr,
+    body: list[ast.stmt],
+    items: Elements,
+) -> None:
+    """A loop over a thread's own elements of a register tile."""
+    builder = engine.builder
+    names = tuple(targets(target))
+    if len(names) != len(items.tile.shape):
+        raise frame.error(
+            target,
+            f"`{ast.unparse(target)}` for the coordinates of {describe(items.tile)}",
+            fix=f"name {len(items.tile.shape)} coordinates",
+        )
+    builder.tile_operation(builder.span)
+    entry = prepare(
+        builder, frame, node, writes([node], known_tests(engine, frame, node)), "elements"
+    )
+    coords = tuple(builder.variable(name, i32) for name in names)
+    number = builder.next_id()
+    with inside(builder, entry) as region:
+        assign(engine, frame, target, coords if isinstance(target, ast.Tuple) else coords[0])
+        _body(engine, frame, body, LoopMark(False, region))
+    finish(builder, entry)
+    block = tuple(region.block)
+    builder.emit(ForElements(number, items.tile.ref, coords, block, builder.span))
+
+
+def while_loop(engine: Engine, frame: Frame, node: ast.While) -> None:
+    if node.orelse:
+        raise frame.error(node.orelse[0], "`else` of a loop", fix="write it after the loop")
+    builder = engine.builder
+    entry = prepare(builder, frame, node, writes([node], known_tests(engine, frame, node)), "loop")
+    emitted = len(builder.region.block)
+    test = condition(engine, frame, node.test)
+    if len(builder.region.block) != emitted:
+        raise frame.error(
+            node.test,
+            "the condition of a `while` needs statements of its own",
+            fix="compute it into a variable before the loop and at the end of its body",
+        )
+    if test is True:
+        raise frame.error(
+            node.test,
+            "a `while` whose condition stays true",
+            fix="loop while a run-time condition holds; there is no `break` at run time",
+        )
+    if isinstance(test, ScalarBase):
+        with inside(builder, entry) as region:
+            _body(engine, frame, node.body, LoopMark(False, region))
+    finish(builder, entry)
+    if isinstance(test, ScalarBase):
+        builder.emit(While(test, tuple(region.block), builder.span))  # type: ignore[arg-type]
+
+
+def branch(engine: Engine, frame: Frame, node: ast.If) -> None:
+    builder = engine.builder
+    test = condition(engine, frame, node.test)
+    if isinstance(test, bool):
+        engine.execute(frame, node.body if test else node.orelse)
+        return
+    entry = prepare(
+        builder, frame, node, writes([node], known_tests(engine, frame, node)), "branch"
+    )
+    blocks: list[tuple[Stmt, ...]] = []
+    for body in (node.body, node.orelse):
+        with inside(builder, entry) as region:
+            engine.execute(frame, body)
+        blocks.append(tuple(region.block))
+    finish(builder, entry)
+    builder.emit(If(test, blocks[0], blocks[1], builder.span))  # type: ignore[arg-type]
+
+
+def leave(engine: Engine, frame: Frame, node: ast.Break | ast.Continue) -> None:
+    mark = frame.loops[-1] if frame.loops else None
+    if mark is None or not mark.expanded or mark.region is not engine.builder.region:
+        raise frame.error(
+            node,
+            f"`{ast.unparse(node)}` in run-time control flow",
+            fix="put the rest of the body under an `if`, or loop with a `while` condition",
+        )
+    raise BreakLoop if isinstance(node, ast.Break) else ContinueLoop
+
+
+def with_block(engine: Engine, frame: Frame, node: ast.With) -> None:
+    if len(node.items) != 1:
+        raise frame.error(node, "several context managers in one `with`", fix="nest them")
+    item = node.items[0]
+    value = engine.evaluate(frame, item.context_expr)
+    if not isinstance(value, Elements) or item.optional_vars is None:
+        raise frame.error(
+            item.context_expr,
+            f"`with {ast.unparse(item.context_expr)}` is not a context of the language",
+            fix="write `with hx.elements(tile) as (i, j):`",
+        )
+    over_elements(engine, frame, node, item.optional_vars, node.body, value)

@@ -1,0 +1,35 @@
+"""@hx.device: a function of the kernel language, traced anew at every call."""
+
+from __future__ import annotations
+
+import functools
+from types import FunctionType
+
+from hexcute_core.errors import FrontendError
+from hexcute_core.frontend.builder import current
+
+
+class DeviceFunction:
+    """A function inlined where a kernel calls it; it may emit statements and return a value."""
+
+    def __init__(self, fn: FunctionType) -> None:
+        self.fn = fn
+        functools.update_wrapper(self, fn)
+
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        builder = current(f"the device function `{self.fn.__name__}`")
+        if builder.inline is None:
+            raise builder.error(f"`{self.fn.__name__}` cannot be called here")
+        return builder.inline(self.fn, args, kwargs)
+
+    def __repr__(self) -> str:
+        return f"<device function {self.fn.__qualname__}>"
+
+
+def device(fn: FunctionType) -> DeviceFunction:
+    """Decorates a function of the kernel language that kernels may call."""
+    if not isinstance(fn, FunctionType):
+        raise FrontendError(
+            f"@hx.device decorates plain functions, got {type(fn).__name__}", fix="use a `def`"
+        )
+    return DeviceFunction(fn)

@@ -1,0 +1,66 @@
+"""`a[bm:, :]`: a tensor parameter and the buffer coordinate its views start from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hexcute_core.dtypes import DType
+from hexcute_core.frontend.builder import current
+from hexcute_core.frontend.subscript import static_int
+from hexcute_core.scalar import Scalar, ScalarBase, as_scalar, binary
+from hexcute_core.tile import GlobalTensor
+
+
+@dataclass(frozen=True)
+class Param:
+    """A tensor parameter, its origin moved by subscripts; `fixed` dimensions had an integer."""
+
+    tensor: GlobalTensor
+    origin: tuple[Scalar, ...]
+    fixed: frozenset[int] = frozenset()
+
+    @property
+    def shape(self) -> tuple[Scalar | int, ...]:
+        """Extents of the whole parameter."""
+        known = (static_int(extent) for extent in self.tensor.shape)
+        return tuple(e if k is None else k for e, k in zip(self.tensor.shape, known))
+
+    @property
+    def dtype(self) -> DType:
+        return self.tensor.dtype
+
+    def __getitem__(self, index: object) -> Param:
+        """The origin moved: one entry a dimension, `start:` or an integer."""
+        builder = current("a[start:, :]")
+        entries = index if isinstance(index, tuple) else (index,)
+        free = [d for d in range(len(self.origin)) if d not in self.fixed]
+        if len(entries) > len(free):
+            raise builder.error(
+                f"{len(entries)} subscripts for the parameter `{self.tensor.name}`, which has "
+                f"{len(free)} dimensions left",
+                fix=f"write at most {len(free)}",
+            )
+        origin, fixed = list(self.origin), set(self.fixed)
+        for dim, entry in zip(free, entries):
+            if not isinstance(entry, slice):
+                fixed.add(dim)
+            origin[dim] = binary("add", origin[dim], self._start(dim, entry))
+        return Param(self.tensor, tuple(origin), frozenset(fixed))
+
+    def _start(self, dim: int, entry: object) -> object:
+        start = entry
+        where = f"dimension {dim} of the parameter `{self.tensor.name}`"
+        if isinstance(entry, slice):
+            if entry.stop is not None or entry.step is not None:
+                raise current("a[start:]").error(
+                    f"{where} is sliced with an end or a step",
+                    fix="write only the start, a[start:]; the view's layout says how far it goes",
+                )
+            start = 0 if entry.start is None else entry.start
+        number = isinstance(start, (int, ScalarBase)) and not isinstance(start, bool)
+        if not number or not as_scalar(start).dtype.is_integer:
+            raise current("a[start:]").error(
+                f"{where} cannot start at {start!r}",
+                fix="use an integer or an integer scalar of the kernel",
+            )
+        return start

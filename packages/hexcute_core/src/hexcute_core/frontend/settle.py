@@ -1,0 +1,66 @@
+"""Values that outlive the statement that made them: lazy tiles computed, changing scalars held.
+
+A name, an argument and a container keep a value while variables change under it, so whatever reads
+a mutable variable, a register element or a call is first held in a variable of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hexcute_core.frontend.builder import Builder
+from hexcute_core.frontend.params import Param
+from hexcute_core.frontend.subscript import Range
+from hexcute_core.frontend.tiles import LazyTile, Tile, materialize
+from hexcute_core.scalar import Scalar, ScalarBase
+from hexcute_core.scalar.visit import walk
+
+# A scalar of more nodes than this gets a variable when it is bound, so reuse stays cheap.
+LARGE = 64
+
+
+def settle(builder: Builder, value: object, base: str) -> object:
+    """`value`, safe to keep; `base` names the variables and tensors this may make."""
+    match value:
+        case LazyTile():
+            builder.hint = base
+            return materialize(value)
+        case Tile():
+            starts = tuple(builder.stable(start, f"{base}_at") for start in value.ref.starts)
+            if starts == value.ref.starts:
+                return value
+            return Tile(value.tensor, replace(value.ref, starts=starts))
+        case Param():
+            origin = tuple(builder.stable(start, f"{base}_at") for start in value.origin)
+            return value if origin == value.origin else replace(value, origin=origin)
+        case ScalarBase():
+            return _scalar(builder, value, base)  # type: ignore[arg-type]
+        case Range():
+            return replace(value, start=_scalar(builder, value.start, base))
+        case slice():
+            return slice(
+                settle(builder, value.start, base),
+                settle(builder, value.stop, base),
+                settle(builder, value.step, base),
+            )
+        case tuple() if type(value) is tuple:
+            return tuple(settle(builder, item, base) for item in value)
+        case list():
+            value[:] = [settle(builder, item, base) for item in value]
+            return value
+        case dict():
+            for key, item in value.items():
+                value[key] = settle(builder, item, base)
+            return value
+        case _:
+            return value
+
+
+def _scalar(builder: Builder, e: Scalar, base: str) -> Scalar:
+    if builder.volatile(e):
+        return builder.hold(e, base)
+    size = 0
+    for size, _ in enumerate(walk(e)):
+        if size > LARGE:
+            return builder.hold(e, base)
+    return e

@@ -1,0 +1,306 @@
+"""The tile operations of the language: tensors, fill, copy, gemm, cast, reduce, rearrange, sync.
+
+Each checks spaces, shapes and element types, then writes one statement of the tile program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hexcute_core.dtypes import DType
+from hexcute_core.frontend.builder import Builder, current
+from hexcute_core.frontend.subscript import static_int, whole
+from hexcute_core.frontend.tiles import (
+    LazyTile,
+    Tile,
+    TileValue,
+    describe,
+    materialize,
+    new_register,
+    require_static,
+)
+from hexcute_core.scalar import Call, Scalar, ScalarBase, as_scalar
+from hexcute_core.scalar import cast as cast_scalar
+from hexcute_core.tile import (
+    AsyncCommit,
+    AsyncWait,
+    CallStmt,
+    CastTile,
+    Copy,
+    Fill,
+    Gemm,
+    GlobalView,
+    Rearrange,
+    Reduce,
+    RegisterTensor,
+    SharedTensor,
+    Sync,
+    TileRef,
+)
+from hexcute_core.tile.ir import ReduceOp
+
+_REDUCTIONS: tuple[ReduceOp, ...] = ("sum", "max", "min")
+
+
+def register_tensor(dtype: DType, shape: int | Sequence[int]) -> Tile:
+    """A tile of `shape` elements spread over the registers of the block, uninitialised."""
+    builder = current("hx.register_tensor")
+    extents = _shape(builder, "hx.register_tensor", dtype, shape)
+    return new_register(dtype, extents, "r")
+
+
+def shared_tensor(dtype: DType, shape: int | Sequence[int]) -> Tile:
+    """A tile of `shape` elements in the block's shared memory, uninitialised."""
+    builder = current("hx.shared_tensor")
+    extents = _shape(builder, "hx.shared_tensor", dtype, shape)
+    tensor = SharedTensor(builder.take_hint("s"), dtype, extents, builder.span)
+    builder.add_tensor(tensor)
+    return Tile(tensor, whole(tensor))
+
+
+def _shape(builder: Builder, what: str, dtype: object, shape: object) -> tuple[int, ...]:
+    if not isinstance(dtype, DType):
+        raise builder.error(
+            f"{what} expects an element type first, got {describe(dtype)}",
+            fix=f"write {what}(f16, (BM, BK))",
+        )
+    entries = shape if isinstance(shape, (tuple, list)) else (shape,)
+    extents = [static_int(entry) for entry in entries]
+    if not extents or any(extent is None or extent < 1 for extent in extents):
+        shown = ", ".join(str(entry) for entry in entries)
+        raise builder.error(
+            f"{what} needs a shape of positive ints known at compile time, got ({shown})",
+            fix="use ints or compile-time constants (keyword-only parameters) of the kernel",
+        )
+    return tuple(extent for extent in extents if extent is not None)
+
+
+def _tile(value: object, what: str) -> Tile:
+    """`value` as a tile that an operation may touch."""
+    builder = current(what)
+    if not isinstance(value, (Tile, LazyTile)):
+        raise builder.error(
+            f"{what} expects a tile, got {describe(value)}",
+            fix="pass a register or shared tensor, or a global view, or a part of one",
+        )
+    tile = materialize(value)
+    require_static(tile)
+    return tile
+
+
+def _register(value: object, what: str) -> Tile:
+    tile = _tile(value, what)
+    if not tile.in_registers:
+        raise current(what).error(
+            f"{what} works on registers, got {describe(tile)}",
+            fix="copy it to a register tensor first: hx.copy(tile, registers)",
+        )
+    return tile
+
+
+def fill(dst: object, value: object) -> None:
+    """Sets every element of register or shared tile `dst` to the scalar `value`."""
+    builder = current("hx.fill")
+    tile = _tile(dst, "hx.fill")
+    if isinstance(value, TileValue):
+        raise builder.error(
+            f"hx.fill takes a scalar, got {describe(value)}", fix="write hx.copy(src, dst)"
+        )
+    if isinstance(tile.tensor, GlobalView):
+        raise builder.error(
+            f"hx.fill cannot write {describe(tile)}",
+            fix="fill a register tensor and hx.copy it to the view",
+        )
+    filled = cast_scalar(as_scalar(value), tile.dtype)
+    builder.emit(Fill(builder.next_id(), tile.ref, filled, builder.span))
+
+
+def copy(src: object, dst: object) -> None:
+    """dst[...] = src[...]: moves a tile between global memory, shared memory and registers.
+
+    Shapes and element types must be equal. Elements of a global source outside the buffer read as
+    zero; those of a global destination are not written.
+    """
+    builder = current("hx.copy")
+    if isinstance(dst, LazyTile):
+        raise builder.error(
+            f"hx.copy writes into {describe(dst)}, a temporary", fix="name a tensor to copy into"
+        )
+    a, b = _tile(src, "hx.copy"), _tile(dst, "hx.copy")
+    if a.shape != b.shape or a.dtype != b.dtype:
+        wrong = "shapes" if a.shape != b.shape else "element types"
+        raise builder.error(
+            f"hx.copy between different {wrong}: {describe(a)} to {describe(b)}",
+            fix="take equal parts of both tiles"
+            if a.shape != b.shape
+            else f"write hx.copy(hx.cast(x, {b.dtype}), y) with x in registers",
+        )
+    if type(a.tensor) is type(b.tensor):
+        between = (
+            "rearrange(a), or assign b = a"
+            if isinstance(a.tensor, RegisterTensor)
+            else "two copies through a register tensor"
+        )
+        raise builder.error(
+            f"hx.copy cannot move {describe(a)} to {describe(b)} directly", fix=f"use {between}"
+        )
+    builder.emit(Copy(builder.next_id(), a.ref, b.ref, builder.span))
+
+
+def gemm(c: object, a: object, b: object, warps: tuple[int, int] | None = None) -> None:
+    """c[i, j] += sum over k of a[i, k] * b[j, k], with c (M, N), a (M, K), b (N, K) in registers.
+
+    `warps` forces the arrangement of warps (along M, along N).
+    """
+    builder = current("hx.gemm")
+    tiles = [_register(value, "hx.gemm") for value in (c, a, b)]
+    shapes = [tile.shape for tile in tiles]
+    named = "c {}, a {}, b {}".format(*(describe(tile) for tile in tiles))
+    if any(len(shape) != 2 for shape in shapes):
+        raise builder.error(
+            f"hx.gemm takes tiles of two modes: {named}", fix="index the other modes by integers"
+        )
+    (m, n), (am, ak), (bn, bk) = shapes
+    if (m, n, ak) != (am, bn, bk):
+        raise builder.error(
+            f"hx.gemm shapes do not agree: {named}", fix="c is (M, N), a is (M, K), b is (N, K)"
+        )
+    if tiles[1].dtype != tiles[2].dtype:
+        raise builder.error(
+            f"hx.gemm operands have different element types: {named}", fix="cast one of them"
+        )
+    if warps is not None:
+        arranged = tuple(warps) if isinstance(warps, (tuple, list)) else ()
+        counts = [static_int(count) for count in arranged]
+        if len(counts) != 2 or any(count is None or count < 1 for count in counts):
+            raise builder.error(
+                f"warps must be two positive ints (along M, along N), got {warps!r}",
+                fix="write hx.gemm(c, a, b, warps=(2, 2))",
+            )
+        warps = (counts[0] or 1, counts[1] or 1)
+    refs = [tile.ref for tile in tiles]
+    builder.emit(Gemm(builder.next_id(), refs[0], refs[1], refs[2], builder.span, warps))
+
+
+def cast(a: object, dtype: DType) -> LazyTile | Tile | Scalar:
+    """`a` converted to element type `dtype`: a new register tile, or a scalar for a scalar."""
+    builder = current("hx.cast")
+    if not isinstance(dtype, DType):
+        raise builder.error(
+            f"hx.cast expects an element type, got {describe(dtype)}", fix="write hx.cast(x, f16)"
+        )
+    if not isinstance(a, TileValue):
+        if isinstance(a, (int, float)) and not isinstance(a, bool) and dtype.is_integer:
+            return as_scalar(int(a), dtype)
+        return cast_scalar(as_scalar(a), dtype)
+    src = _register(a, "hx.cast")
+    if src.dtype == dtype:
+        return src
+
+    def emit(dst: TileRef) -> None:
+        builder.emit(CastTile(builder.next_id(), dst, src.ref, builder.span))
+
+    return _lazy(builder, LazyTile(src.shape, dtype, (src.ref,), emit, base="cast"))
+
+
+def _lazy(builder: Builder, value: LazyTile) -> LazyTile | Tile:
+    return materialize(value) if builder.native else value
+
+
+def reduce(a: object, d: int, op: ReduceOp = "sum") -> LazyTile | Tile:
+    """`a` reduced along mode `d`, which stays with extent 1; `op` is "sum", "max" or "min"."""
+    builder = current("hx.reduce")
+    if op not in _REDUCTIONS:
+        raise builder.error(f"hx.reduce has no operation {op!r}", fix="use sum, max or min")
+    if isinstance(a, ScalarBase) or not isinstance(a, TileValue):
+        raise builder.error(
+            f"hx.{op} reduces a tile along a mode, got {describe(a)}",
+            fix="for the smaller or larger of two values use hx.minimum, hx.maximum",
+        )
+    src = _register(a, "hx.reduce")
+    axis = static_int(d)
+    rank = len(src.shape)
+    if axis is None or not -rank <= axis < rank:
+        raise builder.error(
+            f"hx.reduce along mode {d} of {describe(src)}", fix=f"use a mode from 0 to {rank - 1}"
+        )
+    axis %= rank
+    shape = tuple(1 if mode == axis else extent for mode, extent in enumerate(src.shape))
+
+    def emit(dst: TileRef) -> None:
+        builder.emit(Reduce(builder.next_id(), dst, src.ref, axis, op, builder.span))
+
+    return _lazy(builder, LazyTile(shape, src.dtype, (src.ref,), emit, base=op))
+
+
+def sum(a: object, d: int) -> LazyTile | Tile:
+    """The sum of `a` along mode `d`, which stays with extent 1."""
+    return reduce(a, d, "sum")
+
+
+def max(a: object, d: int) -> LazyTile | Tile:
+    """The maximum of `a` along mode `d`, which stays with extent 1."""
+    return reduce(a, d, "max")
+
+
+def min(a: object, d: int) -> LazyTile | Tile:
+    """The minimum of `a` along mode `d`, which stays with extent 1."""
+    return reduce(a, d, "min")
+
+
+def rearrange(a: object, layout: object = None) -> LazyTile | Tile:
+    """`a` in another thread-value layout: the one given in CuTe notation, or whatever fits."""
+    builder = current("hx.rearrange")
+    src = _register(a, "hx.rearrange")
+    text = None if layout is None else str(layout)
+
+    def emit(dst: TileRef) -> None:
+        builder.emit(Rearrange(builder.next_id(), dst, src.ref, text, builder.span))
+
+    return _lazy(builder, LazyTile(src.shape, src.dtype, (src.ref,), emit, base="moved"))
+
+
+def syncthreads() -> None:
+    """All threads of the block meet; shared memory written before is visible after."""
+    builder = current("hx.syncthreads")
+    builder.emit(Sync(builder.span))
+
+
+def cp_async_commit() -> None:
+    """Closes the group of asynchronous copies issued so far."""
+    builder = current("hx.cp_async_commit")
+    builder.emit(AsyncCommit(builder.span))
+
+
+def cp_async_wait(pending: int) -> None:
+    """Waits until at most `pending` of the latest groups are unfinished."""
+    builder = current("hx.cp_async_wait")
+    count = static_int(pending)
+    if count is None or count < 0:
+        raise builder.error(
+            f"hx.cp_async_wait needs a count known at compile time, got {describe(pending)}",
+            fix="pass an int >= 0 or a compile-time constant",
+        )
+    builder.emit(AsyncWait(count, builder.span))
+
+
+def primitive(name: str, *args: object, dtype: DType | None = None) -> Scalar | None:
+    """Calls the code generator's primitive `name`: for its effect, or for a value of `dtype`."""
+    builder = current("hx.primitive")
+    if not isinstance(name, str):
+        raise builder.error(
+            f"hx.primitive expects the primitive's name, got {describe(name)}",
+            fix='write hx.primitive("name", x, dtype=i32)',
+        )
+    for arg in args:
+        if isinstance(arg, TileValue):
+            raise builder.error(
+                f"hx.primitive takes scalars, got {describe(arg)}",
+                fix="pass elements of the tile inside `for i, j in hx.elements(tile):`",
+            )
+    scalars = tuple(as_scalar(arg) for arg in args)
+    if dtype is None:
+        builder.emit(CallStmt(name, scalars, builder.span))
+        return None
+    call = Call(name, scalars, dtype)
+    return builder.hold(call, builder.hint or "call") if builder.native else call

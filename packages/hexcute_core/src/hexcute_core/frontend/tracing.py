@@ -1,0 +1,139 @@
+"""trace: KernelDef, constants, promise -> TileProgram, by interpreting the kernel's syntax tree."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Mapping
+
+from hexcute_core.errors import FrontendError
+from hexcute_core.frontend.builder import Builder, use
+from hexcute_core.frontend.calls import ReturnValue, call, inline
+from hexcute_core.frontend.engine import Engine, ExprHandler
+from hexcute_core.frontend.expressions import EXPRESSIONS
+from hexcute_core.frontend.frame import Binding, Frame
+from hexcute_core.frontend.params import Param
+from hexcute_core.frontend.signature import REQUIRED, KernelDef, TensorParam
+from hexcute_core.frontend.statements import STATEMENTS
+from hexcute_core.frontend.symbols import Symbol
+from hexcute_core.scalar import Scalar, Var, as_scalar
+from hexcute_core.tile import GlobalTensor, TileProgram
+from hexcute_core.tile.ir import Promise
+
+_EXPRESSIONS: dict[type[ast.expr], ExprHandler] = {**EXPRESSIONS, ast.Call: call}
+
+
+def trace(kernel: KernelDef, constants: Mapping[str, object], promise: Promise) -> TileProgram:
+    """The tile program of `kernel` for these compile-time constants.
+
+    Constants not given take their defaults. `promise` is what the specialisation relies on; the
+    symbols' own `multiple_of` is added to it. Raises `FrontendError` at the user's line.
+    """
+    values = _constants(kernel, constants)
+    try:
+        return _trace(kernel, values, _promise(kernel, promise))
+    except FrontendError as error:
+        # The frames below are the interpreter's, not the user's.
+        raise error.with_traceback(None) from None
+
+
+def _constants(kernel: KernelDef, given: Mapping[str, object]) -> dict[str, object]:
+    known = {constant.name: constant.default for constant in kernel.constants}
+    for name in given:
+        if name not in known:
+            raise FrontendError(
+                f"kernel `{kernel.name}` has no compile-time constant `{name}`",
+                span=kernel.span,
+                fix=f"its constants are {', '.join(known)}" if known else "it has none",
+            )
+    values = {**known, **given}
+    for name, value in values.items():
+        if value is REQUIRED:
+            raise FrontendError(
+                f"the compile-time constant `{name}` of kernel `{kernel.name}` is not given",
+                span=kernel.span,
+                fix=f"pass {name}=... or give it a default",
+            )
+    return values
+
+
+def _promise(kernel: KernelDef, promise: Promise) -> Promise:
+    multiples = dict(promise.multiples)
+    for symbol in kernel.symbols:
+        divisor = math.lcm(multiples.get(symbol.name, 1), symbol.multiple_of)
+        if divisor > 1:
+            multiples[symbol.name] = divisor
+    return Promise(tuple(sorted(multiples.items())), promise.aligned, promise.wide)
+
+
+def _extent(extent: int | Symbol) -> Scalar:
+    return Var(extent.name, extent.dtype) if isinstance(extent, Symbol) else as_scalar(extent)
+
+
+def _trace(kernel: KernelDef, values: Mapping[str, object], promise: Promise) -> TileProgram:
+    params = tuple(
+        GlobalTensor(p.name, p.dtype, tuple(_extent(e) for e in p.extents), p.span)
+        for p in kernel.tensors
+    )
+    scalars = tuple((p.name, p.dtype) for p in kernel.scalars)
+    symbols = tuple(symbol.name for symbol in kernel.symbols)
+    uniform = [name for name, _ in scalars] + list(symbols)
+    builder = Builder(kernel.span, [*(p.name for p in params), *uniform], uniform)
+    engine = Engine(builder, _EXPRESSIONS, STATEMENTS)
+    frame = engine.frame = Frame(kernel.source, builder.top)
+    builder.inline = lambda fn, args, kwargs: inline(
+        engine, engine.frame or frame, fn, args, kwargs
+    )
+    _bind_parameters(kernel, frame, params, values)
+    with use(builder):
+        try:
+            engine.execute(frame, kernel.source.node.body)
+        except ReturnValue as returned:
+            if returned.value is not None:
+                raise FrontendError(
+                    f"kernel `{kernel.name}` returns a value",
+                    span=kernel.span,
+                    fix="copy results to a tensor parameter",
+                ) from None
+    launch = builder.launch
+    if launch.grid_dim is None or launch.block_dim is None:
+        missing = "grid_dim" if launch.grid_dim is None else "block_dim"
+        raise FrontendError(
+            f"kernel `{kernel.name}` does not set hx.attrs.cuda.{missing}",
+            span=kernel.span,
+            fix=f"write hx.attrs.cuda.{missing} = "
+            + ("hx.cdiv(m, BM), hx.cdiv(n, BN)" if missing == "grid_dim" else "128"),
+        )
+    return TileProgram(
+        kernel.name,
+        params,
+        scalars,
+        symbols,
+        launch.grid_dim,
+        launch.block_dim,
+        tuple(builder.tensors.values()),
+        tuple(builder.top.block),
+        promise,
+        kernel.span,
+        launch.min_blocks,
+    )
+
+
+def _bind_parameters(
+    kernel: KernelDef,
+    frame: Frame,
+    params: tuple[GlobalTensor, ...],
+    values: Mapping[str, object],
+) -> None:
+    region, zero = frame.region, as_scalar(0)
+    tensors = {p.name: p for p in params}
+    for written in kernel.params:
+        value: object
+        if isinstance(written, TensorParam):
+            tensor = tensors[written.name]
+            value = Param(tensor, (zero,) * len(tensor.shape))
+        else:
+            value = Var(written.name, written.dtype)
+        frame.bindings[written.name] = Binding(value, region, written.span)
+    for name, constant in values.items():
+        frame.bindings[name] = Binding(constant, region, kernel.span)

@@ -1,0 +1,78 @@
+"""global_view(b, (shape, stride)): modes of coordinate steps over a parameter's buffer."""
+
+from __future__ import annotations
+
+from hexcute_core.frontend.builder import current
+from hexcute_core.frontend.lift import Along, Refused, lift
+from hexcute_core.frontend.params import Param
+from hexcute_core.frontend.subscript import static_int, whole
+from hexcute_core.frontend.tiles import Tile, describe
+from hexcute_core.scalar import as_scalar
+from hexcute_core.tile import GlobalView, SubMode
+
+
+def global_view(buffer: object, layout: object) -> Tile:
+    """A view of tensor parameter `buffer`, its origin moved by subscripts such as `a[bm:, :]`.
+
+    `layout` is (shape, stride), in elements, one entry a mode; an entry may be a tuple of
+    sub-modes, first fastest. Strides are read against the buffer's row-major strides and become
+    steps along its dimensions; `hx.along(dim, step)` names the dimension directly. Raises
+    `FrontendError` where a stride has no single meaning.
+    """
+    builder = current("hx.global_view")
+    if not isinstance(buffer, Param):
+        raise builder.error(
+            f"hx.global_view expects a tensor parameter, got {describe(buffer)}",
+            fix="pass a parameter annotated like `a: f16[m, k]`, or a[start:, :] of it",
+        )
+    if not isinstance(layout, tuple) or len(layout) != 2:
+        raise builder.error(
+            "the layout of a global view is a pair (shape, stride)",
+            fix="write hx.global_view(a, ((BM, BK), (k, 1)))",
+        )
+    shape, stride = (e if isinstance(e, tuple) else (e,) for e in layout)
+    if len(shape) != len(stride):
+        raise builder.error(
+            f"the layout's shape has {len(shape)} modes and its stride {len(stride)}",
+            fix="give one stride a mode",
+        )
+    name = builder.take_hint(f"view_{buffer.tensor.name}")
+    modes = tuple(_mode(buffer, e, s) for e, s in zip(shape, stride))
+    origin = tuple(builder.stable(start, f"{name}_at") for start in buffer.origin)
+    view = GlobalView(name, buffer.tensor.name, buffer.dtype, origin, modes, builder.span)
+    builder.add_tensor(view)
+    return Tile(view, whole(view))
+
+
+def _mode(buffer: Param, shape: object, stride: object) -> tuple[SubMode, ...]:
+    builder = current("hx.global_view")
+    if isinstance(shape, tuple) != isinstance(stride, tuple) or (
+        isinstance(shape, tuple) and isinstance(stride, tuple) and len(shape) != len(stride)
+    ):
+        raise builder.error(
+            f"shape {_text(shape)} and stride {_text(stride)} of a mode are not congruent",
+            fix="nest the strides exactly as the shape",
+        )
+    if isinstance(shape, tuple) and isinstance(stride, tuple):
+        return tuple(sub for e, s in zip(shape, stride) for sub in _mode(buffer, e, s))
+    extent, known = as_scalar(shape), static_int(shape)
+    if not extent.dtype.is_integer or (known is not None and known < 1):
+        raise builder.error(
+            f"{_text(shape)} is not an extent of a view", fix="use a positive integer"
+        )
+    step = stride if isinstance(stride, Along) else as_scalar(stride)
+    lifted = lift(step, extent, buffer.tensor.shape, buffer.fixed)
+    if isinstance(lifted, Refused):
+        raise builder.error(f"{lifted.reason} (view of `{buffer.tensor.name}`)", lifted.fix)
+    return (SubMode(extent, as_scalar(lifted.step), lifted.dim),)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, tuple):
+        return "(" + ", ".join(_text(v) for v in value) + ")"
+    return str(value)
+
+
+def along(dim: int, step: int = 1) -> Along:
+    """A stride of `step` elements along dimension `dim` of the buffer, whatever its extents."""
+    return Along(dim, step)

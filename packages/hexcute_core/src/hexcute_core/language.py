@@ -1,0 +1,90 @@
+"""The language of kernels: every name that a kernel's author writes as `hx.name`."""
+
+from __future__ import annotations
+
+from hexcute_core.dtypes import (
+    bf16,
+    boolean,
+    f8e4m3,
+    f8e5m2,
+    f16,
+    f32,
+    f64,
+    i1,
+    i2,
+    i4,
+    i8,
+    i16,
+    i32,
+    i64,
+    tf32,
+    u1,
+    u2,
+    u4,
+    u8,
+    u16,
+    u32,
+    u64,
+)
+from hexcute_core.frontend.device import device
+from hexcute_core.frontend.elementwise import (
+    absolute,
+    ceil,
+    cos,
+    erf,
+    exp,
+    exp2,
+    floor,
+    isnan,
+    log,
+    log2,
+    maximum,
+    minimum,
+    rcp,
+    rsqrt,
+    sin,
+    sqrt,
+    tanh,
+    where,
+)
+from hexcute_core.frontend.launch import Attrs, GridDim, Index
+from hexcute_core.frontend.loops import elements, grid, static_range, unroll
+from hexcute_core.frontend.subscript import ds
+from hexcute_core.frontend.symbols import Symbol, dim, dims
+from hexcute_core.frontend.tileops import (
+    cast,
+    copy,
+    cp_async_commit,
+    cp_async_wait,
+    fill,
+    gemm,
+    max,
+    min,
+    primitive,
+    rearrange,
+    reduce,
+    register_tensor,
+    shared_tensor,
+    sum,
+    syncthreads,
+)
+from hexcute_core.frontend.views import along, global_view
+from hexcute_core.scalar import cdiv
+
+abs = absolute
+select = where
+attrs = Attrs()
+threadIdx = Index("threadIdx")
+blockIdx = Index("blockIdx")
+gridDim = GridDim()
+
+__all__ = [
+    "Symbol", "abs", "along", "attrs", "bf16", "blockIdx", "boolean", "cast", "cdiv", "ceil",
+    "copy", "cos", "cp_async_commit", "cp_async_wait", "device", "dim", "dims", "ds", "elements",
+    "erf", "exp", "exp2", "f16", "f32", "f64", "f8e4m3", "f8e5m2", "fill", "floor", "gemm",
+    "global_view", "grid", "gridDim", "i1", "i16", "i2", "i32", "i4", "i64", "i8", "isnan", "log",
+    "log2", "max", "maximum", "min", "minimum", "primitive", "rcp", "rearrange", "reduce",
+    "register_tensor", "rsqrt", "select", "shared_tensor", "sin", "sqrt", "static_range", "sum",
+    "syncthreads", "tanh", "tf32", "threadIdx", "u1", "u16", "u2", "u32", "u4", "u64", "u8",
+    "unroll", "where",
+]  # fmt: skip
