@@ -71,7 +71,9 @@ def compiled(
     scalars: tuple[str, ...] = (),
 ) -> tuple[list[str], str]:
     """(opcodes of the kernel, the whole SASS) or a skip where a tool is missing."""
-    params = [ThreadParam(n, t, (i32(1 << 20),), pointer=True, aligned=True) for n, t in pointers.items()]
+    params = [
+        ThreadParam(n, t, (i32(1 << 20),), pointer=True, aligned=True) for n, t in pointers.items()
+    ]
     params += [ThreadParam(name, dt.i32) for name in scalars]
     one = (i32(1), i32(1), i32(1))
     program = ThreadProgram("probe", tuple(params), one, 128, shared, tuple(body))
