@@ -14,7 +14,7 @@ from cute_layout.errors import DivisibilityError, DomainError, NotInjectiveError
 from cute_layout.layout import Layout, from_modes
 from cute_layout.trees import product
 
-__all__ = ["complement"]
+__all__ = ["complement", "copies_of"]
 
 
 def complement(layout: Layout, bound: Any = None, exact: bool = False) -> Layout:
@@ -88,3 +88,14 @@ def complement(layout: Layout, bound: Any = None, exact: bool = False) -> Layout
         shapes, strides = zip(*gaps, strict=True)
         gaps = merge_modes(shapes, strides)
     return from_modes(gaps)
+
+
+def copies_of(layout: Layout, count: Any) -> Layout:
+    """The complement with at least `count` elements: where as many disjoint copies can start."""
+    end: Any = 1
+    for s, d in zip(layout.flat_shape, layout.flat_stride, strict=True):
+        if d != 0 and s != 1:
+            reach = s * (abs(d) if type(d) is int else d)
+            end = reach if reach > end else end
+    inside = complement(layout).size
+    return complement(layout, -(-count // inside) * end)

@@ -13,10 +13,13 @@ from cute_layout.composed import ComposedLayout
 from cute_layout.errors import DomainError, NotInjectiveError, UnsupportedError
 from cute_layout.layout import Layout, from_modes
 from cute_layout.left_search import search_left_inverse
+from cute_layout.predicates import is_injective
 from cute_layout.swizzle import Swizzle
 from cute_layout.table import values
 
 __all__ = ["inverse", "left_inverse", "right_inverse"]
+
+_TABLE_LIMIT = 1 << 14
 
 
 def _ranked(layout: Layout) -> list[tuple[Any, Any, Any]]:
@@ -90,6 +93,10 @@ def inverse(layout: Any) -> Any:
 
 
 def _need_injective(layout: Layout) -> None:
+    if layout.size > _TABLE_LIMIT:
+        if not is_injective(layout):
+            raise NotInjectiveError(f"{layout} is not injective")
+        return
     first: dict[Any, int] = {}
     for i, v in enumerate(values(layout)):
         if v in first:
@@ -141,6 +148,10 @@ def left_inverse(layout: Any) -> Any:
         result: Layout = right_inverse(whole)
         return result
     _need_injective(layout)
+    if layout.size > _TABLE_LIMIT:
+        raise UnsupportedError(
+            f"{layout} has {layout.size} values, too many to search an inverse for"
+        )
     return search_left_inverse(layout)
 
 

@@ -7,9 +7,6 @@ prime at a time and stops where they contradict each other.
 
 from __future__ import annotations
 
-from fractions import Fraction
-from typing import Any
-
 from cute_layout.coalesce import merge_modes
 from cute_layout.errors import DivisibilityError, UnsupportedError
 from cute_layout.layout import Layout, from_modes
@@ -20,11 +17,19 @@ __all__ = ["search_left_inverse"]
 BUDGET = 20_000
 """The number of radix chains tried before the search gives up."""
 
+Point = tuple[int, list[int], int]
+Row = tuple[list[int], int]
+
 
 def search_left_inverse(layout: Layout) -> Layout:
-    """The left inverse of an injective layout, by search; raises where there is none."""
-    search = _Search(layout)
-    modes = search.run()
+    """The left inverse of an injective layout, by search.
+
+    Raises:
+        DivisibilityError: there is none.
+        UnsupportedError: none was found within the budget.
+    """
+    search = _Search()
+    modes = search.extend([(v, [], i) for i, v in enumerate(values(layout)) if i], [])
     if modes is not None:
         shapes, strides = zip(*modes, strict=True)
         return from_modes(merge_modes(shapes, strides))
@@ -34,43 +39,43 @@ def search_left_inverse(layout: Layout) -> Layout:
 
 
 class _Search:
-    """Depth-first over chains of primes; `conditions` keeps the linear system in echelon form."""
+    """Depth-first over chains of primes, counting the chains that may still be tried."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self) -> None:
         self.left = BUDGET
-        self.table = [(v, i) for i, v in enumerate(values(layout))]
 
-    def run(self) -> list[tuple[int, Any]] | None:
-        points: list[tuple[int, list[int], int]] = [(x, [], v) for x, v in self.table if x or v]
-        return self.extend(points, [])
+    def extend(self, points: list[Point], radices: list[int]) -> list[tuple[int, int]] | None:
+        """Modes that give every point its wanted value.
 
-    def extend(
-        self, points: list[tuple[int, list[int], int]], radices: list[int]
-    ) -> list[tuple[int, Any]] | None:
-        """Points are (remaining quotient, digits so far, wanted value)."""
+        A point is (remaining quotient, digits so far, wanted value). Points whose quotients agree
+        will have all further digits in common, so their difference is a condition already.
+        """
         self.left -= 1
         if self.left <= 0:
             return None
-        solved = _solve([([*digits, x], v) for x, digits, v in points])
-        if solved is not None:
+        strides = solve_integers([([*digits, x], v) for x, digits, v in points])
+        if strides is not None:
             top = max([abs(x) for x, _, _ in points], default=0) + 1
-            return list(zip([*radices, top], solved, strict=True))
-        known: dict[int, tuple[list[int], int]] = {}
-        exact = [(digits, v) for x, digits, v in points if x == 0]
-        for x, digits, v in points:
-            if x in known:
-                other, w = known[x]
-                exact.append(([a - b for a, b in zip(digits, other, strict=True)], v - w))
-            else:
-                known[x] = (digits, v)
-        if radices and _solve(exact) is None:
+            return list(zip([*radices, top], strides, strict=True)) if points else [(1, 0)]
+        if all(-1 <= x <= 0 for x, _, _ in points):
             return None
-        top = max([abs(x) for x, _, _ in points], default=0)
-        for p in _primes(top):
+        fixed: list[Row] = [(digits, v) for x, digits, v in points if x == 0]
+        first: dict[int, Row] = {}
+        for x, digits, v in points:
+            other, w = first.setdefault(x, (digits, v))
+            if other is not digits:
+                fixed.append(([a - b for a, b in zip(digits, other, strict=True)], v - w))
+        if solve_integers(fixed) is None:
+            return None
+        low = min(x for x, _, _ in points)
+        top = max(abs(x) for x, _, _ in points)
+        for p in _primes(2 * top + 1 if low < 0 else top):
             step = [(x // p, [*digits, x % p], v) for x, digits, v in points]
             found = self.extend(step, [*radices, p])
             if found is not None or self.left <= 0:
                 return found
+            if p > top:
+                break
         return None
 
 
@@ -78,31 +83,36 @@ def _primes(top: int) -> list[int]:
     return [p for p in range(2, top + 1) if all(p % q for q in range(2, int(p**0.5) + 1))]
 
 
-def _solve(rows: list[tuple[list[int], int]]) -> list[int] | None:
-    """An integer solution of the linear system, free unknowns 0; None if there is none."""
-    if not rows:
-        return []
-    width = len(rows[0][0])
-    pivots: dict[int, list[Fraction]] = {}
+def solve_integers(rows: list[Row]) -> list[int] | None:
+    """An integer solution x of ``row . x = value`` for all rows, or None.
+
+    Column operations (kept in `basis`) bring one row after the other to a single entry, so each row
+    fixes one more combination of the unknowns.
+    """
+    width = len(rows[0][0]) if rows else 0
+    basis = [[int(i == j) for j in range(width)] for i in range(width)]
+    free = list(range(width))
+    solution = [0] * width
     for coefficients, value in rows:
-        row = [Fraction(c) for c in coefficients] + [Fraction(value)]
-        for column, pivot in pivots.items():
-            if row[column]:
-                factor = row[column]
-                row = [a - factor * b for a, b in zip(row, pivot, strict=True)]
-        lead = next((c for c in range(width) if row[c]), None)
-        if lead is None:
-            if row[width]:
+        rest = value - sum(c * x for c, x in zip(coefficients, solution, strict=True))
+        entries = {k: sum(map(int.__mul__, coefficients, basis[k])) for k in free}
+        while True:
+            live = [k for k in free if entries[k]]
+            if len(live) < 2:
+                break
+            least = min(live, key=lambda k: abs(entries[k]))
+            for k in live:
+                if k != least:
+                    times = entries[k] // entries[least]
+                    entries[k] -= times * entries[least]
+                    basis[k] = [a - times * b for a, b in zip(basis[k], basis[least], strict=True)]
+        if not live:
+            if rest:
                 return None
             continue
-        inverse = 1 / row[lead]
-        row = [a * inverse for a in row]
-        for column, pivot in pivots.items():
-            if pivot[lead]:
-                factor = pivot[lead]
-                pivots[column] = [a - factor * b for a, b in zip(pivot, row, strict=True)]
-        pivots[lead] = row
-    solution = [pivots[c][width] if c in pivots else Fraction(0) for c in range(width)]
-    if any(x.denominator != 1 for x in solution):
-        return None
-    return [int(x) for x in solution]
+        steps, remainder = divmod(rest, entries[live[0]])
+        if remainder:
+            return None
+        solution = [x + steps * b for x, b in zip(solution, basis[live[0]], strict=True)]
+        free.remove(live[0])
+    return solution

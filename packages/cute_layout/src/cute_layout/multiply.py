@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cute_layout.complement import complement
+from cute_layout.complement import copies_of
 from cute_layout.composed import ComposedLayout
 from cute_layout.composition import composition
 from cute_layout.errors import CongruenceError, DomainError
@@ -51,8 +51,7 @@ def logical_product(a: Layout, tiler: Any) -> Layout:
         entries = [*tiler, *[None] * (len(a) - len(tiler))]
         return join([logical_product(m, t) for m, t in zip(a, entries, strict=True)])
     b = tiler if isinstance(tiler, Layout) else Layout(tiler)
-    copies = complement(a, a.size * b.cosize)
-    return join([a, composition(copies, b)])
+    return join([a, composition(copies_of(a, b.cosize), b)])
 
 
 def _unzip(a: Layout, tiler: Any) -> tuple[Layout, Layout]:
@@ -89,16 +88,16 @@ def flat_product(a: Layout, tiler: Any) -> Layout:
     return join([*block, *(copies if type(copies.shape) is tuple else [copies])])
 
 
-def _pad(a: Layout, rank: int) -> list[Layout]:
-    modes = list(a)
+def _pad(modes: list[Layout], rank: int) -> list[Layout]:
     return modes + [make(1, 0)] * (rank - len(modes))
 
 
 def _by_rank(block: Layout, tiler: Any) -> tuple[list[Layout], list[Layout]]:
     b = tiler if isinstance(tiler, Layout) else Layout(tiler)
     rank = max(len(block), len(b))
-    copies: Layout = composition(complement(block, block.size * b.cosize), b)
-    return _pad(block, rank), _pad(copies, rank)
+    copies: Layout = composition(copies_of(block, b.cosize), b)
+    spread = list(copies) if type(b.shape) is tuple else [copies]
+    return _pad(list(block), rank), _pad(spread, rank)
 
 
 def blocked_product(block: Layout, tiler: Any) -> Layout:
@@ -146,7 +145,7 @@ def tile_to_shape(block: Any, shape: Tree, order: tuple[int, ...] | None = None)
     ranks = tuple(range(len(extents))) if order is None else tuple(order)
     if sorted(ranks) != list(range(len(extents))):
         raise DomainError(f"the order {order} is no permutation of {len(extents)} dimensions")
-    modes = _pad(block, len(extents))
+    modes = _pad(list(block), len(extents))
     counts = [-(-e // m.size) for e, m in zip(extents, modes, strict=True)]
     strides: list[Any] = [0] * len(counts)
     step: Any = 1

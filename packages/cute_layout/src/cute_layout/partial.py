@@ -145,12 +145,13 @@ class PartialLayout:
         True
         """
         extents = self.extents
-        mine = tuple([mode.size for mode in layout]) if len(extents) > 1 else (layout.size,)
+        whole = type(self.shape) is not tuple
+        mine = (layout.size,) if whole else tuple([mode.size for mode in layout])
         if mine != extents:
             raise CongruenceError(
                 f"{layout} has the dimensions {spell(mine)}, {self} has {spell(extents)}"
             )
-        dims = list(layout) if len(extents) > 1 else [layout]
+        dims = [layout] if whole else list(layout)
         return all(_admits(modes, dim) for modes, dim in zip(self._dims, dims, strict=True))
 
     def __eq__(self, other: object) -> bool:
