@@ -26,6 +26,8 @@ class Part:
 
     def bits(self) -> int | None:
         """Every bit the part may set, or None."""
+        if isinstance(self.digit, Const):
+            return int(self.digit.value) * self.stride
         if self.size is None:
             return None
         mask = 0

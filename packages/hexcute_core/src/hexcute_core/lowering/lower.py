@@ -1,11 +1,11 @@
-"""lower : TileProgram, Solution -> ThreadProgram; one rule a statement kind."""
+"""lower : Solution -> ThreadProgram; one rule a statement kind."""
 
 from __future__ import annotations
 
 from hexcute_core import thread as th
 from hexcute_core.arch import Arch
 from hexcute_core.dtypes import i32
-from hexcute_core.lowering.arena import ALIGNMENT, build_arena
+from hexcute_core.lowering.arena import build_arena
 from hexcute_core.lowering.context import Context
 from hexcute_core.lowering.copy import lower_copy
 from hexcute_core.lowering.elements import lower_elements, resolve, set_element
@@ -40,8 +40,9 @@ from hexcute_core.tile import (
 from hexcute_core.unions import assert_never
 
 
-def lower(program: TileProgram, solution: Solution, arch: Arch) -> th.ThreadProgram:
-    """What every thread runs; `program` is the one that `solution` was found for."""
+def lower(solution: Solution, arch: Arch) -> th.ThreadProgram:
+    """What every thread of `solution.program` runs."""
+    program = solution.program
     graph = build_graph(program)
     scratch = max(
         (
@@ -52,8 +53,13 @@ def lower(program: TileProgram, solution: Solution, arch: Arch) -> th.ThreadProg
         ),
         default=0,
     )  # fmt: skip
-    ctx = Context(program, solution, graph.facts, build_arena(program, arch, ALIGNMENT * 8, scratch))
-    body = lower_body(ctx, program.body)
+    ctx = Context(program, solution, graph.facts, build_arena(program, arch, scratch))
+    asynchronous = any(plan.row.asynchronous for plan in solution.copies.values())
+    body: list[th.Stmt] = []
+    for i, stmt in enumerate(program.body):
+        if i in ctx.arena.fences:
+            body += _fence(stmt, asynchronous)
+        body += _lower(ctx, stmt)
     arrays = tuple(
         th.DeclareArray(t.name, t.dtype, ctx.array_size(t))
         for t in program.tensors
@@ -68,6 +74,12 @@ def lower(program: TileProgram, solution: Solution, arch: Arch) -> th.ThreadProg
         (*arrays, *ctx.prologue, *body),
         program.min_blocks,
     )
+
+
+def _fence(stmt: Stmt, asynchronous: bool) -> list[th.Stmt]:
+    """Before shared memory changes hands: nothing in flight, everybody here."""
+    wait = th.Prim("cp.async.wait", (Const(0, i32),), stmt.span)
+    return [*([wait] if asynchronous else []), th.Prim("bar.sync", (), stmt.span)]
 
 
 def _params(program: TileProgram) -> tuple[th.ThreadParam, ...]:

@@ -16,7 +16,7 @@ from hexcute_core.arch import Mode
 from hexcute_core.dtypes import i32
 from hexcute_core.errors import LayoutConflict, SourceSpan
 from hexcute_core.lowering.digits import THREAD, Part, digits, total
-from hexcute_core.scalar import Binary, Const, Scalar, add, floordiv, mod, xor
+from hexcute_core.scalar import Binary, Const, Scalar, add, floordiv, xor
 from hexcute_core.scalar.build import binary
 from hexcute_core.synthesis.facts import Facts
 from hexcute_core.synthesis.linear import unit
@@ -85,16 +85,24 @@ class SharedAddress:
             if isinstance(start, Const) and start.value == 0:
                 continue
             mode = self._layout.layout[m]
-            if m in self._ref.kept:
+            extent = self._ref.extents[m] if m in self._ref.kept else 1
+            if extent > 1:
                 self._require_aligned(m, start, mode)
-            sizes, strides = leaves(mode.shape), leaves(mode.stride)
-            divisor = 1
-            for i, (n, s) in enumerate(zip(sizes, strides)):
-                digit = floordiv(start, divisor)
-                last = i == len(sizes) - 1
-                divisor *= n
-                parts.append(Part(digit if last else mod(digit, n), n, s * self._bytes))
+            parts += self._tile_parts(start, extent, mode)
         return parts
+
+    def _tile_parts(self, start: Scalar, extent: int, mode: Any) -> list[Part]:
+        """m(start) for a start that is a multiple of `extent` (any start for an extent of 1)."""
+        sizes, strides = leaves(mode.shape), leaves(mode.stride)
+        blocks = Layout(tuple(sizes), tuple(strides))
+        length = blocks.size
+        if isinstance(start, Const):
+            return [Part(Const(1, i32), 2, int(blocks(int(start.value))) * self._bytes)]
+        moved = composition(blocks, Layout(length // extent, extent)) if extent > 1 else blocks
+        count = length // extent
+        pairs = list(zip(leaves(moved.shape), leaves(moved.stride)))
+        found = digits(floordiv(start, extent), [n for n, _ in pairs], count)
+        return [Part(d, n, s * self._bytes) for d, (n, s) in zip(found, pairs)]
 
     def _require_aligned(self, m: int, start: Scalar, mode: Any) -> None:
         extent, length = self._ref.extents[m], self._layout.shape[m]

@@ -199,6 +199,11 @@ def _identity(op: BinaryOp, a: Scalar, b: Scalar, dtype: DType) -> Scalar | None
 def _divide(op: BinaryOp, a: Scalar, b: Scalar, dtype: DType) -> Scalar | None:
     if _is(b, 1):
         return a if op == "floordiv" else Const(0, dtype)
+    if isinstance(a, Binary) and a.op == "mul" and isinstance(a.b, Const) and isinstance(b, Const):
+        # x * (c * d) / c: exact whatever the sign of x, barring overflow of the product.
+        if b.value > 0 and a.b.value % b.value == 0:
+            whole = Const(int(a.b.value) // int(b.value), dtype)
+            return binary("mul", a.a, whole) if op == "floordiv" else Const(0, dtype)
     bits = _power_of_two(b)
     if bits is None or not non_negative(a):
         return None

@@ -1,9 +1,8 @@
 """Layouts and instructions from equations: anchors, propagation, shared memory, search, check."""
 
-from hexcute_core.synthesis.rearrange import expand
 from hexcute_core.synthesis.solution import CopyPlan, GemmPlan, Rejected, SharedLayout, Solution
 from hexcute_core.synthesis.solve import synthesize
 
 __all__ = [
-    "CopyPlan", "GemmPlan", "Rejected", "SharedLayout", "Solution", "expand", "synthesize",
+    "CopyPlan", "GemmPlan", "Rejected", "SharedLayout", "Solution", "synthesize",
 ]  # fmt: skip

@@ -104,10 +104,15 @@ def _vector(
     found = False
     for dim in dims:
         if _run_along(g, dim, count) is not None:
-            found = True
-            yield _plan_vector(row, g, dim, count)
+            plan = _plan_vector(row, g, dim, count)
+            # One instruction writes consecutive registers.
+            if len(plan.pieces) == 1:
+                found = True
+                yield plan
     if not found:
-        yield Rejection(row.name, f"no thread of {g} holds {count} consecutive elements")
+        yield Rejection(
+            row.name, f"no thread of {g} holds {count} consecutive elements in consecutive registers"
+        )
 
 
 def _run_along(g: Fragment, dim: int | None, count: int) -> list[tuple[int, int]] | None:

@@ -17,7 +17,11 @@ from hexcute_core.synthesis.solution import GemmLoop, GemmPlan
 
 @dataclass(frozen=True)
 class GemmAnchor:
-    """Fragments of C, A and B under one instruction, arrangement and K order."""
+    """Fragments of C, A and B under one instruction, arrangement and K order.
+
+    Value digits stand in the instruction's order, its repetitions behind them. Registers may hold
+    them in any order: `layouts` has the one that keeps a contiguous run of K together.
+    """
 
     row: MmaRow
     groups: tuple[int, int]
@@ -25,6 +29,19 @@ class GemmAnchor:
     c: Fragment
     a: Fragment
     b: Fragment
+
+    @property
+    def layouts(self) -> tuple[Fragment, Fragment, Fragment]:
+        """(c, a, b) as registers hold them."""
+        if self.k_order == "natural":
+            return self.c, self.a, self.b
+        return self.c, _run_first(self.a), _run_first(self.b)
+
+
+def _run_first(f: Fragment) -> Fragment:
+    """`f` with its values along K in memory order before the others."""
+    along = sorted((x for x in f.value if x.dim == 1), key=lambda x: x.step)
+    return Fragment(f.shape, f.thread, (*along, *(x for x in f.value if x.dim != 1)))
 
 
 def mma_rows(arch: Arch, a: str, b: str, c: str) -> tuple[MmaRow, ...]:

@@ -34,20 +34,22 @@ def component_choices(
     graph: Graph, arch: Arch, component: Component, forced: Mapping[str, Fragment]
 ) -> ComponentChoices:
     """Raises NoLayout where no instruction fits a gemm, LayoutConflict where no anchors agree."""
-    gemms = {item.op.id: item.op for item in component.ops if isinstance(item.op, Gemm)}
-    anchors = {
-        op.id: [a for a in _anchors(graph, arch, op)] for op in gemms.values()
-    }
+    gemms = [item.op for item in component.ops if isinstance(item.op, Gemm)]
+    # Gemms of the same tensors (an unrolled loop's) have one anchor.
+    alike: dict[tuple[object, ...], list[Gemm]] = {}
+    for op in gemms:
+        names = (op.c.tensor, op.a.tensor, op.b.tensor, op.a.shape, op.b.shape, op.warps)
+        alike.setdefault(names, []).append(op)
+    anchors = [_anchors(graph, arch, ops[0]) for ops in alike.values()]
     found: list[Assignment] = []
     rejected: list[Rejected] = []
     conflict: Conflict | None = None
-    keys = list(gemms)
 
     def default(name: str) -> Fragment:
         return forced.get(name) or _default(graph, component, name)
 
-    for combo in islice(product(*(anchors[k] for k in keys)), ATTEMPTS):
-        chosen: dict[int, GemmAnchor] = dict(zip(keys, combo))
+    for combo in islice(product(*anchors), ATTEMPTS):
+        chosen = {op.id: anchor for ops, anchor in zip(alike.values(), combo) for op in ops}
         outcome = propagate(graph, component, chosen, default, forced)
         if isinstance(outcome, Conflict):
             conflict = conflict or outcome
@@ -68,7 +70,9 @@ def component_choices(
 
 
 def _rejected(chosen: Mapping[int, GemmAnchor], conflict: Conflict) -> Rejected:
-    names = ", ".join(f"{a.row.name} {a.groups} {a.k_order}" for a in chosen.values())
+    names = ", ".join(
+        dict.fromkeys(f"{a.row.name} {a.groups} {a.k_order}" for a in chosen.values())
+    )
     return Rejected(conflict.tensor, names, conflict.reason, conflict.span)
 
 

@@ -64,7 +64,7 @@ def propagate(
     for op in ops:
         if isinstance(op, Gemm):
             anchor = anchors[op.id]
-            for ref, f in ((op.c, anchor.c), (op.a, anchor.a), (op.b, anchor.b)):
+            for ref, f in zip((op.c, op.a, op.b), anchor.layouts):
                 state.setdefault(ref.tensor, f)
                 origin.setdefault(ref.tensor, op)
     while True:

@@ -10,6 +10,7 @@ from typing import Any
 
 from hexcute_core.arch import CopyRow, Fragment, MmaRow, Mode
 from hexcute_core.errors import SourceSpan
+from hexcute_core.tile import TileProgram
 
 
 @dataclass(frozen=True)
@@ -106,8 +107,12 @@ class Rejected:
 
 @dataclass(frozen=True)
 class Solution:
-    """The outcome of synthesis; costs in clocks of one block."""
+    """The outcome of synthesis; costs in clocks of one block.
 
+    `program` is the tile program that was solved, its rearranges written out as copies.
+    """
+
+    program: TileProgram
     fragments: Mapping[str, Fragment]
     shared: Mapping[str, SharedLayout]
     copies: Mapping[int, CopyPlan]

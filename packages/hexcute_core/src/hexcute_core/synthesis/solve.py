@@ -9,7 +9,7 @@ from time import perf_counter
 from hexcute_core.arch import Arch, Fragment
 from hexcute_core.synthesis.graph import build_graph
 from hexcute_core.synthesis.layouts import component_choices
-from hexcute_core.synthesis.rearrange import forced_layouts
+from hexcute_core.synthesis.rearrange import expand, forced_layouts
 from hexcute_core.synthesis.search import Leaf, Search
 from hexcute_core.synthesis.solution import Rejected, Solution
 from hexcute_core.tile import TileProgram
@@ -24,8 +24,9 @@ def synthesize(program: TileProgram, arch: Arch) -> Solution:
     Raises NoLayout or LayoutConflict, located, where there is none.
     """
     started = perf_counter()
-    graph = build_graph(program)
     forced: Mapping[str, Fragment] = forced_layouts(program)
+    program = expand(program)
+    graph = build_graph(program)
     choices = [component_choices(graph, arch, c, forced) for c in graph.components]
     search = Search(graph, arch)
     best: Leaf | None = None
@@ -44,6 +45,7 @@ def synthesize(program: TileProgram, arch: Arch) -> Solution:
     assert best is not None
     gemms = {i: p for a in best.assignments for i, p in a.gemms.items()}
     return Solution(
+        program=program,
         fragments=best.fragments,
         shared=best.shared,
         copies=best.copies,

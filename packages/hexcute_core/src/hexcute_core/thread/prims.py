@@ -12,7 +12,7 @@
 | `bar.sync` | - | block-wide barrier |
 
 Regs pieces are 4 bytes for ldmatrix and mma operands of 16- and 8-bit types, one element for
-32-bit ones; memory accesses take one piece of B bytes.
+32-bit ones; memory accesses take pieces of B bytes in all, in the order of addresses.
 """
 
 from __future__ import annotations

@@ -141,11 +141,6 @@ def _verify_sizes(stmt: Prim, spec: PrimSpec) -> None:
             )
         if stmt.name.startswith("ldmatrix"):
             _verify_pieces(operand, stmt)
-        elif len(operand.pieces) != 1:
-            raise VerifyError(
-                f"{stmt.name} takes one piece of {operand.array}, got {len(operand.pieces)}",
-                stmt.span,
-            )
 
 
 def _verify_fragment(regs: Regs, dtype: DType, count: int, stmt: Prim) -> None:

@@ -1,0 +1,7 @@
+"""The compiler driver: the pipeline of stages, the cache, and kernels as Python calls them."""
+
+from hexcute_core.driver.compiled import CompiledKernel
+from hexcute_core.driver.kernel import Kernel, kernel
+from hexcute_core.driver.pipeline import PIPELINE
+
+__all__ = ["PIPELINE", "CompiledKernel", "Kernel", "kernel"]

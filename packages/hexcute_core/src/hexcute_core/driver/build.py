@@ -1,0 +1,126 @@
+"""build : Request -> Built, from the cache where the same was built before.
+
+The key covers the kernel's and its helpers' source, constants, promises, target, and the versions
+of this package, the code generator and NVRTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hexcute_core import backend
+from hexcute_core.driver.cache import Cache, Entry, cache_key
+from hexcute_core.driver.grid import decode, encode
+from hexcute_core.driver.pipeline import Compilation, Request
+from hexcute_core.driver.version import VERSION
+from hexcute_core.frontend import fingerprint
+from hexcute_core.scalar import Scalar
+from hexcute_core.toolchain import toolchain_version
+
+
+@dataclass(frozen=True)
+class Built:
+    """A compiled kernel as data: what a launch, a listing or a file needs."""
+
+    cubin: bytes
+    arch: str
+    ptx: str
+    log: str
+    source: str
+    entry: str
+    shared_bytes: int
+    block_dim: int
+    grid_dim: tuple[Scalar, ...]
+    registers: int
+    local_memory: bool
+
+
+def request_key(request: Request) -> str:
+    """The cache key of a request."""
+    promise = request.promise
+    return cache_key(
+        VERSION,
+        fingerprint(request.definition),
+        {name: _plain(value) for name, value in sorted(request.constants.items())},
+        {name: multiple for name, multiple in promise.multiples},
+        tuple(sorted(promise.aligned)),
+        promise.wide,
+        repr(request.arch),
+        request.code,
+        backend.version(),
+        toolchain_version(),
+    )
+
+
+def _plain(value: object) -> str:
+    return f"{type(value).__qualname__}:{value!r}"
+
+
+def build(request: Request, cache: Cache | None, compilation: Compilation) -> tuple[Built, bool]:
+    """The compiled kernel, and whether it came from the cache."""
+    if cache is None:
+        return _compile(compilation), False
+    key = request_key(request)
+    entry = cache.get(key)
+    if entry is not None:
+        return _from_entry(entry), True
+    built = _compile(compilation)
+    files, meta = _to_entry(built)
+    cache.put(key, files, meta)
+    return built, False
+
+
+def _compile(compilation: Compilation) -> Built:
+    cubin, thread, source = compilation.cubin, compilation.thread, compilation.source
+    resources = next((r for r in cubin.resources if r.kernel == source.entry), None)
+    return Built(
+        cubin.cubin,
+        cubin.arch,
+        cubin.ptx,
+        cubin.log,
+        source.text,
+        source.entry,
+        thread.shared_bytes,
+        thread.block_dim,
+        thread.grid_dim,
+        resources.registers if resources else 0,
+        bool(resources and resources.uses_local_memory),
+    )
+
+
+def _to_entry(built: Built) -> tuple[dict[str, bytes], dict[str, Any]]:
+    files = {
+        "cubin": built.cubin,
+        "ptx": built.ptx.encode(),
+        "log": built.log.encode(),
+        "source": built.source.encode(),
+    }
+    meta = {
+        "arch": built.arch,
+        "entry": built.entry,
+        "shared_bytes": built.shared_bytes,
+        "block_dim": built.block_dim,
+        "grid_dim": [encode(e) for e in built.grid_dim],
+        "registers": built.registers,
+        "local_memory": built.local_memory,
+    }
+    return files, meta
+
+
+def _from_entry(entry: Entry) -> Built:
+    meta: Mapping[str, Any] = entry.meta
+    return Built(
+        entry.files["cubin"],
+        meta["arch"],
+        entry.files["ptx"].decode(),
+        entry.files["log"].decode(),
+        entry.files["source"].decode(),
+        meta["entry"],
+        meta["shared_bytes"],
+        meta["block_dim"],
+        tuple(decode(node) for node in meta["grid_dim"]),
+        meta["registers"],
+        meta["local_memory"],
+    )

@@ -1,0 +1,153 @@
+"""A kernel compiled for one target and specialisation: its listings, its simulation, its launch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hexcute_core.driver.build import Built, build
+from hexcute_core.driver.cache import Cache
+from hexcute_core.driver.grid import GridFunction, grid_function
+from hexcute_core.driver.pipeline import Compilation, Observer, Request
+from hexcute_core.errors import LaunchError
+from hexcute_core.runtime import HOST, KernelImage, LoadedKernel, Signature, bind, decode
+from hexcute_core.runtime.specialisation import Specialisation
+from hexcute_core.synthesis import Solution
+from hexcute_core.synthesis.explain import explain_text
+from hexcute_core.thread import ThreadProgram
+from hexcute_core.tile import TileProgram
+
+if TYPE_CHECKING:
+    from hexcute_core.simulator import SimulationReport
+
+
+class CompiledKernel:
+    """Made by `Kernel.compile`; the machine code is built when it is first needed."""
+
+    def __init__(
+        self,
+        request: Request,
+        signature: Signature,
+        divisors: Mapping[str, int],
+        cache: Cache | None,
+        observer: Observer | None = None,
+        verify: bool = False,
+    ) -> None:
+        self._request, self._signature, self._divisors = request, signature, divisors
+        self._cache = cache
+        self._compilation = Compilation(request, observer, verify)
+        self._built: Built | None = None
+        self._from_cache = False
+        self._loaded: LoadedKernel | None = None
+        self._grid: GridFunction | None = None
+
+    @property
+    def tile(self) -> TileProgram:
+        """The traced tile program."""
+        return self._compilation.tile
+
+    @property
+    def solution(self) -> Solution:
+        """Layouts and instructions."""
+        return self._compilation.solution
+
+    @property
+    def thread(self) -> ThreadProgram:
+        """What one thread runs."""
+        return self._compilation.thread
+
+    @property
+    def seconds(self) -> Mapping[str, float]:
+        """Seconds spent in each stage that ran."""
+        return dict(self._compilation.seconds)
+
+    @property
+    def built(self) -> Built:
+        """The machine code with what a launch needs, compiled or from the cache."""
+        if self._built is None:
+            self._built, self._from_cache = build(self._request, self._cache, self._compilation)
+        return self._built
+
+    @property
+    def from_cache(self) -> bool:
+        """Whether the machine code came from the cache; builds it where that has not happened."""
+        return self.built is not None and self._from_cache
+
+    def explain(self, rejected: int | None = 12) -> str:
+        """Layouts, instructions with bytes, bank conflicts, cost, and rejected candidates."""
+        return explain_text(self.solution, self._request.arch, rejected)
+
+    def source(self) -> str:
+        """The generated CUDA."""
+        return self.built.source
+
+    def ptx(self) -> str:
+        """The PTX that NVRTC made of it."""
+        return self.built.ptx
+
+    def sass(self) -> str:
+        """The machine code, disassembled. Raises MissingDependency without a disassembler."""
+        from hexcute_core.toolchain import sass
+
+        return sass(self.built.cubin)
+
+    def save(self, path: str | Path) -> None:
+        """Writes the cubin to `path`, and beside it the source and PTX as `.cu` and `.ptx`."""
+        target, built = Path(path), self.built
+        target.write_bytes(built.cubin)
+        target.with_suffix(".cu").write_text(built.source, encoding="utf-8")
+        target.with_suffix(".ptx").write_text(built.ptx, encoding="utf-8")
+
+    def simulate(
+        self, *args: Any, blocks: Sequence[tuple[int, int, int]] | None = None
+    ) -> SimulationReport:
+        """Runs every lane of the grid (or of `blocks`) on the CPU, on numpy arrays in place."""
+        from hexcute_core.simulator import simulate
+
+        bound = bind(self._signature, args)
+        if bound.device != HOST:
+            raise LaunchError("simulate takes numpy arrays", self._signature.span)
+        self._require(bound.key)
+        arrays = {
+            p.name: a for p, a in zip(self._signature.params, args) if hasattr(a, "__array__")
+        }
+        return simulate(self.thread, arrays, {**bound.scalars, **bound.symbols}, blocks)
+
+    def _require(self, key: int) -> None:
+        """Refuses arguments that break what this kernel was compiled for."""
+        found = decode(self._signature, self._divisors, key)
+        promise = self._request.promise
+        multiples = dict(found.multiples)
+        for name, multiple in promise.multiples:
+            if name in self._divisors and multiples.get(name, 1) % multiple:
+                raise LaunchError(
+                    f"{self._signature.kernel}: compiled for {name} a multiple of {multiple}",
+                    self._signature.span,
+                    "compile it with assume=hx.NOTHING, or call the kernel itself",
+                )
+        missing = promise.aligned - set(found.aligned)
+        if missing:
+            raise LaunchError(
+                f"{self._signature.kernel}: compiled for 16-byte aligned {sorted(missing)}",
+                self._signature.span,
+                "pass tensors that start at a multiple of 16 bytes, or call the kernel itself",
+            )
+
+    def load(self) -> tuple[LoadedKernel, GridFunction]:
+        """The kernel as the runtime launches it, and its grid as a function of the values."""
+        if self._loaded is None or self._grid is None:
+            built = self.built
+            image = KernelImage(
+                built.entry, built.cubin, built.arch, built.shared_bytes,
+                (built.block_dim, 1, 1), self._signature,
+            )  # fmt: skip
+            self._grid = grid_function(built.grid_dim, self._signature.value_names)
+            self._loaded = LoadedKernel(image)
+        return self._loaded, self._grid
+
+    @property
+    def specialisation(self) -> Specialisation:
+        """What this kernel relies on."""
+        promise = self._request.promise
+        return Specialisation(tuple(sorted(promise.aligned)), promise.multiples, promise.wide)

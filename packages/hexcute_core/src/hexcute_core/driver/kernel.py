@@ -1,0 +1,140 @@
+"""`hx.kernel`: a decorated function, compiled on first use a target, constants and specialisation.
+
+A steady launch binds the arguments, looks the specialisation up and launches; nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hexcute_core.arch import arch as arch_table
+from hexcute_core.driver.cache import Cache
+from hexcute_core.driver.compiled import CompiledKernel
+from hexcute_core.driver.grid import GridFunction
+from hexcute_core.driver.pipeline import Observer, Request
+from hexcute_core.driver.signature import constants_of, divisors_of, promise_of, signature_of
+from hexcute_core.frontend import KernelDef, define
+from hexcute_core.runtime import LoadedKernel, best_key, device_target, make_binder
+from hexcute_core.runtime.binding import Binder
+
+Launchable = tuple[LoadedKernel, GridFunction]
+
+
+class _Variant:
+    """One set of compile-time constants: its binder and its launchable specialisations."""
+
+    def __init__(self, kernel: Kernel, constants: Mapping[str, object]) -> None:
+        self.kernel, self.constants = kernel, constants
+        self._binder: Binder | None = None
+        self._ready: dict[tuple[int, int], Launchable] = {}
+
+    def launch(self, args: tuple[Any, ...]) -> None:
+        if self._binder is None:
+            self._binder = make_binder(self.kernel.signature, self.kernel.divisors)
+        key, device, values = self._binder(args)
+        ready = self._ready.get((device, key))
+        if ready is None:
+            ready = self._prepare(device, key)
+        loaded, grid = ready
+        loaded.launch_bound(grid(values), device, values)
+
+    def _prepare(self, device: int, key: int) -> Launchable:
+        compiled = self.kernel.specialise(device_target(device), key, self.constants)
+        self._ready[device, key] = compiled.load()
+        return self._ready[device, key]
+
+
+class Kernel:
+    """A kernel as written. Call it with torch tensors, or `compile` it anywhere.
+
+    `kernel(*tensors, BM=64)` compiles on first use for the tensors' GPU, specialised on pointer
+    alignment and divisibility, and launches on torch's current stream without waiting.
+    """
+
+    def __init__(self, definition: KernelDef, cache: Cache | None) -> None:
+        self.definition = definition
+        self.signature = signature_of(definition)
+        self.divisors = divisors_of(definition, self.signature)
+        self.cache = cache
+        self._variants: dict[tuple[tuple[str, object], ...], _Variant] = {}
+        self._default: _Variant | None = None
+        self._compiled: dict[tuple[Any, ...], CompiledKernel] = {}
+        self.__doc__ = definition.fn.__doc__
+        self.__name__ = definition.name
+
+    @property
+    def compilations(self) -> int:
+        """Specialisations this process has asked for, from the cache or not."""
+        return len(self._compiled)
+
+    def __call__(self, *args: Any, **constants: object) -> None:
+        """Launches on the tensors' GPU. Raises LaunchError for arguments that do not fit."""
+        if not constants and self._default is not None:
+            self._default.launch(args)
+            return
+        self._variant(constants).launch(args)
+
+    def _variant(self, constants: Mapping[str, object]) -> _Variant:
+        name = tuple(sorted(constants.items()))
+        if name not in self._variants:
+            whole = constants_of(self.definition, constants)
+            self._variants[name] = _Variant(self, whole)
+            if not constants:
+                self._default = self._variants[name]
+        return self._variants[name]
+
+    def compile(
+        self,
+        target: str = "sm_90",
+        *,
+        code: str | None = None,
+        aligned: bool = True,
+        trace: Observer | None = None,
+        verify: bool = False,
+        **constants: object,
+    ) -> CompiledKernel:
+        """The kernel for `target`, needing no GPU.
+
+        With `aligned` it relies on 16-byte aligned pointers and row lengths, as most calls have;
+        without, on nothing. `code` builds the machine code for another target than the
+        instructions' (`target="sm_80", code="sm_90"`). `trace` is called with every stage's name
+        and value; `verify` checks every stage, the layouts by brute force.
+        """
+        key = best_key(self.signature, self.divisors) if aligned else 0
+        whole = constants_of(self.definition, constants)
+        return self.specialise(target, key, whole, code, trace, verify)
+
+    def specialise(
+        self,
+        target: str,
+        key: int,
+        constants: Mapping[str, object],
+        code: str | None = None,
+        observer: Observer | None = None,
+        verify: bool = False,
+    ) -> CompiledKernel:
+        """The kernel under the assumptions of specialisation `key`."""
+        name = (target, code, key, tuple(sorted(constants.items())), verify)
+        if name not in self._compiled or observer is not None:
+            promise = promise_of(self.definition, self.signature, self.divisors, key)
+            table = arch_table(target)
+            request = Request(self.definition, constants, promise, table, code or target)
+            self._compiled[name] = CompiledKernel(
+                request, self.signature, self.divisors, self.cache, observer, verify
+            )
+        return self._compiled[name]
+
+
+def kernel(
+    fn: Callable[..., None] | None = None, *, cache: bool = True
+) -> Kernel | Callable[[Callable[..., None]], Kernel]:
+    """Turns a function into a `Kernel`; `@hx.kernel(cache=False)` never touches the disk.
+
+    Raises FrontendError, located, for a signature that is not a kernel's.
+    """
+
+    def wrap(function: Callable[..., None]) -> Kernel:
+        return Kernel(define(function), Cache() if cache else None)
+
+    return wrap if fn is None else wrap(fn)

@@ -1,0 +1,121 @@
+"""PIPELINE: the stages a kernel goes through, in order, each from one frozen value to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from hexcute_core.arch import Arch
+from hexcute_core.backend import CudaSource, emit
+from hexcute_core.frontend import KernelDef, trace
+from hexcute_core.lowering import lower
+from hexcute_core.synthesis import Solution, synthesize
+from hexcute_core.synthesis.check import check
+from hexcute_core.thread import ThreadProgram
+from hexcute_core.thread.verify import verify as verify_thread
+from hexcute_core.tile import TileProgram
+from hexcute_core.tile.ir import Promise
+from hexcute_core.tile.verify import verify as verify_tile
+from hexcute_core.toolchain import Cubin, compile_cubin
+
+PIPELINE = ("frontend", "synthesis", "lowering", "backend", "toolchain")
+
+Observer = Callable[[str, object], None]
+"""Called with a stage's name and its result."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to compile: a definition, its compile-time constants, what may be relied on, for what.
+
+    `arch` is the table to synthesize for; `code` the machine code's target where it differs
+    (sm_80 instructions in an sm_90 cubin).
+    """
+
+    definition: KernelDef
+    constants: Mapping[str, object]
+    promise: Promise
+    arch: Arch
+    code: str
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Every intermediate value of one compilation, with the seconds each stage took."""
+
+    tile: TileProgram
+    solution: Solution
+    thread: ThreadProgram
+    source: CudaSource
+    cubin: Cubin
+    seconds: Mapping[str, float]
+
+
+class Compilation:
+    """Runs the pipeline lazily: asking for a value runs the stages up to it, once each.
+
+    With `verify`, every stage's value is checked, the solution by brute force as well.
+    """
+
+    def __init__(
+        self, request: Request, observer: Observer | None = None, verify: bool = False
+    ) -> None:
+        self.request = request
+        self.seconds: dict[str, float] = {}
+        self._observer, self._verify = observer, verify
+        self._values: dict[str, Any] = {}
+
+    def _stage(self, name: str, run: Callable[[], Any], prove: Callable[[Any], None]) -> Any:
+        if name not in self._values:
+            started = perf_counter()
+            value = run()
+            self.seconds[name] = perf_counter() - started
+            if self._verify:
+                prove(value)
+            self._values[name] = value
+            if self._observer is not None:
+                self._observer(name, value)
+        return self._values[name]
+
+    @property
+    def tile(self) -> TileProgram:
+        r = self.request
+        return self._stage(  # type: ignore[no-any-return]
+            "frontend", lambda: trace(r.definition, r.constants, r.promise), verify_tile
+        )
+
+    @property
+    def solution(self) -> Solution:
+        tile = self.tile
+        return self._stage(  # type: ignore[no-any-return]
+            "synthesis", lambda: synthesize(tile, self.request.arch), check
+        )
+
+    @property
+    def thread(self) -> ThreadProgram:
+        solution = self.solution
+        return self._stage(  # type: ignore[no-any-return]
+            "lowering", lambda: lower(solution, self.request.arch), verify_thread
+        )
+
+    @property
+    def source(self) -> CudaSource:
+        thread = self.thread
+        return self._stage(  # type: ignore[no-any-return]
+            "backend", lambda: emit(thread, self.request.code), lambda _: None
+        )
+
+    @property
+    def cubin(self) -> Cubin:
+        source = self.source
+        return self._stage(  # type: ignore[no-any-return]
+            "toolchain", lambda: compile_cubin(source.text, self.request.code), lambda _: None
+        )
+
+    def stages(self) -> Stages:
+        """Everything, from the tile program to the cubin."""
+        return Stages(
+            self.tile, self.solution, self.thread, self.source, self.cubin, dict(self.seconds)
+        )

@@ -1,0 +1,89 @@
+"""From a definition: the runtime's signature, the divisors that calls are told apart by, promises.
+
+A symbol that is some tensor's row length is specialised on the elements in 16 bytes; one with
+`multiple_of=` on that number alone, and a call that breaks it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hexcute_core.errors import FrontendError, LaunchError
+from hexcute_core.frontend import REQUIRED, KernelDef
+from hexcute_core.frontend import TensorParam as Tensor
+from hexcute_core.runtime import (
+    ScalarParam,
+    Signature,
+    SymbolParam,
+    TensorParam,
+    decode,
+    default_divisors,
+)
+from hexcute_core.tile.ir import Promise
+
+
+def signature_of(definition: KernelDef) -> Signature:
+    """How the runtime calls the kernel."""
+    params = tuple(
+        TensorParam(p.name, p.dtype.name, tuple(_extent(e) for e in p.extents))
+        if isinstance(p, Tensor)
+        else ScalarParam(p.name, p.dtype.name)
+        for p in definition.params
+    )
+    symbols = tuple(SymbolParam(s.name) for s in definition.symbols)
+    return Signature(definition.name, params, symbols, definition.span)
+
+
+def _extent(extent: object) -> int | str:
+    return extent if isinstance(extent, int) else str(getattr(extent, "name", extent))
+
+
+def divisors_of(definition: KernelDef, signature: Signature) -> dict[str, int]:
+    """For each symbol that calls are specialised on, the divisor in question."""
+    found = default_divisors(signature)
+    found.update({s.name: s.multiple_of for s in definition.symbols if s.multiple_of > 1})
+    return {s.name: found[s.name] for s in definition.symbols if s.name in found}
+
+
+def promise_of(
+    definition: KernelDef, signature: Signature, divisors: Mapping[str, int], key: int
+) -> Promise:
+    """What calls with specialisation `key` promise.
+
+    Raises LaunchError where a symbol breaks its `multiple_of`.
+    """
+    known = decode(signature, divisors, key)
+    multiples = dict(known.multiples)
+    for symbol in definition.symbols:
+        if symbol.multiple_of > 1 and symbol.name not in multiples:
+            raise LaunchError(
+                f"{definition.name}: {symbol.name} is not a multiple of {symbol.multiple_of}, "
+                f"as hx.dim({symbol.name!r}, multiple_of={symbol.multiple_of}) promises",
+                definition.span,
+                "pad the tensor, or drop the promise",
+            )
+    return Promise(tuple(multiples.items()), frozenset(known.aligned), known.wide)
+
+
+def constants_of(definition: KernelDef, given: Mapping[str, object]) -> dict[str, object]:
+    """All compile-time constants: `given` over the defaults.
+
+    Raises FrontendError for a name the kernel does not have or one it needs.
+    """
+    names = [c.name for c in definition.constants]
+    for name in given:
+        if name not in names:
+            raise FrontendError(
+                f"{definition.name} has no compile-time constant {name!r}",
+                definition.span,
+                f"its constants are {', '.join(names) or 'none'}",
+            )
+    whole = {c.name: given.get(c.name, c.default) for c in definition.constants}
+    for name, value in whole.items():
+        if value is REQUIRED:
+            raise FrontendError(
+                f"{definition.name} needs the compile-time constant {name!r}",
+                definition.span,
+                f"pass {name}=...",
+            )
+    return whole

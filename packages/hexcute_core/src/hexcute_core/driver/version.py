@@ -1,0 +1,3 @@
+"""The version of this package, part of every cache key."""
+
+VERSION = "0.1.0"

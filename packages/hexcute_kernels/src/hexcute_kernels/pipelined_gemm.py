@@ -1,0 +1,98 @@
+"""c = a b^T through a ring of shared stages: cp.async, ldmatrix one step ahead, mma.sync.
+
+Loads of stage i + STAGES - 1 run while stage i is multiplied; fragments of the next K step are
+read while this one is multiplied, across the stage's border too.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import hexcute_core as hx
+from hexcute_core import f32
+from hexcute_core.dtypes import DType
+
+m, n, k = hx.dims("m n k")
+
+STEP = 16
+"""K of one Tensor Core step."""
+
+
+@lru_cache(maxsize=None)
+def pipelined_gemm(dtype: DType, a_major: str = "k", b_major: str = "k") -> hx.Kernel:
+    """The kernel for f16 or bf16 operands stored K-major (`a[m, k]`, `b[n, k]`) or not
+    (`a[k, m]` for "m", `b[k, n]` for "n"). Its constants: block tile BM x BN x BK, STAGES of
+    shared memory, WARPS a block, GROUP rows of blocks that run together for the sake of L2."""
+    a_type = dtype[m, k] if a_major == "k" else dtype[k, m]
+    b_type = dtype[n, k] if b_major == "k" else dtype[k, n]
+
+    @hx.kernel
+    def gemm(
+        a: a_type,
+        b: b_type,
+        c: dtype[m, n],
+        *,
+        BM: int = 128,
+        BN: int = 128,
+        BK: int = 32,
+        STAGES: int = 4,
+        WARPS: int = 4,
+        GROUP: int = 8,
+    ):
+        tiles_m, tiles_n, tiles_k = hx.cdiv(m, BM), hx.cdiv(n, BN), hx.cdiv(k, BK)
+        hx.attrs.cuda.grid_dim = tiles_m * tiles_n
+        hx.attrs.cuda.block_dim = 32 * WARPS
+        first = hx.blockIdx.x // (GROUP * tiles_n) * GROUP
+        rows = hx.minimum(tiles_m - first, GROUP)
+        place = hx.blockIdx.x % (GROUP * tiles_n)
+        bm, bn = (first + place % rows) * BM, place // rows * BN
+        if a_major == "k":
+            ga = hx.global_view(a[bm:, :], ((BM, BK, tiles_k), (k, 1, BK)))
+        else:
+            ga = hx.global_view(a[:, bm:], ((BM, BK, tiles_k), (1, m, BK * m)))
+        if b_major == "k":
+            gb = hx.global_view(b[bn:, :], ((BN, BK, tiles_k), (k, 1, BK)))
+        else:
+            gb = hx.global_view(b[:, bn:], ((BN, BK, tiles_k), (1, n, BK * n)))
+        gc = hx.global_view(c[bm:, bn:], ((BM, BN), (n, 1)))
+        sa = hx.shared_tensor(dtype, (BM, BK, STAGES))
+        sb = hx.shared_tensor(dtype, (BN, BK, STAGES))
+        ra = hx.register_tensor(dtype, (BM, STEP, 2))
+        rb = hx.register_tensor(dtype, (BN, STEP, 2))
+        rc = hx.register_tensor(f32, (BM, BN))
+        hx.fill(rc, 0.0)
+
+        for s in hx.static_range(STAGES - 1):
+            hx.copy(ga[:, :, s], sa[:, :, s])
+            hx.copy(gb[:, :, s], sb[:, :, s])
+            hx.cp_async_commit()
+        hx.cp_async_wait(STAGES - 2)
+        hx.syncthreads()
+        hx.copy(sa[:, 0:STEP, 0], ra[:, :, 0])
+        hx.copy(sb[:, 0:STEP, 0], rb[:, :, 0])
+
+        read, write = 0, STAGES - 1
+        for i in range(tiles_k):
+            for step in hx.static_range(BK // STEP):
+                ahead = (step + 1) % (BK // STEP)
+                if ahead == 0:
+                    hx.cp_async_wait(STAGES - 2)
+                    hx.syncthreads()
+                    read = hx.select(read == STAGES - 1, 0, read + 1)
+                hx.copy(sa[:, ahead * STEP : (ahead + 1) * STEP, read], ra[:, :, (step + 1) % 2])
+                hx.copy(sb[:, ahead * STEP : (ahead + 1) * STEP, read], rb[:, :, (step + 1) % 2])
+                if step == 0:
+                    hx.copy(ga[:, :, i + STAGES - 1], sa[:, :, write])
+                    hx.copy(gb[:, :, i + STAGES - 1], sb[:, :, write])
+                    hx.cp_async_commit()
+                    write = hx.select(write == STAGES - 1, 0, write + 1)
+                hx.gemm(rc, ra[:, :, step % 2], rb[:, :, step % 2])
+
+        sc = hx.shared_tensor(dtype, (BM, BN))
+        hx.copy(hx.cast(rc, dtype), sc)
+        hx.syncthreads()
+        rd = hx.register_tensor(dtype, (BM, BN))
+        hx.copy(sc, rd)
+        hx.copy(rd, gc)
+
+    return gemm
