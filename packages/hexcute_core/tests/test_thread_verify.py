@@ -70,6 +70,9 @@ GOOD = {
     "one element of an unaligned pointer": program(
         prim("ld.global.2", regs(width=1), GlobalPtr("y", TX, dt.f16), TRUE)
     ),
+    "pieces of one access": program(
+        prim("ld.global.16", regs(width=4, pieces=(0, 8)), X, TRUE),
+    ),
     "asynchronous": program(
         prim("cp.async.16", SharedPtr(TX * 16 % 1024), X, TRUE),
         prim("cp.async.commit"),
@@ -128,9 +131,6 @@ BAD = {
     "only those take registers": program(prim("nanosleep", regs())),
     "ld.global.16 moves 16 bytes, 4 registers of f16 hold 8": program(
         prim("ld.global.16", regs(width=4), X, TRUE)
-    ),
-    "ld.global.16 takes one piece of h, got 2": program(
-        prim("ld.global.16", regs(width=4, pieces=(0, 8)), X, TRUE)
     ),
     "h[60..67] is outside": program(prim("ld.global.16", regs(pieces=(60,)), X, TRUE)),
     "the offset into h depends on i": program(
