@@ -132,7 +132,7 @@ def _fits(source: DType, target: DType) -> bool:
     if source.is_integer and target.is_integer:
         return source.bits <= target.bits
     if target.is_float:
-        return source.is_integer or (source.is_float and source.bits < target.bits)
+        return bool(source.is_integer or (source.is_float and source.bits < target.bits))
     return False
 
 
@@ -209,7 +209,7 @@ def _assign_subscript(engine: Engine, frame: Frame, target: ast.Subscript, value
             fix="index lists by compile-time ints, or use a register tensor",
         )
     try:
-        base[key] = kept
+        base[key] = kept  # type: ignore[call-overload]
     except (IndexError, TypeError) as error:
         raise frame.error(target, f"{type(error).__name__}: {error}") from None
 

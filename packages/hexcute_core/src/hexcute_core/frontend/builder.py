@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Literal
 
 from hexcute_core.dtypes import DType
@@ -34,6 +35,7 @@ from hexcute_core.tile import (
     Tensor,
 )
 
+Inline = Callable[[FunctionType, tuple[object, ...], dict[str, object]], object]
 RegionKind = Literal["kernel", "loop", "branch", "elements"]
 BUILT_INS = tuple(f"{base}.{axis}" for base in ("threadIdx", "blockIdx") for axis in "xyz")
 
@@ -46,6 +48,9 @@ class Region:
     parent: Region | None
     span: SourceSpan
     block: list[Stmt] = field(default_factory=list)
+    # Of a loop over elements: the coordinates, and the shape of the tile they run over.
+    coords: tuple[Var, ...] = ()
+    shape: tuple[int, ...] = ()
 
     def inside(self, kind: RegionKind) -> Region | None:
         """The innermost region of `kind` around this one, itself included."""
@@ -92,7 +97,7 @@ class Builder:
         # Depth of user functions that Python itself runs: their locals are not ours to watch.
         self.native = 0
         self.hint: str | None = None
-        self.inline: Callable[[object, tuple[object, ...], dict[str, object]], object] | None = None
+        self.inline: Inline | None = None
         self.written: list[str] = []
         self._names = set(reserved) | set(BUILT_INS)
         self._ids = 0

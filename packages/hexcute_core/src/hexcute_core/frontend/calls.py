@@ -26,7 +26,6 @@ from hexcute_core.frontend.plain import compares_by_equality
 from hexcute_core.frontend.settle import settle
 from hexcute_core.frontend.source import function_source
 from hexcute_core.frontend.subscript import static_int
-from hexcute_core.scalar import ScalarBase
 
 MAX_DEPTH = 64
 _MUTATORS = (
@@ -73,8 +72,8 @@ def call(engine: Engine, frame: Frame, node: ast.Call) -> object:
     if special is not None and any(is_run_time(value) for value in args):
         return special(frame, node, args)
     owner = getattr(callee, "__self__", None)
-    changes = isinstance(owner, (list, dict, set)) and callee.__name__ in _MUTATORS
-    if changes and isinstance(node.func, ast.Attribute):
+    owned = isinstance(owner, (list, dict, set))
+    if owned and isinstance(node.func, ast.Attribute) and node.func.attr in _MUTATORS:
         require_own(engine, frame, node.func.value, f"`{ast.unparse(node.func)}`")
     return _plain(engine, frame, node, callee, args, kwargs)
 
@@ -241,12 +240,13 @@ def _conversion(kind: Callable[[int], object]) -> Callable[..., object]:
 
 
 def _range(frame: Frame, node: ast.AST, args: list[object]) -> object:
-    known = [static_int(value) if isinstance(value, ScalarBase) else value for value in args]
-    if any(value is None for value in known):
+    known = [static_int(value) for value in args]
+    ints = [value for value in known if value is not None]
+    if len(ints) != len(args) or not 1 <= len(ints) <= 3:
         raise frame.error(
             node, "a range with run-time bounds outside a `for`", fix="write `for i in range(n):`"
         )
-    return range(*known)  # type: ignore[arg-type]
+    return range(*ints)
 
 
 _BUILTINS: dict[object, Callable[[Frame, ast.AST, list[object]], object]] = {

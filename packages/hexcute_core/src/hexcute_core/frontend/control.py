@@ -170,6 +170,7 @@ def over_elements(
     coords = tuple(builder.variable(name, i32) for name in names)
     number = builder.next_id()
     with inside(builder, entry) as region:
+        region.coords, region.shape = coords, items.tile.shape
         assign(engine, frame, target, coords if isinstance(target, ast.Tuple) else coords[0])
         _body(engine, frame, body, LoopMark(False, region))
     finish(builder, entry)

@@ -68,10 +68,6 @@ class Frame:
     loops: list[LoopMark] = field(default_factory=list)
 
     @property
-    def fn(self) -> FunctionType:
-        return self.source.fn
-
-    @property
     def flow(self) -> Flow:
         return flow_of(self.source.node)
 
@@ -97,11 +93,12 @@ class Frame:
                 f"`{node.id}` is read before it is assigned",
                 fix=f"give `{node.id}` a value first",
             )
-        for names in (captured(self.fn), self.fn.__globals__, vars(builtins)):
+        fn = self.source.fn
+        for names in (captured(fn), fn.__globals__, vars(builtins)):
             if node.id in names:
                 value = names[node.id]
                 return Var(value.name, value.dtype) if isinstance(value, Symbol) else value
-        known = [*self.flow.locals, *captured(self.fn), *self.fn.__globals__]
+        known = [*self.flow.locals, *captured(fn), *fn.__globals__]
         near = difflib.get_close_matches(node.id, known, n=1)
         raise self.error(
             node,

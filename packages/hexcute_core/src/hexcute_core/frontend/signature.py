@@ -83,7 +83,7 @@ class KernelDef:
         return tuple(p for p in self.params if isinstance(p, ScalarParam))
 
 
-def define(fn: FunctionType) -> KernelDef:
+def define(fn: object) -> KernelDef:
     """Reads the signature of kernel function `fn`.
 
     Raises `FrontendError` at the parameter that is not understood.

@@ -146,13 +146,21 @@ class Tile(TileValue):
         if not self.in_registers or not scalars or len(entries) != len(self.ref.kept):
             return None
         builder = current("t[i, j]")
-        if builder.region.inside("elements") is None or not self.is_whole:
+        around = builder.region.inside("elements")
+        if around is None or not self.is_whole:
             raise builder.error(
                 f"one element of the register tile `{self.tensor.name}` is read or written here, "
                 "but each thread holds only its own elements",
                 fix="do it inside `for i, j in hx.elements(tile):`",
             )
-        return tuple(as_scalar(entry) for entry in entries)
+        coords = tuple(as_scalar(entry) for entry in entries)
+        if coords != around.coords or self.shape != around.shape:
+            raise builder.error(
+                f"{describe(self)} is indexed by ({', '.join(map(str, coords))}) in a loop over "
+                f"the elements of a tile {around.shape}",
+                fix="index tiles of that shape by the loop's own coordinates, in order",
+            )
+        return coords
 
 
 class LazyTile(TileValue):
@@ -183,7 +191,9 @@ class LazyTile(TileValue):
     @property
     def reads(self) -> frozenset[str]:
         """Names of the tensors and variables whose change would change the result."""
-        scalars = [s for ref in self.srcs for s in ref.starts] + ([self.expr] if self.expr else [])
+        scalars = [s for ref in self.srcs for s in ref.starts] + (
+            [self.expr] if self.expr is not None else []
+        )
         names = frozenset(ref.tensor for ref in self.srcs)
         return names.union(*(free_vars(s) for s in scalars))
 

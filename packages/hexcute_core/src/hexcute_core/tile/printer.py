@@ -1,0 +1,193 @@
+"""show_program(p) = p as text, one statement a line: deterministic, made to be read and diffed.
+
+A tile is written as its tensor with a subscript: `ga[:, :, i]`, `rc[16:+32, :]` (start, size).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hexcute_core.scalar import Const, Scalar, show
+from hexcute_core.tile.ir import (
+    Assign,
+    AsyncCommit,
+    AsyncWait,
+    CallStmt,
+    CastTile,
+    Copy,
+    Elementwise,
+    Fill,
+    For,
+    ForElements,
+    Gemm,
+    If,
+    Rearrange,
+    Reduce,
+    SetElement,
+    Stmt,
+    Sync,
+    TileProgram,
+    While,
+)
+from hexcute_core.tile.tensors import (
+    GlobalView,
+    RegisterTensor,
+    SharedTensor,
+    SubMode,
+    Tensor,
+    TileRef,
+)
+from hexcute_core.unions import assert_never
+
+INDENT = "  "
+
+
+def show_program(program: TileProgram, spans: bool = False) -> str:
+    """`program` as text; with `spans` each statement ends in the source line that wrote it."""
+    params = [
+        f"{p.name}: {p.dtype}[{', '.join(show(extent) for extent in p.shape)}]"
+        for p in program.params
+    ]
+    params += [f"{name}: {dtype}" for name, dtype in program.scalars]
+    grid = ", ".join(show(extent) for extent in program.grid_dim)
+    lines = [
+        f"kernel {program.name}({', '.join(params)})",
+        f"{INDENT}grid ({grid}) threads {program.block_dim}",
+    ]
+    if program.min_blocks is not None:
+        lines[-1] += f" min_blocks {program.min_blocks}"
+    promise = [f"{name} % {divisor} == 0" for name, divisor in program.promise.multiples]
+    promise += [f"{name} aligned" for name in sorted(program.promise.aligned)]
+    promise += ["64-bit offsets"] if program.promise.wide else []
+    if promise:
+        lines.append(f"{INDENT}promised {', '.join(promise)}")
+    lines += [INDENT + _tensor(tensor) for tensor in program.tensors]
+    tensors = {tensor.name: tensor for tensor in program.tensors}
+    return "\n".join([*lines, *_Printer(tensors, spans).block(program.body, INDENT)]) + "\n"
+
+
+def _tensor(tensor: Tensor) -> str:
+    match tensor:
+        case GlobalView():
+            origin = ", ".join(show(start) for start in tensor.origin)
+            modes = ", ".join(_mode(mode) for mode in tensor.modes)
+            return f"{tensor.name} = view {tensor.param}({origin}) {tensor.dtype} ({modes})"
+        case SharedTensor():
+            return f"{tensor.name} = shared {tensor.dtype} {_shape(tensor.shape)}"
+        case RegisterTensor():
+            return f"{tensor.name} = registers {tensor.dtype} {_shape(tensor.shape)}"
+        case _:
+            assert_never(tensor)
+
+
+def _shape(extents: Sequence[int]) -> str:
+    return f"({', '.join(str(extent) for extent in extents)})"
+
+
+def _mode(mode: Sequence[SubMode]) -> str:
+    subs = [f"{show(s.extent)}:{show(s.step)}@{s.dim}" for s in mode]
+    return subs[0] if len(subs) == 1 else f"({', '.join(subs)})"
+
+
+class _Printer:
+    def __init__(self, tensors: dict[str, Tensor], spans: bool) -> None:
+        self.tensors = tensors
+        self.spans = spans
+
+    def block(self, body: Sequence[Stmt], indent: str) -> Iterator[str]:
+        for stmt in body:
+            head, *rest = self.statement(stmt, indent)
+            yield indent + head + (f"  # {stmt.span}" if self.spans else "")
+            yield from rest
+
+    def ref(self, ref: TileRef) -> str:
+        """A tile as text; a tensor the program does not have prints its whole subscript."""
+        whole = self._whole(ref.tensor)
+        parts = []
+        for mode, (start, extent) in enumerate(zip(ref.starts, ref.extents)):
+            full = mode < len(whole) and extent == whole[mode] and start == Const(0, start.dtype)
+            if mode not in ref.kept:
+                parts.append(show(start))
+            else:
+                parts.append(":" if full else f"{show(start)}:+{extent}")
+        if all(part == ":" for part in parts):
+            return ref.tensor
+        return f"{ref.tensor}[{', '.join(parts)}]"
+
+    def _whole(self, name: str) -> tuple[int, ...]:
+        tensor = self.tensors.get(name)
+        if tensor is None:
+            return ()
+        if not isinstance(tensor, GlobalView):
+            return tensor.shape
+        return tuple(_extent(mode) for mode in tensor.modes)
+
+    def statement(self, stmt: Stmt, indent: str) -> Iterator[str]:
+        """The statement's own line without indentation, then its body's lines."""
+        inner = indent + INDENT
+        match stmt:
+            case Fill():
+                yield f"%{stmt.id} fill {self.ref(stmt.dst)} = {show(stmt.value)}"
+            case Copy():
+                yield f"%{stmt.id} copy {self.ref(stmt.src)} -> {self.ref(stmt.dst)}"
+            case Gemm():
+                warps = "" if stmt.warps is None else f" warps {_shape(stmt.warps)}"
+                operands = f"{self.ref(stmt.a)} * {self.ref(stmt.b)}^T"
+                yield f"%{stmt.id} gemm {self.ref(stmt.c)} += {operands}{warps}"
+            case CastTile():
+                yield f"%{stmt.id} cast {self.ref(stmt.src)} -> {self.ref(stmt.dst)}"
+            case Elementwise():
+                sources = ", ".join(f"${i} = {self.ref(r)}" for i, r in enumerate(stmt.srcs))
+                where = f" where {sources}" if sources else ""
+                yield f"%{stmt.id} {self.ref(stmt.dst)} = {show(stmt.expr)}{where}"
+            case Reduce():
+                along = f"along {stmt.axis}"
+                yield f"%{stmt.id} {stmt.op} {self.ref(stmt.src)} {along} -> {self.ref(stmt.dst)}"
+            case Rearrange():
+                layout = "" if stmt.layout is None else f" as {stmt.layout}"
+                yield f"%{stmt.id} rearrange {self.ref(stmt.src)} -> {self.ref(stmt.dst)}{layout}"
+            case Sync():
+                yield "syncthreads"
+            case AsyncCommit():
+                yield "cp_async_commit"
+            case AsyncWait():
+                yield f"cp_async_wait {stmt.pending}"
+            case Assign():
+                declared = f"var {stmt.var.name}: {stmt.var.dtype}"
+                yield f"{declared if stmt.declares else stmt.var.name} = {show(stmt.value)}"
+            case CallStmt():
+                yield f"{stmt.name}({_scalars(stmt.args)})"
+            case SetElement():
+                yield f"{stmt.tensor}[{_scalars(stmt.coords)}] = {show(stmt.value)}"
+            case ForElements():
+                coords = ", ".join(var.name for var in stmt.coords)
+                yield f"%{stmt.id} for {coords} in elements({self.ref(stmt.ref)}):"
+                yield from self.block(stmt.body, inner)
+            case For():
+                bounds = _scalars((stmt.start, stmt.stop, stmt.step))
+                name = "unroll" if stmt.unroll else "range"
+                yield f"for {stmt.var.name} in {name}({bounds}):"
+                yield from self.block(stmt.body, inner)
+            case While():
+                yield f"while {show(stmt.cond)}:"
+                yield from self.block(stmt.body, inner)
+            case If():
+                yield f"if {show(stmt.cond)}:"
+                yield from self.block(stmt.then, inner)
+                if stmt.otherwise:
+                    yield indent + "else:"
+                    yield from self.block(stmt.otherwise, inner)
+            case _:
+                assert_never(stmt)
+
+
+def _extent(mode: Sequence[SubMode]) -> int:
+    """The extent of a mode, 0 where it is known only at run time."""
+    total = 1
+    for sub in mode:
+        total *= int(sub.extent.value) if isinstance(sub.extent, Const) else 0
+    return total
+
+
+def _scalars(scalars: Sequence[Scalar]) -> str:
+    return ", ".join(show(e) for e in scalars)

@@ -1,0 +1,354 @@
+"""verify(p) raises VerifyError unless p keeps the laws of a tile program.
+
+Names and ids are unique; references are in range; shapes, spaces and element types of an operation
+agree; variables are declared before use and seen in their block only; tile operations stand
+outside loops over elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hexcute_core import dtypes
+from hexcute_core.dtypes import DType
+from hexcute_core.errors import SourceSpan, VerifyError
+from hexcute_core.scalar import Const, Element, Scalar, Var
+from hexcute_core.scalar.visit import walk
+from hexcute_core.tile.ir import (
+    Assign,
+    AsyncCommit,
+    AsyncWait,
+    CallStmt,
+    CastTile,
+    Copy,
+    Elementwise,
+    Fill,
+    For,
+    ForElements,
+    Gemm,
+    If,
+    Rearrange,
+    Reduce,
+    SetElement,
+    Stmt,
+    Sync,
+    TileProgram,
+    While,
+)
+from hexcute_core.tile.tensors import (
+    GlobalView,
+    RegisterTensor,
+    SharedTensor,
+    SubMode,
+    Tensor,
+    TileRef,
+)
+from hexcute_core.unions import assert_never
+
+BUILT_INS = frozenset(f"{base}.{axis}" for base in ("threadIdx", "blockIdx") for axis in "xyz")
+MAX_THREADS = 1024
+_GLOBAL, _SHARED, _REGISTER = GlobalView, SharedTensor, RegisterTensor
+
+
+def verify(program: TileProgram) -> None:
+    """Checks every law; the first one broken is a VerifyError at its statement's source."""
+    checker = _Checker(program)
+    checker.header()
+    scope = _Scope({**checker.uniform, **dict.fromkeys(BUILT_INS, dtypes.i32)})
+    checker.block(program.body, scope)
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """Variables in sight with their types; `elements` is the loop over elements around, if any."""
+
+    variables: dict[str, DType]
+    elements: ForElements | None = None
+
+    def inner(self, *new: Var) -> _Scope:
+        """The scope of a block: what it declares is not seen outside."""
+        return replace(self, variables={**self.variables, **{v.name: v.dtype for v in new}})
+
+
+class _Checker:
+    def __init__(self, program: TileProgram) -> None:
+        self.program = program
+        self.tensors = {tensor.name: tensor for tensor in program.tensors}
+        self.params = {param.name: param for param in program.params}
+        self.uniform = {
+            **dict(program.scalars),
+            **dict.fromkeys(program.symbols, dtypes.i32),
+        }
+        self.declared: set[str] = set()
+        self.ids: set[int] = set()
+
+    def need(self, holds: bool, message: str, span: SourceSpan) -> None:
+        if not holds:
+            raise VerifyError(message, span=span)
+
+    def header(self) -> None:
+        """Parameters, launch shape and tensors."""
+        p = self.program
+        names = [*(t.name for t in p.params), *self.uniform, *(t.name for t in p.tensors)]
+        for name in names:
+            self.need(names.count(name) == 1, f"two things are called `{name}`", p.span)
+        self.declared |= {*names, *BUILT_INS}
+        self.need(
+            1 <= p.block_dim <= MAX_THREADS,
+            f"a block of {p.block_dim} threads, not 1 to {MAX_THREADS}",
+            p.span,
+        )
+        launch = _Scope(dict(self.uniform))
+        for extent in (*p.grid_dim, *(e for t in p.params for e in t.shape)):
+            self.index(extent, launch, p.span)
+        for name, divisor in p.promise.multiples:
+            known = name in p.symbols and divisor >= 1
+            self.need(known, f"promise `{name} % {divisor} == 0` names no symbol", p.span)
+        for name in p.promise.aligned:
+            self.need(name in self.params, f"`{name}` aligned is no parameter", p.span)
+        for tensor in p.tensors:
+            self.tensor(tensor)
+
+    def tensor(self, tensor: Tensor) -> None:
+        span = tensor.span
+        if not isinstance(tensor, GlobalView):
+            positive = bool(tensor.shape) and all(extent >= 1 for extent in tensor.shape)
+            self.need(positive, f"`{tensor.name}` has shape {tensor.shape}", span)
+            return
+        param = self.params.get(tensor.param)
+        if param is None:
+            raise VerifyError(f"`{tensor.name}` views no parameter: {tensor.param}", span=span)
+        agree = param.dtype == tensor.dtype and len(tensor.origin) == len(param.shape)
+        self.need(agree, f"`{tensor.name}` does not fit parameter `{param.name}`", span)
+        self.need(bool(tensor.modes), f"`{tensor.name}` has no modes", span)
+        for mode in tensor.modes:
+            self.need(bool(mode), f"a mode of `{tensor.name}` is empty", span)
+            for sub in mode:
+                inside = 0 <= sub.dim < len(param.shape)
+                self.need(inside, f"`{tensor.name}` steps along dimension {sub.dim}", span)
+
+    def block(self, body: Sequence[Stmt], scope: _Scope) -> None:
+        """Statements in order; `scope` gains what they declare."""
+        for stmt in body:
+            self.statement(stmt, scope)
+
+    def statement(self, stmt: Stmt, scope: _Scope) -> None:
+        span = stmt.span
+        match stmt:
+            case Fill() | Copy() | Gemm() | CastTile() | Elementwise() | Reduce() | Rearrange():
+                self.outside(scope, span)
+                self.identity(stmt.id, span)
+                self.operation(stmt, scope)
+            case Sync() | AsyncCommit():
+                self.outside(scope, span)
+            case AsyncWait():
+                self.outside(scope, span)
+                self.need(stmt.pending >= 0, f"a wait for {stmt.pending} groups", span)
+            case Assign():
+                self.assign(stmt, scope)
+            case CallStmt():
+                for arg in stmt.args:
+                    self.scalar(arg, scope, span)
+            case SetElement():
+                self.element(stmt.tensor, stmt.coords, scope, span)
+                self.scalar(stmt.value, scope, span)
+                same = stmt.value.dtype == self.tensors[stmt.tensor].dtype
+                self.need(same, f"a {stmt.value.dtype} set in `{stmt.tensor}`", span)
+            case ForElements():
+                self.elements(stmt, scope)
+            case For():
+                for bound in (stmt.start, stmt.stop, stmt.step):
+                    self.index(bound, scope, span)
+                step = stmt.step
+                self.need(not isinstance(step, Const) or step.value > 0, "a step below 1", span)
+                self.fresh(stmt.var.name, span)
+                self.block(stmt.body, scope.inner(stmt.var))
+            case While():
+                self.condition(stmt.cond, scope, span)
+                self.block(stmt.body, scope.inner())
+            case If():
+                self.condition(stmt.cond, scope, span)
+                self.block(stmt.then, scope.inner())
+                self.block(stmt.otherwise, scope.inner())
+            case _:
+                assert_never(stmt)
+
+    def outside(self, scope: _Scope, span: SourceSpan) -> None:
+        self.need(scope.elements is None, "a tile operation in a loop over elements", span)
+
+    def identity(self, number: int, span: SourceSpan) -> None:
+        self.need(number not in self.ids, f"two operations have id {number}", span)
+        self.ids.add(number)
+
+    def fresh(self, name: str, span: SourceSpan) -> None:
+        self.need(name not in self.declared, f"`{name}` is declared twice", span)
+        self.declared.add(name)
+
+    def assign(self, stmt: Assign, scope: _Scope) -> None:
+        self.scalar(stmt.value, scope, stmt.span)
+        name, dtype = stmt.var.name, stmt.var.dtype
+        same = stmt.value.dtype == dtype
+        self.need(same, f"a {stmt.value.dtype} assigned to {dtype} `{name}`", stmt.span)
+        if stmt.declares:
+            self.fresh(name, stmt.span)
+            scope.variables[name] = dtype
+            return
+        self.need(name in scope.variables, f"`{name}` is assigned before declared", stmt.span)
+        self.need(scope.variables[name] == dtype, f"`{name}` changes its type", stmt.span)
+        fixed = name in self.uniform or name in BUILT_INS
+        self.need(not fixed, f"`{name}` is not a variable", stmt.span)
+
+    def elements(self, stmt: ForElements, scope: _Scope) -> None:
+        self.outside(scope, stmt.span)
+        self.identity(stmt.id, stmt.span)
+        tensor = self.ref(stmt.ref, scope, stmt.span, _REGISTER)
+        rank = len(stmt.ref.shape)
+        self.need(len(stmt.coords) == rank, f"{rank} coordinates of `{tensor.name}`", stmt.span)
+        for var in stmt.coords:
+            self.fresh(var.name, stmt.span)
+        self.block(stmt.body, replace(scope.inner(*stmt.coords), elements=stmt))
+
+    def operation(
+        self,
+        stmt: Fill | Copy | Gemm | CastTile | Elementwise | Reduce | Rearrange,
+        scope: _Scope,
+    ) -> None:
+        """Spaces, shapes and types of one tile operation."""
+        span = stmt.span
+        match stmt:
+            case Fill():
+                dst = self.ref(stmt.dst, scope, span, _REGISTER, _SHARED)
+                self.scalar(stmt.value, scope, span)
+                self.need(stmt.value.dtype == dst.dtype, f"a fill of `{dst.name}`", span)
+            case Copy():
+                src = self.ref(stmt.src, scope, span)
+                dst = self.ref(stmt.dst, scope, span)
+                self.same(stmt.src, stmt.dst, span)
+                self.need(src.dtype == dst.dtype, f"a {src.dtype} copied to {dst.dtype}", span)
+                apart = type(src) is not type(dst)
+                self.need(apart, f"`{src.name}` and `{dst.name}` share a space", span)
+            case Gemm():
+                a, b = (self.ref(r, scope, span, _REGISTER) for r in (stmt.a, stmt.b))
+                self.ref(stmt.c, scope, span, _REGISTER)
+                shapes = stmt.c.shape, stmt.a.shape, stmt.b.shape
+                fits = all(len(shape) == 2 for shape in shapes) and (
+                    shapes[0] == (stmt.a.shape[0], stmt.b.shape[0])
+                    and stmt.a.shape[1] == stmt.b.shape[1]
+                )
+                self.need(fits, f"a gemm of shapes {shapes}", span)
+                self.need(a.dtype == b.dtype, f"a gemm of {a.dtype} and {b.dtype}", span)
+            case CastTile():
+                self.ref(stmt.src, scope, span, _REGISTER)
+                self.ref(stmt.dst, scope, span, _REGISTER)
+                self.same(stmt.src, stmt.dst, span)
+            case Elementwise():
+                self.elementwise(stmt, scope)
+            case Reduce():
+                src = self.ref(stmt.src, scope, span, _REGISTER)
+                dst = self.ref(stmt.dst, scope, span, _REGISTER)
+                shape = list(stmt.src.shape)
+                self.need(0 <= stmt.axis < len(shape), f"a reduce of mode {stmt.axis}", span)
+                shape[stmt.axis] = 1
+                fits = tuple(shape) == stmt.dst.shape and src.dtype == dst.dtype
+                self.need(fits, f"a reduce of {stmt.src.shape} to {stmt.dst.shape}", span)
+            case Rearrange():
+                src = self.ref(stmt.src, scope, span, _REGISTER)
+                dst = self.ref(stmt.dst, scope, span, _REGISTER)
+                self.same(stmt.src, stmt.dst, span)
+                self.need(src.dtype == dst.dtype, f"a rearrange to {dst.dtype}", span)
+            case _:
+                assert_never(stmt)
+
+    def elementwise(self, stmt: Elementwise, scope: _Scope) -> None:
+        dst = self.ref(stmt.dst, scope, stmt.span, _REGISTER)
+        places = []
+        for number, ref in enumerate(stmt.srcs):
+            tensor = self.ref(ref, scope, stmt.span, _REGISTER)
+            places.append(Var(f"${number}", tensor.dtype))
+            fits = len(ref.shape) == len(stmt.dst.shape) and all(
+                extent in (1, whole) for extent, whole in zip(ref.shape, stmt.dst.shape)
+            )
+            self.need(fits, f"{ref.shape} does not broadcast to {stmt.dst.shape}", stmt.span)
+        self.scalar(stmt.expr, scope.inner(*places), stmt.span)
+        same = stmt.expr.dtype == dst.dtype
+        self.need(same, f"a {stmt.expr.dtype} result in `{dst.name}` ({dst.dtype})", stmt.span)
+
+    def same(self, a: TileRef, b: TileRef, span: SourceSpan) -> None:
+        self.need(a.shape == b.shape, f"shapes {a.shape} and {b.shape}", span)
+
+    def ref(self, ref: TileRef, scope: _Scope, span: SourceSpan, *spaces: type[Tensor]) -> Tensor:
+        """The tensor of a reference that is in range and in one of `spaces` (any if none)."""
+        tensor = self.tensors.get(ref.tensor)
+        if tensor is None:
+            raise VerifyError(f"no tensor is called `{ref.tensor}`", span=span)
+        wanted = " or ".join(space.__name__ for space in spaces)
+        self.need(not spaces or type(tensor) in spaces, f"`{tensor.name}` is no {wanted}", span)
+        extents = _extents(tensor)
+        well_formed = (
+            len(ref.starts) == len(ref.extents) == len(extents)
+            and list(ref.kept) == sorted(set(ref.kept))
+            and set(ref.kept) <= set(range(len(extents)))
+        )
+        self.need(well_formed, f"a reference to `{tensor.name}` with other modes", span)
+        for mode, (start, size, extent) in enumerate(zip(ref.starts, ref.extents, extents)):
+            self.index(start, scope, span)
+            dropped = mode in ref.kept or size == 1
+            self.need(size >= 1 and dropped, f"mode {mode} of `{tensor.name}` has {size}", span)
+            if extent is None:
+                self.need(mode not in ref.kept, f"run-time mode of `{tensor.name}`", span)
+            elif isinstance(start, Const):
+                inside = start.value >= 0 and start.value + size <= extent
+                self.need(inside, f"mode {mode} of `{tensor.name}` is out of range", span)
+        if isinstance(tensor, GlobalView):
+            for e in (*tensor.origin, *(x for m in tensor.modes for s in m for x in _parts(s))):
+                self.index(e, scope, span)
+        return tensor
+
+    def condition(self, e: Scalar, scope: _Scope, span: SourceSpan) -> None:
+        self.scalar(e, scope, span)
+        self.need(e.dtype == dtypes.boolean, f"condition `{e}` is a {e.dtype}", span)
+
+    def index(self, e: Scalar, scope: _Scope, span: SourceSpan) -> None:
+        self.scalar(e, scope, span)
+        self.need(e.dtype.is_integer, f"index `{e}` is a {e.dtype}", span)
+
+    def scalar(self, e: Scalar, scope: _Scope, span: SourceSpan) -> None:
+        """Variables are in sight with their types; elements stand in a loop over elements."""
+        for node in walk(e):
+            if isinstance(node, Var):
+                known = scope.variables.get(node.name)
+                self.need(known is not None, f"`{node.name}` is used before declared", span)
+                self.need(known == node.dtype, f"`{node.name}` is {known}", span)
+            elif isinstance(node, Element):
+                self.element(node.array, node.indices, scope, span)
+                same = self.tensors[node.array].dtype == node.dtype
+                self.need(same, f"`{node.array}` read as {node.dtype}", span)
+
+    def element(self, name: str, coords: Sequence[Scalar], scope: _Scope, span: SourceSpan) -> None:
+        """One element of a register tensor, at the coordinates of the loop around it."""
+        around, tensor = scope.elements, self.tensors.get(name)
+        if around is None or not isinstance(tensor, RegisterTensor):
+            raise VerifyError(f"an element of `{name}` outside a loop over elements", span=span)
+        self.need(
+            tuple(coords) == around.coords and tensor.shape == around.ref.shape,
+            f"`{name}` is indexed by other than the loop's coordinates, or has another shape",
+            span,
+        )
+
+
+def _parts(sub: SubMode) -> tuple[Scalar, ...]:
+    return sub.extent, sub.step
+
+
+def _extents(tensor: Tensor) -> tuple[int | None, ...]:
+    if not isinstance(tensor, GlobalView):
+        return tensor.shape
+    found: list[int | None] = []
+    for mode in tensor.modes:
+        total: int | None = 1
+        for sub in mode:
+            extent = int(sub.extent.value) if isinstance(sub.extent, Const) else None
+            total = None if total is None or extent is None else total * extent
+        found.append(total)
+    return tuple(found)
