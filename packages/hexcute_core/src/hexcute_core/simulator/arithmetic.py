@@ -128,7 +128,7 @@ def _division(op: str, dtype: DType) -> Binary:
             divisor = np.where(zero, storage(dtype).type(1), divisor)
         dividend = np.asarray(a, dtype=storage(dtype))
         rest: Array = np.fmod(dividend, divisor)
-        return rest if op == "mod" else (dividend - rest) // divisor
+        return rest if op == "mod" else wrap_cells((dividend - rest) // divisor, dtype)
 
     return run
 
