@@ -23,7 +23,7 @@ from hexcute_core.thread import (
     verify,
 )
 
-TX, BX, BY = Var("threadIdx.x"), Var("blockIdx.x"), Var("blockIdx.y")
+TX, BX = Var("threadIdx.x"), Var("blockIdx.x")
 ZERO, ONE = Const(0, dt.i32), Const(1, dt.i32)
 TRUE = Const(True, dt.boolean)
 RNG = np.random.default_rng(7)
@@ -292,8 +292,7 @@ def stage(name, dtype, rows, row_bytes, base, threads=32):
 def one_warp_mma(name, c_type, in_type, k):
     """c[16, 8] += a[16, k] * b[8, k]^T, operands through ldmatrix, one warp.
 
-    Each 16-byte row holds one matrix row of 4-byte registers, whatever the element type: a's
-    registers are (row half, k half), b's are k halves.
+    Of 4-byte registers, a has (row half, k half), b has k halves, whatever the element type.
     """
     row_bytes = k * in_type.bits // 8
     per = 32 // in_type.bits
