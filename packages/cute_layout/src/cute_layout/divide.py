@@ -22,6 +22,9 @@ def _tile(tiler: Any) -> Layout:
 
 def _pair(a: Layout, tiler: Any) -> Layout:
     """(tile, rest) of one mode."""
+    if type(tiler) is int and type(a.shape) is int and 1 < tiler < a.shape:
+        # n:1 in s:d, by far the most frequent case: no digits can carry.
+        return make((tiler, -(-a.shape // tiler)), (a.stride, a.stride * tiler))
     b = _tile(tiler)
     rest = complement(b, a.size)
     both = make((b.shape, rest.shape), (b.stride, rest.stride))

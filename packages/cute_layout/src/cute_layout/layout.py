@@ -145,7 +145,7 @@ class Layout:
         if type(mode) is slice:
             if type(self.shape) is not tuple:
                 raise CongruenceError(f"the layout {self} has no tuple of modes to slice")
-            return Layout(self.shape[mode], self.stride[mode])
+            return make(self.shape[mode], self.stride[mode])
         path = mode if type(mode) is tuple else (mode,)
         shape, stride = self.shape, self.stride
         for k in path:
@@ -155,14 +155,14 @@ class Layout:
                 shape, stride = shape[k], stride[k]
             except IndexError:
                 raise DomainError(f"the layout {self} has no mode {mode}") from None
-        return Layout(shape, stride)
+        return make(shape, stride)
 
     def __len__(self) -> int:
         return len(self.shape) if type(self.shape) is tuple else 1
 
     def __iter__(self) -> Iterator[Layout]:
         if type(self.shape) is tuple:
-            return iter([Layout(s, d) for s, d in zip(self.shape, self.stride, strict=True)])
+            return iter([make(s, d) for s, d in zip(self.shape, self.stride, strict=True)])
         return iter([self])
 
     def __eq__(self, other: object) -> bool:
