@@ -35,9 +35,7 @@ def _load(spec: str) -> Kernel:
     file, _, name = spec.rpartition(":")
     path = Path(file)
     if not name or not path.is_file():
-        raise HexcuteError(
-            f"{spec!r} does not name a kernel in a file", fix="write FILE.py:KERNEL"
-        )
+        raise HexcuteError(f"{spec!r} does not name a kernel in a file", fix="write FILE.py:KERNEL")
     loader = importlib.util.spec_from_file_location(path.stem, path)
     if loader is None or loader.loader is None:
         raise HexcuteError(f"{file} is not a Python file", fix="write FILE.py:KERNEL")
@@ -79,9 +77,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         found = _load(options.kernel)
-        compiled = found.compile(
-            options.target, aligned=not options.unaligned, **_settings(options.settings)
-        )
+        constants = _settings(options.settings)
+        compiled = found.compile(options.target, aligned=not options.unaligned, constants=constants)
         print(_show(options.what, compiled, options.all))
     except HexcuteError as error:
         print(f"error: {error}", file=sys.stderr)

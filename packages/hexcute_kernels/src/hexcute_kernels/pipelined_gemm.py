@@ -6,7 +6,7 @@ read while this one is multiplied, across the stage's border too.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import hexcute_core as hx
 from hexcute_core import f32
@@ -18,7 +18,7 @@ STEP = 16
 """K of one Tensor Core step."""
 
 
-@lru_cache(maxsize=None)
+@cache
 def pipelined_gemm(dtype: DType, a_major: str = "k", b_major: str = "k") -> hx.Kernel:
     """The kernel for f16 or bf16 operands stored K-major (`a[m, k]`, `b[n, k]`) or not
     (`a[k, m]` for "m", `b[k, n]` for "n"). Its constants: block tile BM x BN x BK, STAGES of

@@ -1,4 +1,6 @@
-"""The sm_80 table: plain and asynchronous copies, ldmatrix, mma.sync; sm_86, sm_89, sm_90 by limits.
+"""The sm_80 table: plain and asynchronous copies, ldmatrix, mma.sync.
+
+sm_86, sm_89 and sm_90 run the same instructions within their own limits.
 
 Operand layouts are those of the PTX ISA manual, "Matrix fragments for mma" and "ldmatrix".
 """
@@ -25,9 +27,7 @@ def _vector_rows() -> tuple[CopyRow, ...]:
         shared = Timing(issue=wavefronts, latency=30, source=_SHARED)
         if size >= 4:
             name = f"cp.async.{size}"
-            rows.append(
-                CopyRow(name, "global", "shared", size, size, memory, asynchronous=True)
-            )
+            rows.append(CopyRow(name, "global", "shared", size, size, memory, asynchronous=True))
         rows += [
             CopyRow(f"ld.global.{size}", "global", "register", size, size, memory),
             CopyRow(f"st.global.{size}", "register", "global", size, size, memory),
@@ -59,12 +59,8 @@ def _ldmatrix(count: int, bits: int) -> CopyRow:
 
 
 def _ldmatrix_trans(count: int) -> CopyRow:
-    p = Fragment(
-        (8 * count, 8), (Mode(8 * count, 1, 0), Mode(4 // count, 0, 0)), (Mode(8, 1, 1),)
-    )
-    q = Fragment(
-        (8 * count, 8), (Mode(4, 2, 0), Mode(8, 1, 1)), (Mode(2, 1, 0), Mode(count, 8, 0))
-    )
+    p = Fragment((8 * count, 8), (Mode(8 * count, 1, 0), Mode(4 // count, 0, 0)), (Mode(8, 1, 1),))
+    q = Fragment((8 * count, 8), (Mode(4, 2, 0), Mode(8, 1, 1)), (Mode(2, 1, 0), Mode(count, 8, 0)))
     timing = Timing(issue=float(count), latency=33, source=_SHARED)
     return CopyRow(
         f"ldmatrix.x{count}.trans", "shared", "register", 4 * count, 16, timing,

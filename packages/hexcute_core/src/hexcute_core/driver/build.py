@@ -44,7 +44,7 @@ def request_key(request: Request) -> str:
         VERSION,
         fingerprint(request.definition),
         {name: _plain(value) for name, value in sorted(request.constants.items())},
-        {name: multiple for name, multiple in promise.multiples},
+        dict(promise.multiples),
         tuple(sorted(promise.aligned)),
         promise.wide,
         repr(request.arch),

@@ -1,4 +1,4 @@
-"""Launch grid = f(scalars, symbols): expressions kept as JSON, compiled once to a Python function."""
+"""Launch grid = f(scalars, symbols): kept as JSON, compiled once to a Python function."""
 
 from __future__ import annotations
 

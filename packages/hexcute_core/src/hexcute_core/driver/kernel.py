@@ -92,9 +92,10 @@ class Kernel:
         aligned: bool = True,
         trace: Observer | None = None,
         verify: bool = False,
-        **constants: object,
+        constants: Mapping[str, object] | None = None,
+        **named: object,
     ) -> CompiledKernel:
-        """The kernel for `target`, needing no GPU.
+        """The kernel for `target`, needing no GPU; compile-time constants by name or as a mapping.
 
         With `aligned` it relies on 16-byte aligned pointers and row lengths, as most calls have;
         without, on nothing. `code` builds the machine code for another target than the
@@ -102,7 +103,7 @@ class Kernel:
         and value; `verify` checks every stage, the layouts by brute force.
         """
         key = best_key(self.signature, self.divisors) if aligned else 0
-        whole = constants_of(self.definition, constants)
+        whole = constants_of(self.definition, {**(constants or {}), **named})
         return self.specialise(target, key, whole, code, trace, verify)
 
     def specialise(

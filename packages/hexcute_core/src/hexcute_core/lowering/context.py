@@ -1,4 +1,4 @@
-"""What the lowering rules share: the program, its solution, names, register arrays, the prologue."""
+"""What the lowering rules share: program, solution, names, register arrays, the prologue."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from hexcute_core import thread as th
 from hexcute_core.arch import Fragment, Mode
 from hexcute_core.dtypes import DType, i32
-from hexcute_core.lowering.arena import Arena
 from hexcute_core.errors import SourceSpan
+from hexcute_core.lowering.arena import Arena
 from hexcute_core.scalar import Const, Element, Scalar, Var, add, cast, mul
 from hexcute_core.synthesis.facts import Facts
 from hexcute_core.synthesis.solution import Rep, Solution
@@ -78,9 +78,7 @@ class Context:
         """Value `index` of this thread's part of register tile `ref`."""
         return Element(ref.tensor, (add(self.register_base(ref), index),), self.dtype(ref))
 
-    def assign(
-        self, ref: TileRef, index: Scalar, value: Scalar, span: SourceSpan
-    ) -> th.SetElement:
+    def assign(self, ref: TileRef, index: Scalar, value: Scalar, span: SourceSpan) -> th.SetElement:
         """Sets value `index` of this thread's part of `ref`, converted to its type."""
         target = add(self.register_base(ref), index)
         return th.SetElement(ref.tensor, target, cast(value, self.dtype(ref)), span)

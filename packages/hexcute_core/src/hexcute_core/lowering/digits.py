@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hexcute_core.dtypes import i32
 from hexcute_core.scalar import Const, Scalar, Var, floordiv, mod, mul
 from hexcute_core.scalar.build import add
-from hexcute_core.dtypes import i32
 
 THREAD = Var("threadIdx.x", i32)
 

@@ -53,4 +53,3 @@ def _index(ctx: Context, dst: TileRef, src: TileRef, loops: list[Scalar]) -> Sca
         index = add(index, mul(loop, stride))
         stride *= mode.size
     return index
-

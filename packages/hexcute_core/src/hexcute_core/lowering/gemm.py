@@ -48,4 +48,3 @@ def _fma(ctx: Context, op: Gemm, c: Scalar, a: Scalar, b: Scalar) -> th.Stmt:
     left = Element(op.a.tensor, (a,), ctx.dtype(op.a))
     right = Element(op.b.tensor, (b,), ctx.dtype(op.b))
     return th.SetElement(op.c.tensor, c, Element(op.c.tensor, (c,), dtype) + left * right, op.span)
-

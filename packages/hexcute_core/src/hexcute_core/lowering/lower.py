@@ -140,4 +140,3 @@ def _lower(ctx: Context, stmt: Stmt) -> tuple[th.Stmt, ...]:
             return (th.If(cond, then, otherwise, stmt.span),)
         case _:
             assert_never(stmt)
-

@@ -1,4 +1,4 @@
-"""reduce: a thread's own values, then its lanes by shuffles, then what is left through shared memory.
+"""reduce: a thread's own values, then lanes by shuffles, then the rest through shared memory.
 
 Only thread modes that move along the reduced dimension take part, so replicated values are never
 counted twice.
@@ -9,11 +9,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hexcute_core import thread as th
-from hexcute_core.arch import Fragment
+from hexcute_core.arch import Fragment, Mode
 from hexcute_core.dtypes import DType, i32
 from hexcute_core.lowering.context import Context, nest
 from hexcute_core.lowering.digits import THREAD
-from hexcute_core.scalar import Call, Const, Element, Scalar, Var, add, binary, floordiv, mod, mul, sub
+from hexcute_core.scalar import (
+    Call,
+    Const,
+    Element,
+    Scalar,
+    Var,
+    add,
+    binary,
+    floordiv,
+    mod,
+    mul,
+    sub,
+)
 from hexcute_core.scalar.expr import BinaryOp
 from hexcute_core.tile import Reduce
 
@@ -36,7 +48,8 @@ class ThreadDigit:
 
 def thread_digits(f: Fragment, axis: int) -> tuple[ThreadDigit, ...]:
     """Digits of the thread index that move along `axis`, cut at the warp's end."""
-    out, stride = [], 1
+    out: list[ThreadDigit] = []
+    stride = 1
     for m in f.thread:
         if m.step and m.dim == axis:
             inside = WARP // stride if stride < WARP else 1
@@ -73,7 +86,7 @@ def lower_reduce(ctx: Context, op: Reduce) -> tuple[th.Stmt, ...]:
     first = ctx.element(op.src, start)
     value = ctx.element(op.src, source)
     combine = _OPS[op.op]
-    # The first element seeds the total; sum subtracts nothing, so it starts from the neutral one.
+    # max and min have no neutral element that every type can hold: they start from a value.
     body: list[th.Stmt] = [th.Assign(total, _seed(op.op, first, dtype), True, op.span)]
     step = th.Assign(total, binary(combine, total, value), False, op.span)
     body += nest(inner, [m.size for m, _ in gone], (step,))
@@ -99,8 +112,10 @@ def _seed(op: str, first: Element, dtype: DType) -> Scalar:
     return first
 
 
-def _strided(f: Fragment) -> list[tuple[object, int]] | list:  # type: ignore[type-arg]
-    out, stride = [], 1
+def _strided(f: Fragment) -> list[tuple[Mode, int]]:
+    """Value digits with their register strides."""
+    out: list[tuple[Mode, int]] = []
+    stride = 1
     for m in f.value:
         out.append((m, stride))
         stride *= m.size

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from cute_layout import Layout, composition
-
 from hexcute_core.arch import Mode
 from hexcute_core.dtypes import i32
 from hexcute_core.errors import LayoutConflict, SourceSpan
@@ -53,9 +52,7 @@ class SharedAddress:
             return []
         shape = self._layout.shape
         sizes = tuple(m.size for m in modes)
-        steps = tuple(
-            m.step * unit(shape, self._ref.kept[m.dim]) if m.step else 0 for m in modes
-        )
+        steps = tuple(m.step * unit(shape, self._ref.kept[m.dim]) if m.step else 0 for m in modes)
         whole = composition(self._layout.layout, Layout(sizes, steps))
         parts = [whole[i] for i in range(len(modes))] if len(modes) > 1 else [whole]
         out = []
@@ -139,7 +136,7 @@ class SharedAddress:
             if part.stride % period == 0:
                 return 0
             bits = part.bits()
-            return (period - 1) if bits is None else bits & (period - 1)
+            return int(period - 1 if bits is None else bits & (period - 1))
 
         def swizzled(e: Scalar) -> Scalar:
             return xor(e, binary("and", binary("shr", e, shift), window))

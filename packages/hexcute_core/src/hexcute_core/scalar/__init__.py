@@ -1,19 +1,5 @@
 """Scalar expressions: a small frozen union shared by tile programs and thread programs."""
 
-from hexcute_core.scalar.expr import (
-    Binary,
-    Call,
-    Cast,
-    Compare,
-    Const,
-    Element,
-    Scalar,
-    ScalarBase,
-    Select,
-    Unary,
-    Var,
-    as_scalar,
-)
 from hexcute_core.scalar.build import (
     add,
     binary,
@@ -31,8 +17,22 @@ from hexcute_core.scalar.build import (
     unary,
     xor,
 )
-from hexcute_core.scalar.visit import children, free_vars, is_const, rebuild, substitute
+from hexcute_core.scalar.expr import (
+    Binary,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Element,
+    Scalar,
+    ScalarBase,
+    Select,
+    Unary,
+    Var,
+    as_scalar,
+)
 from hexcute_core.scalar.printer import show
+from hexcute_core.scalar.visit import children, free_vars, is_const, rebuild, substitute
 
 __all__ = [
     "Binary", "Call", "Cast", "Compare", "Const", "Element", "Scalar", "ScalarBase", "Select",

@@ -7,7 +7,7 @@ value known to be non-negative become shifts and masks.
 from __future__ import annotations
 
 import math
-from typing import Callable
+from collections.abc import Callable
 
 from hexcute_core import dtypes
 from hexcute_core.dtypes import DType

@@ -30,91 +30,91 @@ class ScalarBase:
     dtype: DType
 
     def __add__(self, other: object) -> Scalar:
-        return _build().binary("add", self, other)
+        return _binary("add", self, other)
 
     def __radd__(self, other: object) -> Scalar:
-        return _build().binary("add", other, self)
+        return _binary("add", other, self)
 
     def __sub__(self, other: object) -> Scalar:
-        return _build().binary("sub", self, other)
+        return _binary("sub", self, other)
 
     def __rsub__(self, other: object) -> Scalar:
-        return _build().binary("sub", other, self)
+        return _binary("sub", other, self)
 
     def __mul__(self, other: object) -> Scalar:
-        return _build().binary("mul", self, other)
+        return _binary("mul", self, other)
 
     def __rmul__(self, other: object) -> Scalar:
-        return _build().binary("mul", other, self)
+        return _binary("mul", other, self)
 
     def __truediv__(self, other: object) -> Scalar:
-        return _build().binary("div", self, other)
+        return _binary("div", self, other)
 
     def __rtruediv__(self, other: object) -> Scalar:
-        return _build().binary("div", other, self)
+        return _binary("div", other, self)
 
     def __floordiv__(self, other: object) -> Scalar:
-        return _build().binary("floordiv", self, other)
+        return _binary("floordiv", self, other)
 
     def __rfloordiv__(self, other: object) -> Scalar:
-        return _build().binary("floordiv", other, self)
+        return _binary("floordiv", other, self)
 
     def __mod__(self, other: object) -> Scalar:
-        return _build().binary("mod", self, other)
+        return _binary("mod", self, other)
 
     def __rmod__(self, other: object) -> Scalar:
-        return _build().binary("mod", other, self)
+        return _binary("mod", other, self)
 
     def __pow__(self, other: object) -> Scalar:
-        return _build().binary("pow", self, other)
+        return _binary("pow", self, other)
 
     def __and__(self, other: object) -> Scalar:
-        return _build().binary("and", self, other)
+        return _binary("and", self, other)
 
     def __rand__(self, other: object) -> Scalar:
-        return _build().binary("and", other, self)
+        return _binary("and", other, self)
 
     def __or__(self, other: object) -> Scalar:
-        return _build().binary("or", self, other)
+        return _binary("or", self, other)
 
     def __ror__(self, other: object) -> Scalar:
-        return _build().binary("or", other, self)
+        return _binary("or", other, self)
 
     def __xor__(self, other: object) -> Scalar:
-        return _build().binary("xor", self, other)
+        return _binary("xor", self, other)
 
     def __rxor__(self, other: object) -> Scalar:
-        return _build().binary("xor", other, self)
+        return _binary("xor", other, self)
 
     def __lshift__(self, other: object) -> Scalar:
-        return _build().binary("shl", self, other)
+        return _binary("shl", self, other)
 
     def __rlshift__(self, other: object) -> Scalar:
-        return _build().binary("shl", other, self)
+        return _binary("shl", other, self)
 
     def __rshift__(self, other: object) -> Scalar:
-        return _build().binary("shr", self, other)
+        return _binary("shr", self, other)
 
     def __rrshift__(self, other: object) -> Scalar:
-        return _build().binary("shr", other, self)
+        return _binary("shr", other, self)
 
     def __neg__(self) -> Scalar:
-        return _build().unary("neg", self)
+        return _unary("neg", self)
 
     def __invert__(self) -> Scalar:
-        return _build().unary("inv", self)
+        return _unary("inv", self)
 
     def __lt__(self, other: object) -> Scalar:
-        return _build().compare("lt", self, other)
+        return _compare("lt", self, other)
 
     def __le__(self, other: object) -> Scalar:
-        return _build().compare("le", self, other)
+        return _compare("le", self, other)
 
     def __gt__(self, other: object) -> Scalar:
-        return _build().compare("gt", self, other)
+        return _compare("gt", self, other)
 
     def __ge__(self, other: object) -> Scalar:
-        return _build().compare("ge", self, other)
+        return _compare("ge", self, other)
 
     def __bool__(self) -> bool:
         if isinstance(self, Const):
@@ -230,8 +230,20 @@ def as_scalar(value: object, dtype: DType | None = None) -> Scalar:
     )
 
 
-def _build():  # type: ignore[no-untyped-def]
-    # build.py needs the nodes above; imported when the first operator runs.
-    from hexcute_core.scalar import build
+# build.py needs the nodes above, so operators reach it when they run.
+def _binary(op: BinaryOp, a: object, b: object) -> Scalar:
+    from hexcute_core.scalar.build import binary
 
-    return build
+    return binary(op, a, b)
+
+
+def _unary(op: UnaryOp, a: object) -> Scalar:
+    from hexcute_core.scalar.build import unary
+
+    return unary(op, a)
+
+
+def _compare(op: CompareOp, a: object, b: object) -> Scalar:
+    from hexcute_core.scalar.build import compare
+
+    return compare(op, a, b)

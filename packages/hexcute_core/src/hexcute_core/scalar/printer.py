@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from hexcute_core.unions import assert_never
-
 from hexcute_core.scalar.expr import (
     Binary,
     Call,
@@ -16,6 +14,7 @@ from hexcute_core.scalar.expr import (
     Unary,
     Var,
 )
+from hexcute_core.unions import assert_never
 
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "pow": "**",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from hexcute_core.unions import assert_never
-
 from hexcute_core.scalar import build
 from hexcute_core.scalar.expr import (
     Binary,
@@ -19,6 +17,7 @@ from hexcute_core.scalar.expr import (
     Unary,
     Var,
 )
+from hexcute_core.unions import assert_never
 
 
 def children(e: Scalar) -> tuple[Scalar, ...]:

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cute_layout import Layout, composition, right_inverse
-
-from hexcute_core.arch import Arch, CopyRow, Fragment, Mode, product
+from cute_layout import composition, right_inverse
+from hexcute_core.arch import Arch, CopyRow, Fragment, Mode
 from hexcute_core.synthesis.anchor import coalesced
 from hexcute_core.synthesis.linear import from_linear, to_linear
 from hexcute_core.synthesis.memory import GlobalTile
@@ -84,9 +83,7 @@ def _too_wide(vector: int, memory: GlobalTile) -> str:
     )
 
 
-def _vector(
-    row: CopyRow, g: Fragment, bits: int, memory: GlobalTile | None
-) -> Iterator[Candidate]:
+def _vector(row: CopyRow, g: Fragment, bits: int, memory: GlobalTile | None) -> Iterator[Candidate]:
     count = row.bytes * 8 // bits
     if count < 1 or row.bytes * 8 % bits:
         yield Rejection(row.name, f"{row.bytes} bytes is not a whole number of elements")
@@ -98,7 +95,7 @@ def _vector(
         if count > memory.vector:
             yield Rejection(row.name, _too_wide(count, memory))
             return
-        dims = [memory.contiguous]
+        dims = [] if memory.contiguous is None else [memory.contiguous]
     else:
         dims = sorted({m.dim for m in g.value})
     found = False
@@ -111,7 +108,8 @@ def _vector(
                 yield plan
     if not found:
         yield Rejection(
-            row.name, f"no thread of {g} holds {count} consecutive elements in consecutive registers"
+            row.name,
+            f"no thread of {g} holds {count} consecutive elements side by side",
         )
 
 
@@ -120,9 +118,7 @@ def _run_along(g: Fragment, dim: int | None, count: int) -> list[tuple[int, int]
     chosen: list[tuple[int, int]] = []
     step = 1
     while step < count:
-        index = next(
-            (i for i, m in enumerate(g.value) if m.dim == dim and m.step == step), None
-        )
+        index = next((i for i, m in enumerate(g.value) if m.dim == dim and m.step == step), None)
         if index is None:
             return None
         part = min(g.value[index].size, count // step)
@@ -179,10 +175,8 @@ def _matrix(row: CopyRow, g: Fragment) -> Candidate:
     warp, others = picked
     selected, regs, reps = values
     part = Fragment(g.shape, warp, selected)
-    g_o_q = composition(_flat(part), right_inverse(to_linear(q)))
-    p_layout = Layout(tuple(m.size for m in (*p.thread, *p.value)),
-                      tuple(m.step * (p.shape[0] if m.dim else 1) for m in (*p.thread, *p.value)))  # fmt: skip
-    f = from_linear(composition(g_o_q, p_layout), g.shape)
+    g_o_q = composition(to_linear(part), right_inverse(to_linear(q)))
+    f = from_linear(composition(g_o_q, to_linear(p)), g.shape)
     if f is None:
         return Rejection(row.name, f"{g} scatters the instruction's rows")
     rows_modes, run_modes = f[: len(p.thread)], f[len(p.thread) :]
@@ -192,14 +186,7 @@ def _matrix(row: CopyRow, g: Fragment) -> Candidate:
     return CopyPlan(row, None, thread, run, reps, pieces, width)
 
 
-def _flat(f: Fragment) -> Layout:
-    """(t, v) -> colexicographic tile index as one flat layout."""
-    return to_linear(f)
-
-
-def _pick_lanes(
-    g: Fragment, lanes: int
-) -> tuple[tuple[Mode, ...], tuple[Mode, ...]] | None:
+def _pick_lanes(g: Fragment, lanes: int) -> tuple[tuple[Mode, ...], tuple[Mode, ...]] | None:
     """Thread modes of `g` split at `lanes`."""
     head: list[Mode] = []
     count = 1
@@ -255,8 +242,3 @@ def _pick_values(
     if left != 1:
         return None
     return tuple(selected), tuple(regs), tuple(reps)
-
-
-def run_length(plan: CopyPlan) -> int:
-    """Elements one call moves in contiguous memory."""
-    return product(plan.run)

@@ -36,7 +36,7 @@ def sectors(plan: CopyPlan, memory: GlobalTile, bits: int) -> int:
     """32-byte sectors that one call of a warp touches; rows count as far apart."""
     contiguous = memory.contiguous
     run = prod(m.size for m in plan.run)
-    touched = set()
+    touched: set[tuple[tuple[int, ...], int]] = set()
     for coord in lanes_of(plan.thread):
         along = coord[contiguous] if contiguous is not None and contiguous < len(coord) else 0
         others = tuple(c for d, c in enumerate(coord) if d != contiguous)

@@ -98,9 +98,7 @@ def _vector_orders(row: MmaRow, k: int) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _anchor(
-    row: MmaRow, m: int, n: int, k: int, groups: tuple[int, int], order: str
-) -> GemmAnchor:
+def _anchor(row: MmaRow, m: int, n: int, k: int, groups: tuple[int, int], order: str) -> GemmAnchor:
     im, inn, ik = row.tile
     gm, gn = groups
     m_rep, n_rep, k_rep = m // gm // im, n // gn // inn, k // ik
@@ -111,16 +109,13 @@ def _anchor(
         (*row.c.thread, m_warp, Mode(gn, n // gn, 1)),
         (*row.c.value, m_reps, Mode(n_rep, inn, 1)),
     )
-    a_atom, b_atom, k_reps = row.a, row.b, (Mode(k_rep, ik, 1),)
+    a_atom, b_atom = row.a, row.b
+    k_reps: tuple[Mode, ...] = (Mode(k_rep, ik, 1),)
     if order != "natural":
         a_atom, k_reps = _rerun(row.a, k, int(order[3:]))
         b_atom, _ = _rerun(row.b, k, int(order[3:]))
-    a = Fragment(
-        (m, k), (*a_atom.thread, m_warp, Mode(gn, 0, 0)), (*a_atom.value, m_reps, *k_reps)
-    )
-    b = Fragment(
-        (n, k), (*b_atom.thread, Mode(gm, 0, 0), n_warp), (*b_atom.value, n_reps, *k_reps)
-    )
+    a = Fragment((m, k), (*a_atom.thread, m_warp, Mode(gn, 0, 0)), (*a_atom.value, m_reps, *k_reps))
+    b = Fragment((n, k), (*b_atom.thread, Mode(gm, 0, 0), n_warp), (*b_atom.value, n_reps, *k_reps))
     return GemmAnchor(row, groups, order, _tidy(c), _tidy(a), _tidy(b))
 
 
@@ -166,9 +161,7 @@ def locate(f: Fragment, digit: Mode) -> int | None:
 
 def same_threads(f: Fragment, g: Fragment) -> bool:
     """Whether both spread threads alike (equal functions of t at v = 0)."""
-    return f.threads == g.threads and all(
-        f.coord(t, 0) == g.coord(t, 0) for t in _digits(f)
-    )
+    return f.threads == g.threads and all(f.coord(t, 0) == g.coord(t, 0) for t in _digits(f))
 
 
 def _digits(f: Fragment) -> list[int]:
@@ -184,9 +177,7 @@ def _digits(f: Fragment) -> list[int]:
     return points
 
 
-def plan_gemm(
-    anchor: GemmAnchor, c: Fragment, a: Fragment, b: Fragment
-) -> GemmPlan | str:
+def plan_gemm(anchor: GemmAnchor, c: Fragment, a: Fragment, b: Fragment) -> GemmPlan | str:
     """The plan of `anchor` on the actual fragments, or the reason why they do not fit it."""
     for name, want, have in (("c", anchor.c, c), ("a", anchor.a, a), ("b", anchor.b, b)):
         if want.values != have.values or not same_threads(want, have):
@@ -233,9 +224,7 @@ def _pieces(digits: tuple[Mode, ...], have: Fragment) -> tuple[int, ...] | None:
     return tuple(offsets)
 
 
-def _reps(
-    want: Fragment, have: Fragment, atom: Fragment, dim: int
-) -> list[tuple[int, int]] | None:
+def _reps(want: Fragment, have: Fragment, atom: Fragment, dim: int) -> list[tuple[int, int]] | None:
     """(size, register stride) of every repetition of the instruction along `dim`."""
     count = sum(1 for x in atom.value if x.size > 1)
     out = []

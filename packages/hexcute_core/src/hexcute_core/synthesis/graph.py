@@ -91,11 +91,7 @@ def build_graph(program: TileProgram) -> Graph:
         groups.setdefault(find(name), []).append(name)
     components = []
     for root, members in groups.items():
-        mine = [
-            item
-            for item, names in zip(ops, touched)
-            if any(find(n) == root for n in names)
-        ]
+        mine = [item for item, names in zip(ops, touched) if any(find(n) == root for n in names)]
         if mine:
             components.append(Component(tuple(members), tuple(mine)))
     return Graph(program, facts, ops, tuple(components))
@@ -155,7 +151,13 @@ def _weighted(body: Iterable[Stmt], weight: float, facts: Facts) -> Iterator[Wei
     for stmt in body:
         match stmt:
             case (
-                Fill() | Copy() | Gemm() | CastTile() | Elementwise() | Reduce() | Rearrange()
+                Fill()
+                | Copy()
+                | Gemm()
+                | CastTile()
+                | Elementwise()
+                | Reduce()
+                | Rearrange()
                 | ForElements()
             ):
                 yield WeightedOp(stmt, weight)

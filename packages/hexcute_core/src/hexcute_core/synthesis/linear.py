@@ -9,7 +9,6 @@ from __future__ import annotations
 from math import prod
 
 from cute_layout import Layout
-
 from hexcute_core.arch import Fragment, Mode
 
 
@@ -23,9 +22,7 @@ def to_linear(f: Fragment) -> Layout:
     modes = (*f.thread, *f.value)
     if not modes:
         return Layout(1, 0)
-    return Layout(
-        tuple(m.size for m in modes), tuple(m.step * unit(f.shape, m.dim) for m in modes)
-    )
+    return Layout(tuple(m.size for m in modes), tuple(m.step * unit(f.shape, m.dim) for m in modes))
 
 
 def modes_to_layout(modes: tuple[Mode, ...], shape: tuple[int, ...]) -> Layout:

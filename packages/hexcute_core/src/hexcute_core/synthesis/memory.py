@@ -8,7 +8,7 @@ from math import gcd
 from hexcute_core.arch import Mode
 from hexcute_core.scalar import Const, is_const, mul
 from hexcute_core.synthesis.facts import Facts
-from hexcute_core.tile import GlobalView, SharedTensor, TileProgram, TileRef
+from hexcute_core.tile import GlobalView, SubMode, TileProgram, TileRef
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,7 @@ def describe_global(program: TileProgram, facts: Facts, ref: TileRef) -> GlobalT
     last = len(param.shape) - 1
     modes: list[tuple[Mode, ...]] = []
     for m in ref.kept:
-        subs = []
-        for s in view.modes[m]:
-            # Extents and steps of tile modes are constants; a run-time step is kept as 0 here
-            # because only constant steps along the last dimension can be contiguous.
-            extent = int(s.extent.value) if isinstance(s.extent, Const) else 1
-            step = int(s.step.value) if isinstance(s.step, Const) else 0
-            subs.append(Mode(extent, step, s.dim))
-        modes.append(tuple(subs))
+        modes.append(tuple(_constant(s) for s in view.modes[m]))
     contiguous = None
     run = 1
     for d, subs in enumerate(modes):
@@ -55,6 +48,14 @@ def describe_global(program: TileProgram, facts: Facts, ref: TileRef) -> GlobalT
     strides = _order_key(modes, last)
     order = tuple(sorted(range(len(modes)), key=lambda d: strides[d]))
     return GlobalTile(tuple(modes), contiguous, vector, order)
+
+
+def _constant(s: SubMode) -> Mode:
+    """Extents of tile modes are constants; a run-time step counts as 0, since only constant steps
+    along the last dimension can be contiguous."""
+    extent = int(s.extent.value) if isinstance(s.extent, Const) else 1
+    step = int(s.step.value) if isinstance(s.step, Const) else 0
+    return Mode(extent, step, s.dim)
 
 
 def _order_key(modes: list[tuple[Mode, ...]], last: int) -> list[tuple[int, int]]:
@@ -84,10 +85,3 @@ def _alignment(
         if subs and subs[0].dim == last and not is_const(ref.starts[m], 0):
             limit = gcd(limit, facts.divisor(mul(ref.starts[m], subs[0].step)))
     return limit
-
-
-def describe_shared(program: TileProgram, ref: TileRef) -> SharedTensor:
-    """The shared tensor behind `ref`."""
-    tensor = program.tensor(ref.tensor)
-    assert isinstance(tensor, SharedTensor)
-    return tensor

@@ -188,7 +188,7 @@ def _check(
                 f"`{unknown.tensor}` would have to be {f}, but is {state[unknown.tensor]}",
             )
     if isinstance(op, ForElements):
-        names = [t for t in op_tensors(op)]
+        names = op_tensors(op)
         for name in names[1:]:
             if not _equal(state[names[0]], state[name]):
                 return Conflict(

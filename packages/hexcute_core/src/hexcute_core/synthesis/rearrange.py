@@ -11,11 +11,10 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from cute_layout import Layout, LayoutError
-
 from hexcute_core.arch import Fragment
+from hexcute_core.dtypes import i32
 from hexcute_core.errors import LayoutConflict
 from hexcute_core.scalar import Const
-from hexcute_core.dtypes import i32
 from hexcute_core.synthesis.linear import from_linear
 from hexcute_core.tile import (
     Copy,

@@ -21,7 +21,7 @@ from hexcute_core.synthesis.memory import GlobalTile, describe_global
 from hexcute_core.synthesis.propagate import Assignment
 from hexcute_core.synthesis.shared import SharedUse, synthesize_shared
 from hexcute_core.synthesis.solution import CopyPlan, Rejected, SharedLayout
-from hexcute_core.tile import Copy, GlobalView, RegisterTensor, SharedTensor
+from hexcute_core.tile import Copy, GlobalView, RegisterTensor, SharedTensor, TileRef
 
 WARP = 32
 # Combinations a buffer may cost: every pair of a dozen candidates, with room for a third copy.
@@ -105,12 +105,10 @@ class Search:
                 plans[item.op.id], cost[item.op.id] = plan, bound + extra
         for item in self.graph.ops:
             for a in assignments:
-                if item.op.id in a.gemms:
-                    plan = a.gemms[item.op.id]
-                    cost[item.op.id] = item.weight * gemm_cost(plan, self.warps)
-        return Leaf(
-            fragments, tuple(assignments), plans, layouts, cost, tuple(rejected), exact
-        )
+                gemm = a.gemms.get(item.op.id)
+                if gemm is not None:
+                    cost[item.op.id] = item.weight * gemm_cost(gemm, self.warps)
+        return Leaf(fragments, tuple(assignments), plans, layouts, cost, tuple(rejected), exact)
 
     def _options(
         self, item: WeightedOp, fragments: Mapping[str, Fragment]
@@ -189,10 +187,7 @@ class Search:
         for members in groups.values():
             options = uses[members[0]][1]
             ladders.append(
-                [
-                    (sum(uses[i][1][k].bound for i in members), o.plan)
-                    for k, o in enumerate(options)
-                ]
+                [(sum(uses[i][1][k].bound for i in members), o.plan) for k, o in enumerate(options)]
             )
         best: tuple[float, list[CopyPlan], SharedLayout] | None = None
         rejected: list[Rejected] = []
@@ -234,9 +229,7 @@ class Search:
         return best[1], best[2], rejected, exact
 
 
-def _slower(
-    name: str, candidate: str, cost: float, best: float, tensor: SharedTensor
-) -> Rejected:
+def _slower(name: str, candidate: str, cost: float, best: float, tensor: SharedTensor) -> Rejected:
     return Rejected(name, candidate, f"{cost:.0f} clocks, the chosen {best:.0f}", tensor.span)
 
 
@@ -245,7 +238,7 @@ def _loses(op: Copy, option: Option, best: Option) -> Rejected:
     return Rejected(f"copy {op.src.tensor} -> {op.dst.tensor}", option.plan.name, reason, op.span)
 
 
-def _shared_ref(item: WeightedOp, name: str):  # type: ignore[no-untyped-def]
+def _shared_ref(item: WeightedOp, name: str) -> TileRef:
     op = item.op
     assert isinstance(op, Copy)
     return op.src if op.src.tensor == name else op.dst

@@ -8,7 +8,7 @@ together. Dimensions may be filled in any order; the order with the fewest wavef
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from math import prod
@@ -23,7 +23,6 @@ from cute_layout import (
     materialize,
     unify,
 )
-
 from hexcute_core.arch import Mode
 from hexcute_core.synthesis.linear import unit
 from hexcute_core.synthesis.solution import CopyPlan, SharedLayout
@@ -69,9 +68,7 @@ def constraint(tensor: SharedTensor, use: SharedUse) -> PartialLayout:
     return PartialLayout(tuple(shape), tuple(strides))
 
 
-def synthesize_shared(
-    tensor: SharedTensor, uses: Sequence[SharedUse]
-) -> SharedLayout | str:
+def synthesize_shared(tensor: SharedTensor, uses: Sequence[SharedUse]) -> SharedLayout | str:
     """The layout of `tensor` for all its uses, or why none satisfies them."""
     demands = [constraint(tensor, use) for use in uses]
     try:
@@ -96,7 +93,7 @@ def _orders(tensor: SharedTensor, uses: Sequence[SharedUse]) -> list[tuple[int, 
     leading = [use.ref.kept[use.plan.run[0].dim] for use in uses if use.plan.run]
     first = leading[0] if leading else (tiled[-1] if tiled else 0)
     outer = tuple(m for m in range(len(tensor.shape)) if m not in tiled)
-    orders = [p for p in permutations(tiled)] if len(tiled) <= 3 else [tuple(tiled)]
+    orders = list(permutations(tiled)) if len(tiled) <= 3 else [tuple(tiled)]
     orders.sort(key=lambda p: (p[:1] != (first,), p))
     return [(*p, *outer) for p in orders]
 
@@ -113,9 +110,7 @@ def _finish(
     except LayoutError as error:
         return str(error)
     back = [order.index(d) for d in range(len(order))]
-    layout = Layout(
-        tuple(filled[i].shape for i in back), tuple(filled[i].stride for i in back)
-    )
+    layout = Layout(tuple(filled[i].shape for i in back), tuple(filled[i].stride for i in back))
     bits = tensor.dtype.bits
     accesses = [(_access(tensor, use), max(1, round(use.weight * use.plan.calls))) for use in uses]
     swizzle = choose_swizzle(layout, accesses, bits) if accesses else None
@@ -152,8 +147,3 @@ def _access(tensor: SharedTensor, use: SharedUse) -> Layout:
         (tuple(m.size for m in lanes), tuple(m.size for m in run)),
         (tuple(step(m) for m in lanes), tuple(step(m) for m in run)),
     )
-
-
-def conflicts(layouts: Mapping[str, SharedLayout]) -> int:
-    """Wavefronts beyond the fewest possible, over all buffers."""
-    return sum(w - i for layout in layouts.values() for w, i in layout.wavefronts.values())
