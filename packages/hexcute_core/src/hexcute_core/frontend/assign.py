@@ -95,6 +95,7 @@ def _first(engine: Engine, frame: Frame, target: ast.Name, value: object, bindin
     if is_scalar(value):
         var = builder.variable(name, variable_type(value))
         around.block.append(Assign(var, zero(var.dtype), True, builder.span))
+        builder.assume(var, zero(var.dtype))
         builder.mutable.add(var.name)
         frame.bindings[name] = Binding(Mutable(var), around, binding.span)
         builder.emit(Assign(var, as_scalar(value), False, builder.span))
@@ -158,8 +159,8 @@ def convert(engine: Engine, frame: Frame, node: ast.AST, value: object, dtype: D
 def _holds(dtype: DType, value: int) -> bool:
     if dtype.kind == "bool" or not dtype.is_integer:
         return False
-    low = 0 if dtype.kind == "uint" else -(2 ** (dtype.bits - 1))
-    return low <= value < low + 2**dtype.bits
+    low = 0 if dtype.kind == "uint" else -(1 << (dtype.bits - 1))
+    return low <= value < low + (1 << dtype.bits)
 
 
 def _unpack(engine: Engine, frame: Frame, target: ast.Tuple | ast.List, value: object) -> None:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import FrontendError, SourceSpan
-from hexcute_core.scalar import Call, Element, Scalar, Var
+from hexcute_core.scalar import Binary, Call, Cast, Const, Element, Scalar, Select, Var
 from hexcute_core.scalar.visit import walk
 from hexcute_core.tile import (
     Assign,
@@ -86,7 +86,14 @@ class Launch:
 class Builder:
     """Collects one program. `span` is the place being traced, `hint` the name wanted next."""
 
-    def __init__(self, span: SourceSpan, reserved: Iterable[str], uniform: Iterable[str]) -> None:
+    def __init__(
+        self,
+        span: SourceSpan,
+        reserved: Iterable[str],
+        uniform: Iterable[str],
+        counts: Iterable[str] = (),
+        signed: frozenset[str] | None = frozenset(),
+    ) -> None:
         self.span = span
         self.top = self.region = Region("kernel", None, span)
         self.tensors: dict[str, Tensor] = {}
@@ -94,6 +101,11 @@ class Builder:
         # Symbols and scalar parameters: what a grid dimension may depend on.
         self.uniform = frozenset(uniform)
         self.mutable: set[str] = set()
+        # Variables taken to be >= 0: `counts` are, others unless in `signed` (None: no others).
+        # `violated` holds those that turned out to be assigned something that may be negative.
+        self._counts = {*counts, *BUILT_INS}
+        self._signed = signed
+        self.violated: set[str] = set()
         # Depth of user functions that Python itself runs: their locals are not ours to watch.
         self.native = 0
         self.hint: str | None = None
@@ -134,6 +146,10 @@ class Builder:
                 self.written.append(stmt.tensor)
             case Assign():
                 self.written.append(stmt.var.name)
+                if stmt.declares:
+                    self.assume(stmt.var, stmt.value)
+                elif stmt.var.name in self._counts and not self.non_negative(stmt.value):
+                    self.violated.add(stmt.var.name)
             case Fill() | Copy() | CastTile() | Elementwise() | Reduce() | Rearrange():
                 self.tile_operation(stmt.span)
                 self.written.append(stmt.dst.tensor)
@@ -171,6 +187,32 @@ class Builder:
 
     def variable(self, base: str, dtype: DType) -> Var:
         return Var(self.unique(base), dtype)
+
+    def assume(self, var: Var, start: Scalar) -> None:
+        """Notes that `var` starts with `start`: it is taken to stay >= 0 where that is."""
+        if self._signed is not None and var.name not in self._signed and self.non_negative(start):
+            self._counts.add(var.name)
+
+    def non_negative(self, e: Scalar) -> bool:
+        """Whether an integer is certainly >= 0, as far as the trace has seen."""
+        match e:
+            case Const():
+                return e.value >= 0
+            case Var():
+                return e.dtype.kind == "uint" or e.name in self._counts
+            case Binary(op="and"):
+                return self.non_negative(e.a) or self.non_negative(e.b)
+            case Binary(op="max"):
+                return self.non_negative(e.a) or self.non_negative(e.b)
+            case Binary(op="sub" | "div" | "pow"):
+                return e.dtype.kind == "uint"
+            case Binary() | Select():
+                return self.non_negative(e.a) and self.non_negative(e.b)
+            case Cast():
+                keeps = e.dtype.bits >= e.a.dtype.bits and not e.a.dtype.is_float
+                return e.dtype.kind == "uint" or (keeps and self.non_negative(e.a))
+            case _:
+                return e.dtype.kind in ("uint", "bool")
 
     def volatile(self, e: Scalar) -> bool:
         """Whether evaluating `e` later may give another value than now."""

@@ -1,7 +1,7 @@
 """Calls: language functions build, device functions are inlined, plain Python functions run now.
 
-A plain function that compares by `==` is traced like a device function when it is given run-time
-values: Python's `==` on them would be a fact about expressions, not about numbers.
+A plain function that compares by `==` or divides is traced like a device function when it is given
+run-time values: run by Python, these operators would mean something else on them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hexcute_core.frontend.engine import Engine
 from hexcute_core.frontend.expressions import is_run_time
 from hexcute_core.frontend.frame import Frame
 from hexcute_core.frontend.loops import loop_range
-from hexcute_core.frontend.plain import compares_by_equality
+from hexcute_core.frontend.plain import needs_tracing
 from hexcute_core.frontend.settle import settle
 from hexcute_core.frontend.source import function_source
 from hexcute_core.frontend.subscript import static_int
@@ -174,7 +174,7 @@ def _plain(
     named = {name: settle(builder, value, name) for name, value in kwargs.items()}
     function = callee.__func__ if isinstance(callee, MethodType) else callee
     run_time = any(_inside(value) for value in [*kept, *named.values()])
-    if run_time and isinstance(function, FunctionType) and compares_by_equality(function):
+    if run_time and isinstance(function, FunctionType) and needs_tracing(function):
         bound = (callee.__self__,) if isinstance(callee, MethodType) else ()
         return inline(engine, frame, function, (*bound, *kept), named)
     builder.native += 1

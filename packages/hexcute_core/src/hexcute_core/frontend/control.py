@@ -17,7 +17,7 @@ from hexcute_core.frontend.loops import Elements, Grid, LoopRange
 from hexcute_core.frontend.scope import finish, inside, prepare
 from hexcute_core.frontend.subscript import static_int
 from hexcute_core.frontend.tiles import describe
-from hexcute_core.scalar import Scalar, ScalarBase
+from hexcute_core.scalar import Scalar, ScalarBase, as_scalar
 from hexcute_core.scalar.build import promote
 from hexcute_core.tile import For, ForElements, If, Stmt, While
 
@@ -116,6 +116,8 @@ def _run_time(
         builder.variable(name, promote(promote(r.start.dtype, r.stop.dtype), r.step.dtype))
         for name, r in zip(names, fixed)
     ]
+    for var, r in zip(variables, fixed):
+        builder.assume(var, r.start)
     with inside(builder, entry) as region:
         value = tuple(variables) if isinstance(node.target, ast.Tuple) else variables[0]
         assign(engine, frame, node.target, value)
@@ -169,6 +171,8 @@ def over_elements(
     )
     coords = tuple(builder.variable(name, i32) for name in names)
     number = builder.next_id()
+    for var in coords:
+        builder.assume(var, as_scalar(0))
     with inside(builder, entry) as region:
         region.coords, region.shape = coords, items.tile.shape
         assign(engine, frame, target, coords if isinstance(target, ast.Tuple) else coords[0])

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from hexcute_core.errors import FrontendError
 from hexcute_core.frontend.builder import current, tracing
+from hexcute_core.frontend.signs import rounding_down
 from hexcute_core.frontend.tiles import LazyTile, Tile, TileValue, describe, materialize, operator
 from hexcute_core.scalar import (
     Scalar,
@@ -112,6 +113,8 @@ def arithmetic(op: BinaryOp) -> Callable[[object, object], object]:
                 span=builder.span if builder else None,
                 fix="use `//` for the integer quotient, or hx.cast(x, f32) first",
             )
+        if op == "floordiv" or op == "mod":
+            return rounding_down(op, a, b)
         return binary(op, a, b)
 
     return lambda a, b: apply(combine, a, b)

@@ -136,7 +136,9 @@ class _Solver:
                     live -= frozenset(targets(item.optional_vars))
                     live |= frozenset(reads(item.context_expr))
                 return live
-            case ast.Break() | ast.Continue() | ast.Return():
+            case ast.Return():
+                return frozenset(reads(stmt.value))
+            case ast.Break() | ast.Continue():
                 # Where a jump lands is not followed: everything the function reads stays live.
                 return out | self.everything
             case _:

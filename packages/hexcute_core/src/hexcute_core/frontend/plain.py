@@ -1,4 +1,8 @@
-"""Which plain Python functions compare values by `==`, in themselves or in what they call."""
+"""Which plain Python functions use operators that mean something else on run-time values.
+
+`==` on scalar nodes compares expressions, and their `//`, `%` and `/` divide as C does. Such a
+function, or one that reaches such a function by name, is traced instead of run.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +18,8 @@ _EQUALITIES = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 
 
 @lru_cache(maxsize=512)
-def compares_by_equality(fn: FunctionType) -> bool:
-    """Whether `fn` or a user function it reaches by name compares by ==, !=, in or match."""
+def needs_tracing(fn: FunctionType) -> bool:
+    """Whether `fn` or a user function it reaches by name compares by equality or divides."""
     seen: set[int] = set()
     waiting = [fn]
     while waiting:
@@ -27,7 +31,7 @@ def compares_by_equality(fn: FunctionType) -> bool:
             source = function_source(here)
         except FrontendError:
             continue
-        if any(_compares(node) for node in ast.walk(source.node)):
+        if any(_differs(node) for node in ast.walk(source.node)):
             return True
         waiting += [
             value
@@ -37,7 +41,9 @@ def compares_by_equality(fn: FunctionType) -> bool:
     return False
 
 
-def _compares(node: ast.AST) -> bool:
+def _differs(node: ast.AST) -> bool:
+    if isinstance(node, (ast.BinOp, ast.AugAssign)):
+        return isinstance(node.op, (ast.FloorDiv, ast.Mod, ast.Div))
     if isinstance(node, ast.Match):
         return True
     if not isinstance(node, ast.Compare):

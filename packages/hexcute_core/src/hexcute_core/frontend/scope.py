@@ -112,7 +112,9 @@ def inside(builder: Builder, entry: Entry) -> Iterator[Region]:
         if binding.region is not region:
             continue
         unchanged = name in entry.lost and isinstance(binding.value, Lost)
-        if not unchanged:
+        # Nobody reads a local name after the region, but code there may assign it again and must
+        # then find where an outer loop wants its value.
+        if not unchanged and name not in entry.local:
             entry.changed.add(name)
         previous = entry.before.get(name)
         if previous is None:

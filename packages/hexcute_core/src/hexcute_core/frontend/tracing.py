@@ -20,6 +20,9 @@ from hexcute_core.scalar import Scalar, Var, as_scalar
 from hexcute_core.tile import GlobalTensor, TileProgram
 from hexcute_core.tile.ir import Promise
 
+# Traces that drop assumptions about signs one by one, before one that makes none.
+MAX_TRACES = 6
+
 _EXPRESSIONS: dict[type[ast.expr], ExprHandler] = {**EXPRESSIONS, ast.Call: call}
 
 
@@ -30,8 +33,15 @@ def trace(kernel: KernelDef, constants: Mapping[str, object], promise: Promise) 
     symbols' own `multiple_of` is added to it. Raises `FrontendError` at the user's line.
     """
     values = _constants(kernel, constants)
+    promised = _promise(kernel, promise)
+    signed: frozenset[str] = frozenset()
     try:
-        return _trace(kernel, values, _promise(kernel, promise))
+        for _ in range(MAX_TRACES):
+            program, violated = _trace(kernel, values, promised, signed)
+            if not violated:
+                return program
+            signed = signed | violated
+        return _trace(kernel, values, promised, None)[0]
     except FrontendError as error:
         # The frames below are the interpreter's, not the user's.
         raise error.with_traceback(None) from None
@@ -70,7 +80,13 @@ def _extent(extent: int | Symbol) -> Scalar:
     return Var(extent.name, extent.dtype) if isinstance(extent, Symbol) else as_scalar(extent)
 
 
-def _trace(kernel: KernelDef, values: Mapping[str, object], promise: Promise) -> TileProgram:
+def _trace(
+    kernel: KernelDef,
+    values: Mapping[str, object],
+    promise: Promise,
+    signed: frozenset[str] | None,
+) -> tuple[TileProgram, frozenset[str]]:
+    """One pass over the kernel, and the variables outside `signed` that may be negative after all."""
     params = tuple(
         GlobalTensor(p.name, p.dtype, tuple(_extent(e) for e in p.extents), p.span)
         for p in kernel.tensors
@@ -78,7 +94,8 @@ def _trace(kernel: KernelDef, values: Mapping[str, object], promise: Promise) ->
     scalars = tuple((p.name, p.dtype) for p in kernel.scalars)
     symbols = tuple(symbol.name for symbol in kernel.symbols)
     uniform = [name for name, _ in scalars] + list(symbols)
-    builder = Builder(kernel.span, [*(p.name for p in params), *uniform], uniform)
+    reserved = [*(p.name for p in params), *uniform]
+    builder = Builder(kernel.span, reserved, uniform, symbols, signed)
     engine = Engine(builder, _EXPRESSIONS, STATEMENTS)
     frame = engine.frame = Frame(kernel.source, builder.top)
     builder.inline = lambda fn, args, kwargs: inline(
@@ -104,7 +121,7 @@ def _trace(kernel: KernelDef, values: Mapping[str, object], promise: Promise) ->
             fix=f"write hx.attrs.cuda.{missing} = "
             + ("hx.cdiv(m, BM), hx.cdiv(n, BN)" if missing == "grid_dim" else "128"),
         )
-    return TileProgram(
+    program = TileProgram(
         kernel.name,
         params,
         scalars,
@@ -117,6 +134,7 @@ def _trace(kernel: KernelDef, values: Mapping[str, object], promise: Promise) ->
         kernel.span,
         launch.min_blocks,
     )
+    return program, frozenset(builder.violated)
 
 
 def _bind_parameters(
