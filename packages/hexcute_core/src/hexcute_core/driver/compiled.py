@@ -78,6 +78,12 @@ class CompiledKernel:
         """Layouts, instructions with bytes, bank conflicts, cost, and rejected candidates."""
         return explain_text(self.solution, self._request.arch, rejected)
 
+    def picture(self) -> str:
+        """An SVG with the corner of every tensor's layout."""
+        from hexcute_core.synthesis.picture import picture
+
+        return picture(self.solution)
+
     def source(self) -> str:
         """The generated CUDA."""
         return self.built.source

@@ -162,11 +162,18 @@ def _identity(op: BinaryOp, a: Scalar, b: Scalar, dtype: DType) -> Scalar | None
             if _is(b, 0):
                 return a
             # (x + c1) + c2: constants gather on the right, so offsets stay foldable.
-            if isinstance(b, Const) and isinstance(a, Binary) and a.op == "add":
-                if isinstance(a.b, Const) and not dtype.is_float:
-                    return binary("add", a.a, Const(a.b.value + b.value, dtype))
+            if (
+                isinstance(b, Const)
+                and isinstance(a, Binary)
+                and a.op == "add"
+                and isinstance(a.b, Const)
+                and not dtype.is_float
+            ):
+                return binary("add", a.a, Const(a.b.value + b.value, dtype))
             if isinstance(a, Const) and not dtype.is_float:
                 return binary("add", b, a)
+        case "sub" if isinstance(b, Const) and dtype.kind == "int" and -b.value in _signed(dtype):
+            return binary("add", a, Const(-int(b.value), dtype))
         case "sub" | "shl" | "shr" if _is(b, 0):
             return a
         case "xor" | "or":
@@ -199,11 +206,17 @@ def _identity(op: BinaryOp, a: Scalar, b: Scalar, dtype: DType) -> Scalar | None
 def _divide(op: BinaryOp, a: Scalar, b: Scalar, dtype: DType) -> Scalar | None:
     if _is(b, 1):
         return a if op == "floordiv" else Const(0, dtype)
-    if isinstance(a, Binary) and a.op == "mul" and isinstance(a.b, Const) and isinstance(b, Const):
+    if (
+        isinstance(a, Binary)
+        and a.op == "mul"
+        and isinstance(a.b, Const)
+        and isinstance(b, Const)
+        and b.value > 0
+        and a.b.value % b.value == 0
+    ):
         # x * (c * d) / c: exact whatever the sign of x, barring overflow of the product.
-        if b.value > 0 and a.b.value % b.value == 0:
-            whole = Const(int(a.b.value) // int(b.value), dtype)
-            return binary("mul", a.a, whole) if op == "floordiv" else Const(0, dtype)
+        whole = Const(int(a.b.value) // int(b.value), dtype)
+        return binary("mul", a.a, whole) if op == "floordiv" else Const(0, dtype)
     bits = _power_of_two(b)
     if bits is None or not non_negative(a):
         return None
@@ -261,14 +274,14 @@ def cast(a: object, dtype: DType) -> Scalar:
             return Const(float(operand.value), dtype)
         if dtype.is_integer and not operand.dtype.is_float:
             value = int(operand.value)
-            low, high = (0, 2**dtype.bits) if dtype.kind == "uint" else _signed_range(dtype)
-            if low <= value < high:
+            if value in (range(2**dtype.bits) if dtype.kind == "uint" else _signed(dtype)):
                 return Const(value, dtype)
     return Cast(operand, dtype)
 
 
-def _signed_range(dtype: DType) -> tuple[int, int]:
-    return -(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1)
+def _signed(dtype: DType) -> range:
+    """Values of a signed integer type."""
+    return range(-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1))
 
 
 def add(*terms: object) -> Scalar:
