@@ -1,3 +1,4 @@
+# ruff: noqa: B007, SIM108  -- the control flow as written is what is tested
 """Scalar code means what Python says: functions traced and run against Python's own execution."""
 
 import numpy as np

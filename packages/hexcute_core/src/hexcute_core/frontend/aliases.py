@@ -18,7 +18,7 @@ def aliases(frame: Frame, name: str, tensor: str) -> Iterator[tuple[Frame, str]]
     here: Frame | None = frame
     while here is not None:
         for other, binding in here.bindings.items():
-            if (here is not frame or other != name) and _holds(binding.value, tensor):
+            if (here is not frame or other != name) and holds(binding.value, tensor):
                 yield here, other
         here = here.caller
 
@@ -42,14 +42,15 @@ def release(builder: Builder, frame: Frame, name: str, tile: Tile) -> None:
         where.bindings[other] = Binding(moved, binding.region, binding.span)
 
 
-def _holds(value: object, tensor: str) -> bool:
+def holds(value: object, tensor: str) -> bool:
+    """Whether `value` is or contains a part of `tensor`."""
     match value:
         case Tile():
             return value.tensor.name == tensor
         case tuple() | list():
-            return any(_holds(item, tensor) for item in value)
+            return any(holds(item, tensor) for item in value)
         case dict():
-            return any(_holds(item, tensor) for item in value.values())
+            return any(holds(item, tensor) for item in value.values())
         case _:
             return False
 

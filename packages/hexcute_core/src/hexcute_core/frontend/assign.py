@@ -11,15 +11,24 @@ import ast
 from hexcute_core import dtypes
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import FrontendError
-from hexcute_core.frontend.aliases import release
+from hexcute_core.frontend.aliases import holds, release
 from hexcute_core.frontend.engine import Engine
+from hexcute_core.frontend.flow import targets
 from hexcute_core.frontend.frame import Binding, Frame, Lost, Mutable, Pending
 from hexcute_core.frontend.launch import CudaAttrs
 from hexcute_core.frontend.params import Param
 from hexcute_core.frontend.scope import is_scalar, variable_type, zero
 from hexcute_core.frontend.settle import settle
 from hexcute_core.frontend.subscript import static_int
-from hexcute_core.frontend.tiles import LazyTile, Tile, TileValue, describe, new_register, store
+from hexcute_core.frontend.tiles import (
+    LazyTile,
+    Tile,
+    TileValue,
+    copy_of,
+    describe,
+    new_register,
+    store,
+)
 from hexcute_core.scalar import ScalarBase, as_scalar, cast
 from hexcute_core.tile import Assign, Fill
 
@@ -180,8 +189,22 @@ def _unpack(engine: Engine, frame: Frame, target: ast.Tuple | ast.List, value: o
         )
     # As in Python all values exist before the first name changes: `a, b = b, a` swaps.
     kept = [settle(engine.builder, item, _base(t)) for item, t in zip(value, target.elts)]
+    for position, item in enumerate(kept):
+        before = [n for element in target.elts[:position] for n in targets(element)]
+        if any(_overwrites(engine, frame, name, item) for name in before):
+            if not isinstance(item, Tile):
+                raise frame.error(target, "tiles swapped inside nested tuples", fix="swap names")
+            kept[position] = copy_of(item, _base(target.elts[position]))
     for element, item in zip(target.elts, kept):
         assign(engine, frame, element, item)
+
+
+def _overwrites(engine: Engine, frame: Frame, name: str, item: object) -> bool:
+    """Whether assigning to `name` updates, in place, a tile that `item` still refers to."""
+    binding = frame.bindings.get(name)
+    if binding is None or binding.region is engine.builder.region:
+        return False
+    return isinstance(binding.value, Tile) and holds(item, binding.value.tensor.name)
 
 
 def _base(target: ast.expr) -> str:

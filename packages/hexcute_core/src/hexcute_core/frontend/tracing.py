@@ -86,7 +86,7 @@ def _trace(
     promise: Promise,
     signed: frozenset[str] | None,
 ) -> tuple[TileProgram, frozenset[str]]:
-    """One pass over the kernel, and the variables outside `signed` that may be negative after all."""
+    """One pass over the kernel; and variables outside `signed` that may be negative after all."""
     params = tuple(
         GlobalTensor(p.name, p.dtype, tuple(_extent(e) for e in p.extents), p.span)
         for p in kernel.tensors
