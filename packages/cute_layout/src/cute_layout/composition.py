@@ -115,10 +115,7 @@ def _compose(a: Layout, b: Layout, strict: bool) -> Layout:
         pieces: list[tuple[Any, Any]] = []
         while True:
             e = digits.of(d)
-            run = s
-            for j in digits.bounded:
-                if e[j] and e[j] * (run - 1) >= digits.caps[j]:
-                    run = (digits.caps[j] + e[j] - 1) // e[j]
+            run = digits.fitting(s, e)
             if s % run:
                 return _tabulate(digits, a, b)
             for j in digits.bounded:
@@ -191,6 +188,15 @@ class _Digits:
                 total = total + e * delta
         return total
 
+    def fitting(self, extent: Any, e: list[Any]) -> Any:
+        """How many multiples of a stride with the digits `e`, from 0 on, have digits that all fit;
+        at most `extent`."""
+        run = extent
+        for j in self.bounded:
+            if e[j] and e[j] * (run - 1) >= self.caps[j]:
+                run = (self.caps[j] + e[j] - 1) // e[j]
+        return run
+
     def apply(self, value: Any) -> Any:
         """A at a value of B."""
         return self.value(self.of(value))
@@ -232,7 +238,27 @@ def _tabulate(digits: _Digits, a: Layout, b: Layout) -> Layout:
 
 
 def _refuse_early(digits: _Digits, a: Layout, b: Layout) -> None:
-    """Refuse with a witness at the last point, where all digits are greatest, without a table."""
+    """Refuse with a witness that needs no table, where there is one.
+
+    A leaf's longest linear run is a mode of every candidate, so it must divide the leaf; and the
+    value at the last point must be the sum of the leaves' last values.
+    """
+    step = 1
+    for s, d in zip(b.flat_shape, b.flat_stride, strict=True):
+        rest, at, jump = s, d, step
+        while d != 0:
+            run = digits.fitting(rest, digits.of(at))
+            expected = run * digits.apply(at)
+            if run == rest or digits.apply(run * at) == expected:
+                break
+            if rest % run:
+                raise DivisibilityError(
+                    f"{a} o {b} is not a layout compatible with {b.shape}: "
+                    f"mode {s}:{d} does not divide",
+                    witness=f"i={run * jump}: A(B(i))={digits.apply(run * at)}, R(i)={expected}",
+                )
+            rest, at, jump = rest // run, at * run, jump * run
+        step *= s
     last: Any = 0
     summed: Any = 0
     for s, d in zip(b.flat_shape, b.flat_stride, strict=True):

@@ -126,11 +126,6 @@ def _merge(
 ) -> list[Mode]:
     """The common refinement of one dimension with every known stride on it."""
     pieces = _pieces(sides)
-    if pieces is None:
-        listed = " and ".join(sorted({str(p) for p in partials}))
-        raise UnificationError(
-            f"{listed} cut dimension {dimension} at extents that no layout of it can have together"
-        )
     out: list[Mode] = []
     for low, high, linear in pieces:
         known: dict[int, PartialLayout] = {}
@@ -165,11 +160,10 @@ def _merge(
     return out or [Mode(1, 0)]
 
 
-def _pieces(sides: list[tuple[Mode, ...]]) -> list[tuple[int, int, bool]] | None:
+def _pieces(sides: list[tuple[Mode, ...]]) -> list[tuple[int, int, bool]]:
     """The intervals between consecutive cuts as (low, high, must have one stride)."""
     cuts: set[int] = set()
     linear: list[tuple[int, int]] = []
-    total = 1
     for side in sides:
         at = 1
         for extent, stride in side:
@@ -178,15 +172,12 @@ def _pieces(sides: list[tuple[Mode, ...]]) -> list[tuple[int, int, bool]] | None
             cuts.add(at)
             at *= extent
         cuts.add(at)
-        total = at
     chain = sorted(cuts)
     k = 1
     while k < len(chain):
         low, high = chain[k - 1], chain[k]
         if high % low:
             least = low * high // gcd(low, high)
-            if total % least:
-                return None
             linear.append((gcd(low, high), least))
             chain = sorted({*chain, gcd(low, high), least} - {low, high})
             k = 1
