@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import hexcute_core as hx
 import numpy as np
 import pytest
+
+import hexcute_core as hx
 from hexcute_core.driver import CompiledKernel
 from hexcute_core.tile import Copy
 from hexcute_kernels.gemm import CONFIGS, default_config

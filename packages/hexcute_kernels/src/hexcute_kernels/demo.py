@@ -9,9 +9,9 @@ from pathlib import Path
 from time import perf_counter
 
 import numpy as np
+
 from hexcute_core.driver import CompiledKernel
 from hexcute_core.runtime import device_count, device_target
-
 from hexcute_kernels.simple_gemm import simple_gemm
 
 SHAPE = (200, 136, 104)
