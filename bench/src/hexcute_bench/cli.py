@@ -1,0 +1,80 @@
+"""The command line: list, run, figures, table, report."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from hexcute_bench import suites
+from hexcute_bench.errors import BenchError, DeviceLost
+from hexcute_bench.interface import KernelSuite, Settings, Suite
+from hexcute_bench.runner import Order, SuiteRun, missing_kernel
+from hexcute_bench.timing import CudaClock
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="python -m hexcute_bench", description=__doc__)
+    commands = top.add_subparsers(dest="command", required=True)
+    commands.add_parser("list", help="suites, their shapes and peers, and what is there")
+    run = commands.add_parser("run", help="measure suites; goes on where an earlier run stopped")
+    run.add_argument("suites", nargs="+", metavar="SUITE", help="names of `list`, or `all`")
+    run.add_argument("--out", type=Path, required=True, help="folder of the CSV files")
+    run.add_argument("--peers", nargs="+", default=[], help="only these systems (baseline kept)")
+    run.add_argument("--shapes", nargs="+", default=[], metavar="COND", help="e.g. m>=2048,n=4096")
+    run.add_argument("--quick", action="store_true", help="few shapes, fewer rounds")
+    run.add_argument(
+        "--protocol", choices=("graph", "host"), default="graph",
+        help="graph: device time; host: each launch waited for, as the paper measured",
+    )  # fmt: skip
+    run.add_argument("--seconds", type=float, default=float("inf"), help="begin no shape after")
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns 0 when all that was asked for is measured, 2 on a wrong argument, 3 when the
+    device was lost or time ran out: the same command goes on."""
+    options = parser().parse_args(arguments)
+    try:
+        if options.command == "list":
+            return _list()
+        return _run(options)
+    except DeviceLost as error:
+        print(error, file=sys.stderr)
+        return 3
+    except BenchError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def _list() -> int:
+    for suite in suites.ALL:
+        state = missing_kernel(suite) or "ready"
+        print(f"{suite.name:22} {suite.title}\n{'':22} {_contents(suite)}; {state}")
+        if suite.note:
+            print(f"{'':22} {suite.note}")
+    return 0
+
+
+def _contents(suite: Suite) -> str:
+    if isinstance(suite, KernelSuite):
+        return f"{len(suite.shapes)} shapes x {', '.join(suite.systems())}"
+    return f"{len(suite.keys(False))} rows"
+
+
+def _run(options: argparse.Namespace) -> int:
+    chosen = suites.find(options.suites)
+    settings = Settings.of(options.quick, options.protocol)
+    order = Order(
+        options.out, settings, tuple(options.peers), tuple(options.shapes), options.seconds
+    )
+    run = SuiteRun(order, CudaClock)
+    complete = True
+    for suite in chosen:
+        why = missing_kernel(suite)
+        if why and not options.peers:
+            print(f"{suite.name}: skipped, {why} (name --peers to measure the peers alone)")
+            continue
+        complete &= run.go(suite)
+    return 0 if complete else 3

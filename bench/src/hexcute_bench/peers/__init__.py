@@ -1,0 +1,1 @@
+"""The systems under measurement, each behind the same small interface."""

@@ -1,0 +1,62 @@
+"""FP16 GEMM: eight layer sizes times five row counts, for both generations of instructions."""
+
+from __future__ import annotations
+
+from hexcute_bench.cases.gemm import GemmCase, gemm_work
+from hexcute_bench.interface import KernelSuite, ProcessPeer
+from hexcute_bench.peers.gemm import Cublas, HexcuteGemm, TritonGemm, TritonTmaGemm
+from hexcute_bench.peers.hidet_link import hidet_rows
+from hexcute_bench.shape import Shape
+
+LAYERS = (
+    (6144, 4096), (4096, 14336), (14336, 4096), (4096, 4096),
+    (10240, 8192), (8192, 28672), (8192, 8192), (28672, 8192),
+)  # fmt: skip
+ROWS = (32, 64, 128, 2048, 4096)
+SHAPES = tuple(Shape.of(m=m, n=n, k=k) for m in ROWS for n, k in LAYERS)
+QUICK = tuple(
+    Shape.of(m=m, n=n, k=k)
+    for m in (64, 4096)
+    for n, k in ((6144, 4096), (4096, 4096), (8192, 8192))
+)
+HIDET = ProcessPeer(("hidet_f16", "hidet_f16_cute"), "hidet", hidet_rows)
+
+
+def regime(shape: Shape) -> str:
+    """Few rows are bound by memory, many by the Tensor Cores."""
+    return "M>=2048" if shape["m"] >= 2048 else "M<=128"
+
+
+GEMM_SM80 = KernelSuite(
+    name="gemm_sm80",
+    title="FP16 GEMM, mma.sync kernels",
+    kernel="hexcute_kernels.gemm",
+    baseline="cublas",
+    shapes=SHAPES,
+    quick=QUICK,
+    peers=(HexcuteGemm("hexcute_kernels.gemm", "sm_80"), Cublas(), TritonGemm(), TritonTmaGemm()),
+    case=GemmCase,
+    work=gemm_work,
+    regime=regime,
+    processes=(HIDET,),
+    note="on a newer GPU the peers use that GPU's instructions, ours those of sm_80",
+)
+
+GEMM_SM90 = KernelSuite(
+    name="gemm_sm90",
+    title="FP16 GEMM, warp-specialized wgmma kernels",
+    kernel="hexcute_kernels.gemm_sm90",
+    baseline="cublas",
+    shapes=SHAPES,
+    quick=QUICK,
+    peers=(
+        HexcuteGemm("hexcute_kernels.gemm_sm90", "sm_90"),
+        Cublas(),
+        TritonGemm(),
+        TritonTmaGemm(),
+    ),
+    case=GemmCase,
+    work=gemm_work,
+    regime=regime,
+    processes=(HIDET,),
+)
