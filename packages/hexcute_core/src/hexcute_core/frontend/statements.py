@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 
 from hexcute_core.dtypes import DType
-from hexcute_core.errors import FrontendError
 from hexcute_core.frontend.assign import annotated, assign, assign_name
 from hexcute_core.frontend.calls import ReturnValue
 from hexcute_core.frontend.control import branch, for_loop, leave, while_loop, with_block
@@ -45,10 +44,11 @@ def _augmented(engine: Engine, frame: Frame, node: ast.AugAssign) -> None:
     match node.target:
         case ast.Name() as name:
             current = frame.lookup(ast.copy_location(ast.Name(name.id, ast.Load()), name))
+            _writable(frame, node, current)
             value = engine.evaluate(frame, node.value)
             result = combine(engine, frame, node, node.op, current, value)
             if isinstance(current, Tile):
-                _in_place(frame, node, current, result)
+                store(current, result)
             else:
                 assign_name(engine, frame, name, result)
         case ast.Subscript() as target:
@@ -61,10 +61,11 @@ def _augmented(engine: Engine, frame: Frame, node: ast.AugAssign) -> None:
                 assign(engine, frame, target, combine(engine, frame, node, node.op, old, value))
                 return
             part = base[index]
+            _writable(frame, node, part)
             value = engine.evaluate(frame, node.value)
             result = combine(engine, frame, node, node.op, part, value)
             if isinstance(part, Tile):
-                _in_place(frame, node, part, result)
+                store(part, result)
             else:
                 base[index] = result
         case _:
@@ -73,14 +74,13 @@ def _augmented(engine: Engine, frame: Frame, node: ast.AugAssign) -> None:
             )
 
 
-def _in_place(frame: Frame, node: ast.AugAssign, tile: Tile, result: object) -> None:
-    if not tile.in_registers:
+def _writable(frame: Frame, node: ast.AugAssign, value: object) -> None:
+    if isinstance(value, Tile) and not value.in_registers:
         raise frame.error(
             node,
-            f"arithmetic in place on {describe(tile)}",
+            f"arithmetic in place on {describe(value)}",
             fix="copy it to a register tensor, compute there, and copy it back",
         )
-    store(tile, result)
 
 
 def _annotated(engine: Engine, frame: Frame, node: ast.AnnAssign) -> None:
@@ -117,7 +117,9 @@ def _assert(engine: Engine, frame: Frame, node: ast.Assert) -> None:
     if not test:
         text = f"`{ast.unparse(node.test)}` does not hold"
         message = text if node.msg is None else str(engine.evaluate(frame, node.msg))
-        raise FrontendError(f"assertion failed: {message}", span=frame.span(node))
+        raise frame.error(
+            node, f"assertion failed: {message}", fix="change the compile-time constants"
+        )
 
 
 def _return(engine: Engine, frame: Frame, node: ast.Return) -> None:
