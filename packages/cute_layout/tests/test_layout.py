@@ -44,7 +44,8 @@ def test_modes() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["((2,2),8):((1,16),2)", "4:1", "(4):(1)", "():()", "(4,8):(1@0,8@1)", "3:-2", "2:1@0+1@1"]
+    "text",
+    ["((2,2),8):((1,16),2)", "4:1", "(4):(1)", "():()", "(4,8):(1@0,8@1)", "3:-2", "2:1@0+1@1"],
 )
 def test_text_reads_back(text: str) -> None:
     assert str(Layout.parse(text)) == text

@@ -75,10 +75,10 @@ def composition(a: Any, b: Any, strict: bool = False) -> Any:
         ]
         return join(parts)
     if isinstance(b, ComposedLayout):
-        if _is_identity(a):
-            return b
         if strict and isinstance(a, Layout):
             _check_values(a, b)
+        if _is_identity(a):
+            return b
         return ComposedLayout(a, 0, b)
     return composition(a, Layout(b), strict)
 

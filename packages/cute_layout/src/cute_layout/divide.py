@@ -93,7 +93,11 @@ def zipped_divide(a: Any, tiler: Any) -> Any:
 
 def tiled_divide(a: Any, tiler: Any) -> Any:
     """The tiles in the first mode, each rest a mode of its own: ``((tile0, tile1), rest0,
-    rest1)``."""
+    rest1)``.
+
+    >>> print(tiled_divide(Layout((4, 6), (6, 1)), (2, 3)))
+    ((2,3),2,2):((6,1),12,3)
+    """
     if isinstance(a, ComposedLayout):
         return ComposedLayout(a.swizzle, a.offset, tiled_divide(a.layout, tiler))
     tile, rest = _unzip(a, tiler)
@@ -101,7 +105,11 @@ def tiled_divide(a: Any, tiler: Any) -> Any:
 
 
 def flat_divide(a: Any, tiler: Any) -> Any:
-    """Every tile and every rest a mode of its own: ``(tile0, tile1, rest0, rest1)``."""
+    """Every tile and every rest a mode of its own: ``(tile0, tile1, rest0, rest1)``.
+
+    >>> print(flat_divide(Layout((4, 6), (6, 1)), (2, 3)))
+    (2,3,2,2):(6,1,12,3)
+    """
     if isinstance(a, ComposedLayout):
         return ComposedLayout(a.swizzle, a.offset, flat_divide(a.layout, tiler))
     tile, rest = _unzip(a, tiler)

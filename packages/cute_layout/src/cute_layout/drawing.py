@@ -49,6 +49,15 @@ def draw(layout: Layout | ComposedLayout | TVLayout, format: str = "svg") -> str
 def draw_tv(tv: TVLayout, format: str = "svg") -> str:
     """The picture of a tile: which thread holds which value of each element, coloured by thread.
 
+    >>> print(draw_tv(TVLayout(Layout((2, 2)), (2, 2)), "ascii"))
+    (2,2):(1,2) over (2,2)
+             0       1
+       +-------+-------+
+     0 | T0 V0 | T0 V1 |
+       +-------+-------+
+     1 | T1 V0 | T1 V1 |
+       +-------+-------+
+
     Raises:
         DomainError: an unknown format, or too many cells.
     """

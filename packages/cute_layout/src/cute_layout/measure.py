@@ -12,7 +12,11 @@ __all__ = ["cosize", "depth", "flatten", "rank", "size", "slice_and_offset"]
 
 
 def size(layout: Any, mode: int | None = None) -> Any:
-    """The number of coordinates: the product of the shape (of one top-level mode, if given)."""
+    """The number of coordinates: the product of the shape (of one top-level mode, if given).
+
+    >>> size(Layout((2, (3, 4)))), size(Layout((2, (3, 4))), 1)
+    (24, 12)
+    """
     if mode is not None:
         return size(layout[mode])
     return product(layout) if type(layout) in (tuple, int) else layout.size
@@ -32,13 +36,21 @@ def cosize(layout: Any) -> Any:
 
 
 def rank(layout: Any) -> int:
-    """The number of top-level modes; 1 for an int shape."""
+    """The number of top-level modes; 1 for an int shape.
+
+    >>> rank(Layout((2, (3, 4)))), rank(Layout(24))
+    (2, 1)
+    """
     shape = getattr(layout, "shape", layout)
     return len(shape) if type(shape) is tuple else 1
 
 
 def depth(layout: Any) -> int:
-    """The nesting depth of the shape: 0 for an int, 1 for a flat tuple."""
+    """The nesting depth of the shape: 0 for an int, 1 for a flat tuple.
+
+    >>> depth(Layout((2, (3, 4)))), depth(24)
+    (2, 0)
+    """
     shape = getattr(layout, "shape", layout)
     if type(shape) is not tuple:
         return 0

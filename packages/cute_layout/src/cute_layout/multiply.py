@@ -72,18 +72,30 @@ def _unzip(a: Layout, tiler: Any) -> tuple[Layout, Layout]:
 
 def zipped_product(a: Layout, tiler: Any) -> Layout:
     """The blocks in the first mode, the copies in the second: ``((a0, a1), (copies0,
-    copies1))``."""
+    copies1))``.
+
+    >>> print(zipped_product(Layout((2, 2), (4, 1)), Layout((2, 3))))
+    ((2,2),(2,3)):((4,1),(2,8))
+    """
     return join(list(_unzip(a, tiler)))
 
 
 def tiled_product(a: Layout, tiler: Any) -> Layout:
-    """The block in the first mode, the copies one mode each: ``(a, copies0, copies1)``."""
+    """The block in the first mode, the copies one mode each: ``(a, copies0, copies1)``.
+
+    >>> print(tiled_product(Layout((2, 2), (4, 1)), Layout((2, 3))))
+    ((2,2),2,3):((4,1),2,8)
+    """
     block, copies = _unzip(a, tiler)
     return join([block, *(copies if type(copies.shape) is tuple else [copies])])
 
 
 def flat_product(a: Layout, tiler: Any) -> Layout:
-    """All modes of the block and of the copies side by side: ``(a0, a1, copies0, copies1)``."""
+    """All modes of the block and of the copies side by side: ``(a0, a1, copies0, copies1)``.
+
+    >>> print(flat_product(Layout((2, 2), (4, 1)), Layout((2, 3))))
+    (2,2,2,3):(4,1,2,8)
+    """
     block, copies = _unzip(a, tiler)
     return join([*block, *(copies if type(copies.shape) is tuple else [copies])])
 

@@ -150,25 +150,22 @@ class Expression:
     def __bool__(self) -> bool:
         return bool(self.terms)
 
-    def _sign(self, other: Operand, sign: str) -> bool:
+    def __gt__(self, other: Operand) -> bool:
         gap = self - other
         if _positive(gap):
             return True
-        if _positive(-gap) or gap == 0:
+        if _positive(1 - gap):
             return False
-        raise UnsupportedError(f"{self} {sign} {other} depends on the symbol's value")
-
-    def __gt__(self, other: Operand) -> bool:
-        return self._sign(other, ">")
-
-    def __le__(self, other: Operand) -> bool:
-        return not self._sign(other, "<=")
+        raise UnsupportedError(f"how {self} and {other} compare depends on the symbol's value")
 
     def __ge__(self, other: Operand) -> bool:
-        return self == other or self._sign(other, ">=")
+        return self > other - 1
+
+    def __le__(self, other: Operand) -> bool:
+        return not self > other
 
     def __lt__(self, other: Operand) -> bool:
-        return not self >= other
+        return not self > other - 1
 
     def __str__(self) -> str:
         parts = []

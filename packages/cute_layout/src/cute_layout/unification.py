@@ -84,7 +84,11 @@ def materialize(partial: PartialLayout) -> Layout:
 
 
 def is_satisfiable(partial: PartialLayout) -> bool:
-    """Whether some bijection onto a contiguous range is admitted by `partial`."""
+    """Whether some bijection onto a contiguous range is admitted by `partial`.
+
+    >>> is_satisfiable(PartialLayout.parse("((8,8),(8,8)):((1,D1),(1,D2))"))
+    False
+    """
     try:
         fill(partial)
     except UnificationError:
