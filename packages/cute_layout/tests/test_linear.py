@@ -28,6 +28,8 @@ def test_the_mma_accumulator() -> None:
     }
     assert str(f2).splitlines()[-1] == "where out dims are: [dim0 (size 16), dim1 (size 8)]"
     assert from_linear_layout(f2) == MMA_C
+    assert LinearLayout.parse(str(f2)) == f2
+    assert str(f2).splitlines()[:2] == [" - lane=1 -> (0, 2)", "   lane=2 -> (0, 4)"]
     for t in range(32):
         for v in range(4):
             row, col = MMA_C(t, v)
@@ -45,6 +47,7 @@ def test_a_swizzle_is_linear_and_found_again() -> None:
 def test_a_dimension_without_bits_is_size_one() -> None:
     f2 = to_linear_layout(Layout((1, 4)), ("block", "lane"))
     assert " - block is a size 1 dimension" in str(f2)
+    assert LinearLayout.parse(str(f2)) == f2
     assert cl.equivalent(from_linear_layout(f2), Layout((1, 4)))
 
 
@@ -67,6 +70,9 @@ def test_refusals() -> None:
         LinearLayout({"x": [(2,)]}, {"a": 2})
     with pytest.raises(cl.DomainError, match="power of two"):
         LinearLayout({"x": [(2,)]}, {"a": 3})
+    for bad in ["lane 1", "- lane=2 -> (1)"]:
+        with pytest.raises(cl.ParseError):
+            LinearLayout.parse(bad)
     with pytest.raises(cl.CongruenceError, match="1 outputs"):
         LinearLayout({"x": [(1, 1)]}, {"a": 2})
     with pytest.raises(cl.DomainError, match="outside"):

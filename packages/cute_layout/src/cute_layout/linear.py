@@ -7,16 +7,27 @@ definition and its printed form).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cute_layout.basis import Basis, E
 from cute_layout.composed import ComposedLayout
-from cute_layout.errors import CongruenceError, DivisibilityError, DomainError, UnsupportedError
+from cute_layout.errors import (
+    CongruenceError,
+    DivisibilityError,
+    DomainError,
+    ParseError,
+    UnsupportedError,
+)
 from cute_layout.layout import Layout, make
 from cute_layout.swizzle import Swizzle
 
 __all__ = ["LinearLayout", "from_linear_layout", "to_linear_layout"]
+
+_BASIS = re.compile(r"(?:- )?(\w+)=(\d+) -> \(([-\d, ]+)\)$")
+_SIZE_ONE = re.compile(r"- (\w+) is a size 1 dimension$")
+_OUT = re.compile(r"(\w+) \(size (\d+)\)")
 
 
 class LinearLayout:
@@ -66,6 +77,31 @@ class LinearLayout:
     def __reduce__(self) -> tuple[Any, ...]:
         return LinearLayout, (dict(self.bases), dict(self.out_dims))
 
+    @staticmethod
+    def parse(text: str) -> LinearLayout:
+        """Read what ``str`` writes, the form in which Triton prints a linear layout.
+
+        Raises:
+            ParseError: a line that is no basis, or bases out of order.
+        """
+        bases: dict[str, list[tuple[int, ...]]] = {}
+        out_dims: dict[str, int] = {}
+        for line in filter(None, map(str.strip, text.splitlines())):
+            basis = _BASIS.match(line)
+            alone = _SIZE_ONE.match(line)
+            if basis:
+                rows = bases.setdefault(basis[1], [])
+                if int(basis[2]) != 1 << len(rows):
+                    raise ParseError(f"expected {basis[1]}={1 << len(rows)}, found {line!r}")
+                rows.append(tuple(int(v) for v in basis[3].split(",")))
+            elif alone:
+                bases[alone[1]] = []
+            elif line.startswith("where out dims are: ["):
+                out_dims = {name: int(size) for name, size in _OUT.findall(line)}
+            else:
+                raise ParseError(f"cannot read {line!r} as a line of a linear layout")
+        return LinearLayout(bases, out_dims)
+
     def __call__(self, **inputs: int) -> dict[str, int]:
         """The outputs by name: the XOR of the bases of all set input bits."""
         out = [0] * len(self.out_dims)
@@ -92,9 +128,8 @@ class LinearLayout:
             if not rows:
                 lines.append(f" - {name} is a size 1 dimension")
             for k, row in enumerate(rows):
-                lead = f" - {name}=" if k == 0 else " " * (3 + len(name)) + "="
-                shown = f"({', '.join(map(str, row))})"
-                lines.append(f"{lead}{1 << k} -> {shown}")
+                lead = " - " if k == 0 else "   "
+                lines.append(f"{lead}{name}={1 << k} -> ({', '.join(map(str, row))})")
         outs = ", ".join(f"{n} (size {s})" for n, s in self.out_dims)
         return "\n".join([*lines, f"where out dims are: [{outs}]"])
 
@@ -124,10 +159,10 @@ def to_linear_layout(
 
     >>> print(to_linear_layout(Layout(((4, 8), 2), ((2 * E(1), E(0)), E(1)))))
      - lane=1 -> (0, 2)
-           =2 -> (0, 4)
-           =4 -> (1, 0)
-           =8 -> (2, 0)
-           =16 -> (4, 0)
+       lane=2 -> (0, 4)
+       lane=4 -> (1, 0)
+       lane=8 -> (2, 0)
+       lane=16 -> (4, 0)
      - register=1 -> (0, 1)
     where out dims are: [dim0 (size 8), dim1 (size 8)]
 
