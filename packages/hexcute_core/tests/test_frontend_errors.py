@@ -1,6 +1,6 @@
 """Every construct the language does not have is refused at its line, with what to write instead."""
 
-# ruff: noqa: B007, B018, B023, B026, E731, F821, F841, F842, RUF005, SIM108, SIM117
+# ruff: noqa: B007, B023, E731, F401, F821, F841, SIM105, SIM108
 import inspect
 import math
 
