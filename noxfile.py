@@ -101,6 +101,21 @@ def fuzz(session: nox.Session) -> None:
 
 
 @nox.session
+def pycute(session: nox.Session) -> None:
+    """NVIDIA's pycute tests on cute_layout; takes the folder test/python/pycute of CUTLASS."""
+    suite = "packages/cute_layout/tests/pycute_suite.py"
+    session.run("python", suite, *session.posargs, env={"PYTHONPATH": SOURCES})
+
+
+@nox.session
+def layout_bench(session: nox.Session) -> None:
+    """cute_layout beside tensor-layouts, in one process; needs no GPU."""
+    pip(session, "tensor-layouts==0.3.2")
+    module = "hexcute_bench.layout_algebra"
+    session.run("python", "-m", module, *session.posargs, env={"PYTHONPATH": SOURCES})
+
+
+@nox.session
 def gpu(session: nox.Session) -> None:
     """The tests that need a GPU, with torch: the same as `python -m pytest -m gpu`."""
     compiler(session, *TESTING, "torch", "triton")

@@ -15,6 +15,8 @@ def test_values_are_coordinates_of_the_tile() -> None:
     assert F(2, 3) == (1, 5) and F.threads == 8 and F.values == 4 and F.covers()
     assert all(F(t, v) == F.coordinates(t, v) for t in range(8) for v in range(4))
     assert TVLayout(F.coordinates, (4, 8)) == F
+    assert TVLayout(Layout((2, 4), (8, 1)), Layout((2, 2), (4, 16)), (4, 8)) == F
+    assert TVLayout.parse(str(F.index), (4, 8)) == F
 
 
 def test_the_inverse_of_ldmatrix_is_the_papers() -> None:
@@ -61,6 +63,8 @@ def test_repeat_tiles_a_larger_tile_by_threads_then_values() -> None:
 def test_refusals() -> None:
     with pytest.raises(cl.CongruenceError, match="two modes"):
         TVLayout(Layout(32), (32,))
+    with pytest.raises(cl.CongruenceError, match="thread, value, tile"):
+        TVLayout(Layout((4, 2)))
     with pytest.raises(cl.DomainError, match="outside the tile"):
         TVLayout(Layout((4, 4), (1, 8)), (4, 4))
     with pytest.raises(cl.DomainError, match="along coordinate"):

@@ -23,9 +23,12 @@ __all__ = ["TVLayout"]
 class TVLayout:
     """A layout with a thread mode and a value mode over a tile; frozen, hashable, callable.
 
+    Called as ``TVLayout(layout, tile)`` or ``TVLayout(thread, value, tile)``.
+
     Args:
-        layout: rank 2, (thread, value); its values are tile indices (colexicographic in `tile`) or
-            coordinates of the tile (basis strides).
+        layout: rank 2, (thread, value), or the thread mode alone; its values are tile indices
+            (colexicographic in `tile`) or coordinates of the tile (basis strides).
+        value: the value mode, where the first argument is the thread mode.
         tile: the tile's shape, one entry a dimension.
 
     >>> f = TVLayout(Layout(((2, 4), (2, 2)), ((8, 1), (4, 16))), (4, 8))
@@ -41,7 +44,12 @@ class TVLayout:
     index: Layout
     tile: Tree
 
-    def __init__(self, layout: Layout, tile: Tree) -> None:
+    def __init__(self, layout: Layout, *rest: Any) -> None:
+        if len(rest) == 2 and isinstance(rest[0], Layout):
+            layout = join([layout, rest[0]])
+        elif len(rest) != 1:
+            raise CongruenceError("TVLayout takes (layout, tile) or (thread, value, tile)")
+        tile = rest[-1]
         if len(layout) != 2 or type(layout.shape) is not tuple:
             raise CongruenceError(
                 f"a thread-value layout has two modes, thread and value; {layout} does not"
