@@ -6,22 +6,26 @@ from hexcute_core.thread.ir import (
     For,
     GlobalPtr,
     If,
+    MapRef,
+    MatrixDesc,
     Operand,
     Prim,
     Regs,
     SetElement,
     SharedPtr,
     Stmt,
+    TensorMap,
     ThreadParam,
     ThreadProgram,
     While,
 )
-from hexcute_core.thread.prims import PRIMS, PrimSpec, prim
+from hexcute_core.thread.prims import PRIMS, prim
 from hexcute_core.thread.printer import show_program
+from hexcute_core.thread.spec import PrimSpec
 from hexcute_core.thread.verify import verify
 
 __all__ = [
-    "Assign", "DeclareArray", "For", "GlobalPtr", "If", "Operand", "PRIMS", "Prim", "PrimSpec",
-    "Regs", "SetElement", "SharedPtr", "Stmt", "ThreadParam", "ThreadProgram", "While", "prim",
-    "show_program", "verify",
+    "Assign", "DeclareArray", "For", "GlobalPtr", "If", "MapRef", "MatrixDesc", "Operand", "PRIMS",
+    "Prim", "PrimSpec", "Regs", "SetElement", "SharedPtr", "Stmt", "TensorMap", "ThreadParam",
+    "ThreadProgram", "While", "prim", "show_program", "verify",
 ]  # fmt: skip

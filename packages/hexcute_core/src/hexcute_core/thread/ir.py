@@ -64,7 +64,30 @@ class SharedPtr:
     offset: Scalar
 
 
-Operand: TypeAlias = Union[Regs, GlobalPtr, SharedPtr, Scalar]
+@dataclass(frozen=True)
+class MapRef:
+    """A box of a tensor map at `coords` (elements), one a dimension of the tensor, outermost first
+    as in its shape; the backend hands them to PTX innermost first."""
+
+    name: str
+    coords: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True)
+class MatrixDesc:
+    """A wgmma operand in shared memory, at byte `offset` of the arena.
+
+    `leading` and `stride` are the descriptor's byte offsets (PTX ISA, "Matrix descriptor"),
+    `swizzle` the span in bytes: 0, 32, 64 or 128.
+    """
+
+    offset: Scalar
+    leading: int
+    stride: int
+    swizzle: int
+
+
+Operand: TypeAlias = Union[Regs, GlobalPtr, SharedPtr, MapRef, MatrixDesc, Scalar]
 
 
 @dataclass(frozen=True)
@@ -137,6 +160,20 @@ Stmt: TypeAlias = Union[DeclareArray, SetElement, Assign, Prim, For, While, If]
 
 
 @dataclass(frozen=True)
+class TensorMap:
+    """A TMA descriptor the host makes for parameter `param`: its whole extent, row-major.
+
+    `box` is in elements, one a dimension, outermost first; the innermost spans at most `swizzle`
+    bytes where that is not 0. Passed by value behind the scalars, in `ThreadProgram.maps` order.
+    """
+
+    name: str
+    param: str
+    box: tuple[int, ...]
+    swizzle: int
+
+
+@dataclass(frozen=True)
 class ThreadProgram:
     """What every thread of the block runs; `shared_bytes` is the arena's size."""
 
@@ -147,3 +184,5 @@ class ThreadProgram:
     shared_bytes: int
     body: tuple[Stmt, ...]
     min_blocks: int | None = None
+    maps: tuple[TensorMap, ...] = ()
+    cluster_dim: tuple[int, int, int] = (1, 1, 1)

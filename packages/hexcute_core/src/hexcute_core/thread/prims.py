@@ -11,26 +11,16 @@
 | `mma.MxNxK.D.A.B` | Regs c, Regs a, Regs b | c += a * b^T, warp-wide |
 | `bar.sync` | - | block-wide barrier |
 
+Hopper's are in `prims_sm90`.
+
 Regs pieces are 4 bytes for ldmatrix and mma operands of 16- and 8-bit types, one element for
 32-bit ones; memory accesses take pieces of B bytes in all, in the order of addresses.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
-
-OperandKind = Literal["regs", "global", "shared", "scalar"]
-
-
-@dataclass(frozen=True)
-class PrimSpec:
-    """Name, operand kinds, and bytes a thread moves (0 where that is not the point)."""
-
-    name: str
-    operands: tuple[OperandKind, ...]
-    bytes: int = 0
-    warp_wide: bool = False
+from hexcute_core.thread.prims_sm90 import hopper_rows
+from hexcute_core.thread.spec import PrimSpec
 
 
 def _table() -> dict[str, PrimSpec]:
@@ -60,7 +50,7 @@ def _table() -> dict[str, PrimSpec]:
         "mma.16x8x32.i32.u8.u8",
     ):
         rows.append(PrimSpec(name, ("regs", "regs", "regs"), warp_wide=True))
-    return {row.name: row for row in rows}
+    return {row.name: row for row in (*rows, *hopper_rows())}
 
 
 PRIMS: dict[str, PrimSpec] = _table()

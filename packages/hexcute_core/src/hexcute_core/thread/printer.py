@@ -11,6 +11,8 @@ from hexcute_core.thread.ir import (
     For,
     GlobalPtr,
     If,
+    MapRef,
+    MatrixDesc,
     Operand,
     Prim,
     Regs,
@@ -95,6 +97,11 @@ def _operand(operand: Operand) -> str:
             return f"{operand.param} + {show(operand.offset)}"
         case SharedPtr():
             return f"shared + {show(operand.offset)}"
+        case MapRef():
+            return f"{operand.name}[{', '.join(show(c) for c in operand.coords)}]"
+        case MatrixDesc():
+            layout = f"leading {operand.leading}, stride {operand.stride}"
+            return f"matrix(shared + {show(operand.offset)}, {layout}, swizzle {operand.swizzle})"
         case _:
             return show(operand)
 

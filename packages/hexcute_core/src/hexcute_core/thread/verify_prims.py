@@ -9,8 +9,17 @@ from hexcute_core.dtypes import DType
 from hexcute_core.errors import SourceSpan, VerifyError
 from hexcute_core.scalar import Const
 from hexcute_core.scalar.expr import ScalarBase
-from hexcute_core.thread.ir import GlobalPtr, Operand, Prim, Regs, SharedPtr
-from hexcute_core.thread.prims import PRIMS, OperandKind, PrimSpec, prim
+from hexcute_core.thread.ir import (
+    GlobalPtr,
+    MapRef,
+    MatrixDesc,
+    Operand,
+    Prim,
+    Regs,
+    SharedPtr,
+)
+from hexcute_core.thread.prims import PRIMS, prim
+from hexcute_core.thread.spec import OperandKind, PrimSpec
 
 if TYPE_CHECKING:
     from hexcute_core.thread.verify import Scope
@@ -39,6 +48,11 @@ def verify_prim(stmt: Prim, scope: Scope) -> None:
                 _verify_global(operand, spec, stmt.span, scope)
             case SharedPtr():
                 _verify_shared(operand, shared_bytes, stmt, scope)
+            case MapRef():
+                for coord in operand.coords:
+                    scope.check_scalar(coord, stmt.span)
+            case MatrixDesc():
+                scope.check_scalar(operand.offset, stmt.span)
             case _:
                 scope.check_scalar(operand, stmt.span)
     _verify_sizes(stmt, spec)
@@ -53,6 +67,10 @@ def _kind(operand: Operand) -> OperandKind:
             return "global"
         case SharedPtr():
             return "shared"
+        case MapRef():
+            return "map"
+        case MatrixDesc():
+            return "desc"
         case _:
             return "scalar"
 

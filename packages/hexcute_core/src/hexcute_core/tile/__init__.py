@@ -12,9 +12,15 @@ from hexcute_core.tile.ir import (
     For,
     ForElements,
     Gemm,
+    GemmWait,
     If,
+    Pipeline,
+    PipelineRelease,
+    PipelineWait,
+    Produce,
     Rearrange,
     Reduce,
+    Role,
     SetElement,
     Stmt,
     Sync,
@@ -33,7 +39,8 @@ from hexcute_core.tile.tensors import (
 
 __all__ = [
     "Assign", "AsyncCommit", "AsyncWait", "CallStmt", "CastTile", "Copy", "Elementwise", "Fill",
-    "For", "ForElements", "Gemm", "GlobalTensor", "GlobalView", "If", "Rearrange", "Reduce",
-    "RegisterTensor", "SetElement", "SharedTensor", "Stmt", "SubMode", "Sync", "Tensor",
-    "TileProgram", "TileRef", "While",
+    "For", "ForElements", "Gemm", "GemmWait", "GlobalTensor", "GlobalView", "If", "Pipeline",
+    "PipelineRelease", "PipelineWait", "Produce", "Rearrange", "Reduce", "RegisterTensor", "Role",
+    "SetElement", "SharedTensor", "Stmt", "SubMode", "Sync", "Tensor", "TileProgram", "TileRef",
+    "While",
 ]  # fmt: skip

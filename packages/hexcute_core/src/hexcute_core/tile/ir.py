@@ -43,9 +43,11 @@ class Copy:
 
 @dataclass(frozen=True)
 class Gemm:
-    """c[i, j] += sum over k of a[i, k] * b[j, k]; c (M, N), a (M, K), b (N, K), all registers.
+    """c[i, j] += sum over k of a[i, k] * b[j, k]; c (M, N) in registers, a (M, K), b (N, K).
 
-    `warps` forces the (along M, along N) arrangement of warps.
+    a and b are registers, or b and possibly a lie in shared memory where the target reads them
+    from there. `warps` forces the (along M, along N) arrangement of warps, or of warp groups.
+    An `asynchronous` gemm is finished by a `GemmWait`; until then c, a and b are its own.
     """
 
     id: int
@@ -54,6 +56,15 @@ class Gemm:
     b: TileRef
     span: SourceSpan
     warps: tuple[int, int] | None = None
+    asynchronous: bool = False
+
+
+@dataclass(frozen=True)
+class GemmWait:
+    """Waits until at most `pending` of the latest asynchronous gemms are unfinished."""
+
+    pending: int
+    span: SourceSpan
 
 
 @dataclass(frozen=True)
@@ -106,7 +117,8 @@ class Rearrange:
 
 @dataclass(frozen=True)
 class Sync:
-    """All threads of the block meet; shared memory written before is visible after."""
+    """All threads of the block meet, or of the role it stands in; shared memory written before is
+    visible after."""
 
     span: SourceSpan
 
@@ -195,10 +207,68 @@ class If:
     span: SourceSpan
 
 
+@dataclass(frozen=True)
+class Pipeline:
+    """A ring of `stages` slots, each with a full and an empty barrier.
+
+    Barriers, transaction bytes and arrival counts are derived from the copies that fill a slot
+    and the roles that read it.
+    """
+
+    name: str
+    stages: int
+    span: SourceSpan
+
+
+@dataclass(frozen=True)
+class Produce:
+    """Fills slot `stage`: waits until it is empty, runs the copies of `body`, and when their data
+    has arrived the slot is full. `phase` is the parity of this round of the ring, 0 first."""
+
+    pipeline: str
+    stage: Scalar
+    phase: Scalar
+    body: tuple[Stmt, ...]
+    span: SourceSpan
+
+
+@dataclass(frozen=True)
+class PipelineWait:
+    """Waits until slot `stage` is full in the round of parity `phase`."""
+
+    pipeline: str
+    stage: Scalar
+    phase: Scalar
+    span: SourceSpan
+
+
+@dataclass(frozen=True)
+class PipelineRelease:
+    """This role is done with slot `stage`; asynchronous gemms that read it have been waited for."""
+
+    pipeline: str
+    stage: Scalar
+    span: SourceSpan
+
+
+@dataclass(frozen=True)
+class Role:
+    """What the threads [first, first + threads) do; whole warp groups, side by side with the
+    other roles. `registers` a thread are claimed (setmaxnreg) where given."""
+
+    kind: Literal["producer", "consumer"]
+    first: int
+    threads: int
+    registers: int | None
+    body: tuple[Stmt, ...]
+    span: SourceSpan
+
+
 TileOp: TypeAlias = Union[Fill, Copy, Gemm, CastTile, Elementwise, Reduce, Rearrange, ForElements]
 Stmt: TypeAlias = Union[
     Fill, Copy, Gemm, CastTile, Elementwise, Reduce, Rearrange, ForElements, Sync, AsyncCommit,
-    AsyncWait, Assign, CallStmt, SetElement, For, While, If,
+    AsyncWait, Assign, CallStmt, SetElement, For, While, If, GemmWait, Produce, PipelineWait,
+    PipelineRelease, Role,
 ]  # fmt: skip
 
 
@@ -234,10 +304,16 @@ class TileProgram:
     promise: Promise
     span: SourceSpan
     min_blocks: int | None = None
+    pipelines: tuple[Pipeline, ...] = ()
+    cluster_dim: tuple[int, int, int] = (1, 1, 1)
 
     def tensor(self, name: str) -> Tensor:
         """The tensor called `name`."""
         return next(t for t in self.tensors if t.name == name)
+
+    def pipeline(self, name: str) -> Pipeline:
+        """The pipeline called `name`."""
+        return next(p for p in self.pipelines if p.name == name)
 
     def param(self, name: str) -> GlobalTensor:
         """The parameter called `name`."""

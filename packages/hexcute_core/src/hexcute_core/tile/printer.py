@@ -20,9 +20,14 @@ from hexcute_core.tile.ir import (
     For,
     ForElements,
     Gemm,
+    GemmWait,
     If,
+    PipelineRelease,
+    PipelineWait,
+    Produce,
     Rearrange,
     Reduce,
+    Role,
     SetElement,
     Stmt,
     Sync,
@@ -133,7 +138,8 @@ class _Printer:
             case Gemm():
                 warps = "" if stmt.warps is None else f" warps {_shape(stmt.warps)}"
                 operands = f"{self.ref(stmt.a)} * {self.ref(stmt.b)}^T"
-                yield f"%{stmt.id} gemm {self.ref(stmt.c)} += {operands}{warps}"
+                later = " asynchronous" if stmt.asynchronous else ""
+                yield f"%{stmt.id} gemm {self.ref(stmt.c)} += {operands}{warps}{later}"
             case CastTile():
                 yield f"%{stmt.id} cast {self.ref(stmt.src)} -> {self.ref(stmt.dst)}"
             case Elementwise():
@@ -155,6 +161,22 @@ class _Printer:
             case Assign():
                 declared = f"var {stmt.var.name}: {stmt.var.dtype}"
                 yield f"{declared if stmt.declares else stmt.var.name} = {show(stmt.value)}"
+            case GemmWait():
+                yield f"gemm_wait {stmt.pending}"
+            case Produce():
+                slot = f"{stmt.pipeline}[{show(stmt.stage)}] phase {show(stmt.phase)}"
+                yield f"produce {slot}:"
+                yield from self.block(stmt.body, inner)
+            case PipelineWait():
+                slot = f"{stmt.pipeline}[{show(stmt.stage)}] phase {show(stmt.phase)}"
+                yield f"wait {slot}"
+            case PipelineRelease():
+                yield f"release {stmt.pipeline}[{show(stmt.stage)}]"
+            case Role():
+                registers = "" if stmt.registers is None else f" registers {stmt.registers}"
+                threads = f"[{stmt.first}, {stmt.first + stmt.threads})"
+                yield f"{stmt.kind} threads {threads}{registers}:"
+                yield from self.block(stmt.body, inner)
             case CallStmt():
                 yield f"{stmt.name}({_scalars(stmt.args)})"
             case SetElement():

@@ -27,9 +27,14 @@ from hexcute_core.tile.ir import (
     For,
     ForElements,
     Gemm,
+    GemmWait,
     If,
+    PipelineRelease,
+    PipelineWait,
+    Produce,
     Rearrange,
     Reduce,
+    Role,
     SetElement,
     Stmt,
     Sync,
@@ -142,6 +147,24 @@ class _Checker:
                 self.operation(stmt, scope)
             case Sync() | AsyncCommit():
                 self.outside(scope, span)
+            case GemmWait():
+                self.outside(scope, span)
+                self.need(stmt.pending >= 0, f"a wait for {stmt.pending} gemms", span)
+            case Produce() | PipelineWait() | PipelineRelease():
+                self.outside(scope, span)
+                known = stmt.pipeline in {p.name for p in self.program.pipelines}
+                self.need(known, f"no pipeline `{stmt.pipeline}`", span)
+                self.index(stmt.stage, scope, span)
+                if not isinstance(stmt, PipelineRelease):
+                    self.index(stmt.phase, scope, span)
+                if isinstance(stmt, Produce):
+                    self.block(stmt.body, scope.inner())
+            case Role():
+                self.outside(scope, span)
+                last = stmt.first + stmt.threads
+                inside = 0 <= stmt.first < last <= self.program.block_dim
+                self.need(inside, f"a role of threads {stmt.first} to {last}", span)
+                self.block(stmt.body, scope.inner())
             case AsyncWait():
                 self.outside(scope, span)
                 self.need(stmt.pending >= 0, f"a wait for {stmt.pending} groups", span)

@@ -1,0 +1,108 @@
+"""Hopper's primitives: operand kinds and the one PTX instruction each means.
+
+| primitive | operands | meaning |
+|---|---|---|
+| `mbarrier.init` | SharedPtr, int count | one thread; phase 0 begins, `count` arrivals complete it |
+| `mbarrier.expect` | SharedPtr, int bytes | arrive, and expect `bytes` more of this phase (expect_tx) |
+| `mbarrier.arrive` | SharedPtr | one arrival, release |
+| `mbarrier.arrive.cluster` | SharedPtr, int rank | one arrival at the same address of block `rank` |
+| `mbarrier.wait` | SharedPtr, int parity | until the phase of that parity has completed, acquire |
+| `cp.async.mbarrier` | SharedPtr | arrives when this thread's cp.async so far have (noinc) |
+| `fence.mbarrier` | - | initialised barriers are visible to the cluster and the async proxy |
+| `fence.proxy` | - | shared memory written by this thread is visible to the async proxy |
+| `tma.load` | SharedPtr dst, MapRef, SharedPtr mbarrier | a box; its bytes complete on the mbarrier |
+| `tma.load.multicast` | the same, int mask | to the same addresses of the blocks in `mask` |
+| `tma.store` | MapRef, SharedPtr src | a box, clipped to the tensor; bulk group |
+| `tma.reduce.add` | MapRef, SharedPtr src | adds a box; bulk group |
+| `tma.prefetch` | MapRef | a box into L2 |
+| `tma.commit` | - | closes the bulk group |
+| `tma.wait`, `tma.wait.read` | int pending | bulk groups finished / their sources read |
+| `wgmma.fence` | - | registers written before are visible to wgmma |
+| `wgmma.commit`, `wgmma.wait` | - / int pending | groups of asynchronous products |
+| `wgmma.64xNxK.D.A.B.XY` | Regs c, MatrixDesc or Regs a, MatrixDesc b, bool accumulate | warp-group wide; X and Y are how A and B lie: `k` K-major, `m` M- or N-major, and X is `r` for A in registers |
+| `setmaxnreg.inc`, `setmaxnreg.dec` | int registers | warp-group wide |
+| `bar.named.sync`, `bar.named.arrive` | int id, int threads | barrier 1 to 15 |
+| `cluster.arrive`, `cluster.wait` | - | release / acquire |
+| `stmatrix.xN`, `stmatrix.xN.trans` | SharedPtr row, Regs src (N pieces of 4 bytes) | warp-wide |
+| `griddepcontrol.wait`, `griddepcontrol.launch` | - | programmatic dependent launch |
+
+`accumulate` false makes the first product overwrite c. c holds N / 2 elements of 32 bits (or N / 4
+words of two halves) a thread.
+"""
+
+from __future__ import annotations
+
+from hexcute_core.thread.spec import OperandKind, PrimSpec
+
+WGMMA_K = {"f16": 16, "bf16": 16, "tf32": 8, "f8e4m3": 32, "f8e5m2": 32, "i8": 32, "u8": 32}
+"""K of one instruction, by element type."""
+
+_FLOATS = (
+    ("f32", "f16", "f16"), ("f16", "f16", "f16"), ("f32", "bf16", "bf16"),
+    ("f32", "tf32", "tf32"), ("f32", "f8e4m3", "f8e4m3"), ("f32", "f8e4m3", "f8e5m2"),
+    ("f32", "f8e5m2", "f8e4m3"), ("f32", "f8e5m2", "f8e5m2"), ("f16", "f8e4m3", "f8e4m3"),
+)  # fmt: skip
+_INTEGERS = (("i32", "i8", "i8"), ("i32", "u8", "u8"))
+
+
+def wgmma_widths(a: str) -> tuple[int, ...]:
+    """The N that wgmma takes for operand type `a`."""
+    if a in ("i8", "u8"):
+        return (8, 16, 24, *range(32, 257, 16))
+    return tuple(range(8, 257, 8))
+
+
+def wgmma_majors(a: str) -> tuple[str, ...]:
+    """How A and B may lie for operand type `a`; only 16-bit types may be M- or N-major."""
+    if a in ("f16", "bf16"):
+        return ("kk", "km", "mk", "mm", "rk", "rm")
+    return ("kk", "rk")
+
+
+def _wgmma_rows() -> list[PrimSpec]:
+    rows = []
+    for d, a, b in (*_FLOATS, *_INTEGERS):
+        for n in wgmma_widths(a):
+            for majors in wgmma_majors(a):
+                first: OperandKind = "regs" if majors[0] == "r" else "desc"
+                name = f"wgmma.64x{n}x{WGMMA_K[a]}.{d}.{a}.{b}.{majors}"
+                rows.append(PrimSpec(name, ("regs", first, "desc", "scalar"), warp_wide=True))
+    return rows
+
+
+def hopper_rows() -> list[PrimSpec]:
+    """All of the table above."""
+    rows = [
+        PrimSpec("mbarrier.init", ("shared", "scalar")),
+        PrimSpec("mbarrier.expect", ("shared", "scalar")),
+        PrimSpec("mbarrier.arrive", ("shared",)),
+        PrimSpec("mbarrier.arrive.cluster", ("shared", "scalar")),
+        PrimSpec("mbarrier.wait", ("shared", "scalar")),
+        PrimSpec("cp.async.mbarrier", ("shared",)),
+        PrimSpec("fence.mbarrier", ()),
+        PrimSpec("fence.proxy", ()),
+        PrimSpec("tma.load", ("shared", "map", "shared")),
+        PrimSpec("tma.load.multicast", ("shared", "map", "shared", "scalar")),
+        PrimSpec("tma.store", ("map", "shared")),
+        PrimSpec("tma.reduce.add", ("map", "shared")),
+        PrimSpec("tma.prefetch", ("map",)),
+        PrimSpec("tma.commit", ()),
+        PrimSpec("tma.wait", ("scalar",)),
+        PrimSpec("tma.wait.read", ("scalar",)),
+        PrimSpec("wgmma.fence", (), warp_wide=True),
+        PrimSpec("wgmma.commit", (), warp_wide=True),
+        PrimSpec("wgmma.wait", ("scalar",), warp_wide=True),
+        PrimSpec("setmaxnreg.inc", ("scalar",), warp_wide=True),
+        PrimSpec("setmaxnreg.dec", ("scalar",), warp_wide=True),
+        PrimSpec("bar.named.sync", ("scalar", "scalar")),
+        PrimSpec("bar.named.arrive", ("scalar", "scalar")),
+        PrimSpec("cluster.arrive", ()),
+        PrimSpec("cluster.wait", ()),
+        PrimSpec("griddepcontrol.wait", ()),
+        PrimSpec("griddepcontrol.launch", ()),
+    ]
+    for count in (1, 2, 4):
+        for suffix in ("", ".trans"):
+            name = f"stmatrix.x{count}{suffix}"
+            rows.append(PrimSpec(name, ("shared", "regs"), 4 * count, warp_wide=True))
+    return [*rows, *_wgmma_rows()]
