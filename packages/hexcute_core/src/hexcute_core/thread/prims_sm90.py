@@ -2,15 +2,15 @@
 
 | primitive | operands | meaning |
 |---|---|---|
-| `mbarrier.init` | SharedPtr, int count | one thread; phase 0 begins, `count` arrivals complete it |
-| `mbarrier.expect` | SharedPtr, int bytes | arrive, and expect `bytes` more of this phase (expect_tx) |
+| `mbarrier.init` | SharedPtr, int count | one thread; `count` arrivals complete a phase |
+| `mbarrier.expect` | SharedPtr, int bytes | arrive and expect `bytes` more in this phase |
 | `mbarrier.arrive` | SharedPtr | one arrival, release |
-| `mbarrier.arrive.cluster` | SharedPtr, int rank | one arrival at the same address of block `rank` |
+| `mbarrier.arrive.cluster` | SharedPtr, int rank | at the same address of block `rank` |
 | `mbarrier.wait` | SharedPtr, int parity | until the phase of that parity has completed, acquire |
 | `cp.async.mbarrier` | SharedPtr | arrives when this thread's cp.async so far have (noinc) |
-| `fence.mbarrier` | - | initialised barriers are visible to the cluster and the async proxy |
-| `fence.proxy` | - | shared memory written by this thread is visible to the async proxy |
-| `tma.load` | SharedPtr dst, MapRef, SharedPtr mbarrier | a box; its bytes complete on the mbarrier |
+| `fence.mbarrier` | - | initialised barriers become visible to the cluster and async proxy |
+| `fence.proxy` | - | shared memory this thread wrote becomes visible to the async proxy |
+| `tma.load` | SharedPtr dst, MapRef, SharedPtr mbarrier | a box, its bytes complete there |
 | `tma.load.multicast` | the same, int mask | to the same addresses of the blocks in `mask` |
 | `tma.store` | MapRef, SharedPtr src | a box, clipped to the tensor; bulk group |
 | `tma.reduce.add` | MapRef, SharedPtr src | adds a box; bulk group |
@@ -19,15 +19,16 @@
 | `tma.wait`, `tma.wait.read` | int pending | bulk groups finished / their sources read |
 | `wgmma.fence` | - | registers written before are visible to wgmma |
 | `wgmma.commit`, `wgmma.wait` | - / int pending | groups of asynchronous products |
-| `wgmma.64xNxK.D.A.B.XY` | Regs c, MatrixDesc or Regs a, MatrixDesc b, bool accumulate | warp-group wide; X and Y are how A and B lie: `k` K-major, `m` M- or N-major, and X is `r` for A in registers |
+| `wgmma.64xNxK.D.A.B.XY` | Regs c, MatrixDesc or Regs a, MatrixDesc b, bool accumulate | |
 | `setmaxnreg.inc`, `setmaxnreg.dec` | int registers | warp-group wide |
-| `bar.named.sync`, `bar.named.arrive` | int id, int threads | barrier 1 to 15 |
+| `bar.named.sync`, `bar.named.arrive` | int id, int threads | barriers 1 to 15 |
 | `cluster.arrive`, `cluster.wait` | - | release / acquire |
-| `stmatrix.xN`, `stmatrix.xN.trans` | SharedPtr row, Regs src (N pieces of 4 bytes) | warp-wide |
+| `stmatrix.xN`, `stmatrix.xN.trans` | SharedPtr row, Regs src (N pieces of 4 bytes) | |
 | `griddepcontrol.wait`, `griddepcontrol.launch` | - | programmatic dependent launch |
 
-`accumulate` false makes the first product overwrite c. c holds N / 2 elements of 32 bits (or N / 4
-words of two halves) a thread.
+In wgmma's name X and Y say how A and B lie: `k` K-major, `m` M- or N-major; X is `r` for A in
+registers. c becomes c + a * b^T, or a * b^T where `accumulate` is false; it has N / 2 elements a
+thread.
 """
 
 from __future__ import annotations
