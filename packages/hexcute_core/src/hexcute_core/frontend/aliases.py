@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from hexcute_core.frontend.builder import Builder
 from hexcute_core.frontend.frame import Binding, Frame
+from hexcute_core.frontend.sharing import Sharing, holds
 from hexcute_core.frontend.tiles import Tile, copy_of
 
 
@@ -23,36 +23,26 @@ def aliases(frame: Frame, name: str, tensor: str) -> Iterator[tuple[Frame, str]]
         here = here.caller
 
 
-def own_copy(builder: Builder, frame: Frame, name: str) -> None:
+def own_copy(sharing: Sharing, frame: Frame, name: str) -> None:
     """Gives `name` a tensor of its own, holding what its tile holds now."""
     binding = frame.bindings[name]
     if isinstance(binding.value, Tile):
-        frame.bindings[name] = replace(binding, value=copy_of(binding.value, name))
+        copied = copy_of(binding.value, name)
+        sharing.relate(binding.value.tensor.name, copied.tensor.name, name)
+        frame.bindings[name] = replace(binding, value=copied)
 
 
-def release(builder: Builder, frame: Frame, name: str, tile: Tile) -> None:
+def release(sharing: Sharing, frame: Frame, name: str, tile: Tile) -> None:
     """Moves every alias of `name`'s whole tile to one copy, made here."""
     found = list(aliases(frame, name, tile.tensor.name))
     if not found:
         return
     copied = copy_of(tile, found[0][1])
+    sharing.relate(tile.tensor.name, copied.tensor.name, name)
     for where, other in found:
         binding = where.bindings[other]
         moved = _moved(binding.value, tile.tensor.name, copied)
         where.bindings[other] = Binding(moved, binding.region, binding.span)
-
-
-def holds(value: object, tensor: str) -> bool:
-    """Whether `value` is or contains a part of `tensor`."""
-    match value:
-        case Tile():
-            return value.tensor.name == tensor
-        case tuple() | list():
-            return any(holds(item, tensor) for item in value)
-        case dict():
-            return any(holds(item, tensor) for item in value.values())
-        case _:
-            return False
 
 
 def _moved(value: object, tensor: str, copied: Tile) -> object:

@@ -11,7 +11,7 @@ import ast
 from hexcute_core import dtypes
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import FrontendError
-from hexcute_core.frontend.aliases import holds, release
+from hexcute_core.frontend.aliases import release
 from hexcute_core.frontend.engine import Engine
 from hexcute_core.frontend.flow import targets
 from hexcute_core.frontend.frame import Binding, Frame, Lost, Mutable, Pending
@@ -19,6 +19,7 @@ from hexcute_core.frontend.launch import CudaAttrs
 from hexcute_core.frontend.params import Param
 from hexcute_core.frontend.scope import is_scalar, variable_type, zero
 from hexcute_core.frontend.settle import settle
+from hexcute_core.frontend.sharing import holds
 from hexcute_core.frontend.subscript import static_int
 from hexcute_core.frontend.tiles import (
     LazyTile,
@@ -113,7 +114,7 @@ def _first(engine: Engine, frame: Frame, target: ast.Name, value: object, bindin
         tile = new_register(value.dtype, value.shape, name)
         around.block.append(Fill(builder.next_id(), tile.ref, zero(tile.dtype), builder.span))
         frame.bindings[name] = Binding(tile, around, binding.span)
-        store(tile, value)
+        _rebind(engine, name, tile, value)
     else:
         bind(engine, frame, name, value)
 
@@ -131,8 +132,22 @@ def _update(engine: Engine, frame: Frame, name: str, tile: Tile, value: TileValu
             f"{describe(value)}: shape and type must stay",
             fix=f"use another name, or hx.cast(x, {tile.dtype})",
         )
-    release(builder, frame, name, tile)
-    store(tile, value)
+    if isinstance(value, Tile) and value.ref == tile.ref:
+        return
+    release(engine.sharing, frame, name, tile)
+    _rebind(engine, name, tile, value)
+
+
+def _rebind(engine: Engine, name: str, tile: Tile, value: TileValue) -> None:
+    """Writes `value` into the tile that a name lives in: the name changes, not what others see."""
+    engine.builder.rebinding = True
+    try:
+        store(tile, value)
+    finally:
+        engine.builder.rebinding = False
+    engine.sharing.assigned(tile.tensor.name)
+    if isinstance(value, Tile):
+        engine.sharing.relate(tile.tensor.name, value.tensor.name, name)
 
 
 def _fits(source: DType, target: DType) -> bool:
@@ -194,7 +209,8 @@ def _unpack(engine: Engine, frame: Frame, target: ast.Tuple | ast.List, value: o
         if any(_overwrites(engine, frame, name, item) for name in before):
             if not isinstance(item, Tile):
                 raise frame.error(target, "tiles swapped inside nested tuples", fix="swap names")
-            kept[position] = copy_of(item, _base(target.elts[position]))
+            copied = kept[position] = copy_of(item, _base(target.elts[position]))
+            engine.sharing.relate(item.tensor.name, copied.tensor.name, before[0])
     for element, item in zip(target.elts, kept):
         assign(engine, frame, element, item)
 

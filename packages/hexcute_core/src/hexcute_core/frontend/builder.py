@@ -20,7 +20,6 @@ from hexcute_core.tile import (
     Assign,
     AsyncCommit,
     AsyncWait,
-    CallStmt,
     CastTile,
     Copy,
     Elementwise,
@@ -110,6 +109,10 @@ class Builder:
         self.native = 0
         self.hint: str | None = None
         self.inline: Inline | None = None
+        # Called with the tensor of every write in place; writes that stand for `name = value` set
+        # `rebinding`, for they change the name and not what others see.
+        self.watch: Callable[[str], None] | None = None
+        self.rebinding = False
         self.written: list[str] = []
         self._names = set(reserved) | set(BUILT_INS)
         self._ids = 0
@@ -143,7 +146,7 @@ class Builder:
         """Appends a statement to the current block, noting what it writes."""
         match stmt:
             case SetElement():
-                self.written.append(stmt.tensor)
+                self._write(stmt.tensor)
             case Assign():
                 self.written.append(stmt.var.name)
                 if stmt.declares:
@@ -152,17 +155,20 @@ class Builder:
                     self.violated.add(stmt.var.name)
             case Fill() | Copy() | CastTile() | Elementwise() | Reduce() | Rearrange():
                 self.tile_operation(stmt.span)
-                self.written.append(stmt.dst.tensor)
+                self._write(stmt.dst.tensor)
             case Gemm():
                 self.tile_operation(stmt.span)
-                self.written.append(stmt.c.tensor)
+                self._write(stmt.c.tensor)
             case ForElements() | Sync() | AsyncCommit() | AsyncWait():
                 self.tile_operation(stmt.span)
-            case CallStmt():
-                pass
             case _:
                 pass
         self.region.block.append(stmt)
+
+    def _write(self, tensor: str) -> None:
+        self.written.append(tensor)
+        if self.watch is not None and not self.rebinding:
+            self.watch(tensor)
 
     def tile_operation(self, span: SourceSpan) -> None:
         """Refuses what all threads do together inside a loop over one thread's elements."""

@@ -60,7 +60,7 @@ def call(engine: Engine, frame: Frame, node: ast.Call) -> object:
     engine.builder.hint = hint
     if isinstance(callee, DeviceFunction):
         engine.builder.hint = None
-        return inline(engine, frame, callee.fn, tuple(args), kwargs)
+        return _inline_at(engine, frame, node, callee.fn, tuple(args), kwargs)
     if not callable(callee):
         raise frame.error(
             node, f"`{ast.unparse(node.func)}` is not a function", fix="call a function"
@@ -125,6 +125,21 @@ def _check_arguments(
         ) from None
 
 
+def _inline_at(
+    engine: Engine,
+    frame: Frame,
+    node: ast.Call,
+    fn: FunctionType,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+) -> object:
+    outer, frame.call = frame.call, node
+    try:
+        return inline(engine, frame, fn, args, kwargs)
+    finally:
+        frame.call = outer
+
+
 def inline(
     engine: Engine,
     frame: Frame,
@@ -176,7 +191,7 @@ def _plain(
     run_time = any(_inside(value) for value in [*kept, *named.values()])
     if run_time and isinstance(function, FunctionType) and needs_tracing(function):
         bound = (callee.__self__,) if isinstance(callee, MethodType) else ()
-        return inline(engine, frame, function, (*bound, *kept), named)
+        return _inline_at(engine, frame, node, function, (*bound, *kept), named)
     builder.native += 1
     try:
         return callee(*kept, **named)

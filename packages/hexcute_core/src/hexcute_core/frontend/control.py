@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable
 from hexcute_core.dtypes import i32
 from hexcute_core.errors import FrontendError
 from hexcute_core.frontend.assign import assign
+from hexcute_core.frontend.builder import RegionKind
 from hexcute_core.frontend.calls import iteration
 from hexcute_core.frontend.engine import Engine
 from hexcute_core.frontend.expressions import condition, is_run_time
 from hexcute_core.frontend.flow import StaticTest, targets, writes
 from hexcute_core.frontend.frame import Frame, LoopMark
 from hexcute_core.frontend.loops import Elements, Grid, LoopRange
-from hexcute_core.frontend.scope import finish, inside, prepare
+from hexcute_core.frontend.scope import Entry, finish, inside, prepare
 from hexcute_core.frontend.subscript import static_int
 from hexcute_core.frontend.tiles import describe
 from hexcute_core.scalar import Scalar, ScalarBase, as_scalar
@@ -51,6 +52,11 @@ def known_tests(engine: Engine, frame: Frame, region: ast.stmt) -> StaticTest:
         return None if is_run_time(value) else bool(value)
 
     return decide
+
+
+def _prepare(engine: Engine, frame: Frame, node: ast.stmt, kind: RegionKind) -> Entry:
+    names = writes([node], known_tests(engine, frame, node))
+    return prepare(engine.builder, engine.sharing, frame, node, names, kind)
 
 
 def for_loop(engine: Engine, frame: Frame, node: ast.For) -> None:
@@ -111,7 +117,7 @@ def _run_time(
     if any(_empty(r) for r in ranges):
         return
     fixed = [_stable_bounds(engine, r) for r in ranges]
-    entry = prepare(builder, frame, node, writes([node], known_tests(engine, frame, node)), "loop")
+    entry = _prepare(engine, frame, node, "loop")
     variables = [
         builder.variable(name, promote(promote(r.start.dtype, r.stop.dtype), r.step.dtype))
         for name, r in zip(names, fixed)
@@ -166,9 +172,7 @@ def over_elements(
             fix=f"name {len(items.tile.shape)} coordinates",
         )
     builder.tile_operation(builder.span)
-    entry = prepare(
-        builder, frame, node, writes([node], known_tests(engine, frame, node)), "elements"
-    )
+    entry = _prepare(engine, frame, node, "elements")
     coords = tuple(builder.variable(name, i32) for name in names)
     number = builder.next_id()
     for var in coords:
@@ -186,7 +190,7 @@ def while_loop(engine: Engine, frame: Frame, node: ast.While) -> None:
     if node.orelse:
         raise frame.error(node.orelse[0], "`else` of a loop", fix="write it after the loop")
     builder = engine.builder
-    entry = prepare(builder, frame, node, writes([node], known_tests(engine, frame, node)), "loop")
+    entry = _prepare(engine, frame, node, "loop")
     emitted = len(builder.region.block)
     test = condition(engine, frame, node.test)
     if len(builder.region.block) != emitted:
@@ -215,9 +219,7 @@ def branch(engine: Engine, frame: Frame, node: ast.If) -> None:
     if isinstance(test, bool):
         engine.execute(frame, node.body if test else node.orelse)
         return
-    entry = prepare(
-        builder, frame, node, writes([node], known_tests(engine, frame, node)), "branch"
-    )
+    entry = _prepare(engine, frame, node, "branch")
     blocks: list[tuple[Stmt, ...]] = []
     for body in (node.body, node.orelse):
         with inside(builder, entry) as region:

@@ -11,6 +11,7 @@ from typing import Any
 from hexcute_core.errors import FrontendError, HexcuteError
 from hexcute_core.frontend.builder import Builder
 from hexcute_core.frontend.frame import Frame
+from hexcute_core.frontend.sharing import Sharing
 from hexcute_core.frontend.tiles import LazyTile
 from hexcute_core.scalar import Element, ScalarBase, free_vars
 from hexcute_core.scalar.visit import walk
@@ -49,6 +50,8 @@ class Engine:
         self.builder = builder
         # The call being interpreted: where a device function called by Python code is inlined.
         self.frame: Frame | None = None
+        self.sharing = Sharing()
+        builder.watch = lambda tensor: self.sharing.write(builder, self.frame, tensor)
         self._expressions = expressions
         self._statements = statements
 
@@ -88,9 +91,11 @@ class Engine:
             handler = self._statements.get(type(stmt))
             if handler is None:
                 raise self._unknown(frame, stmt)
+            outer, frame.current = frame.current, stmt
             with self._at(frame, stmt):
                 self.builder.hint = None
                 handler(self, frame, stmt)
+            frame.current = outer
 
     def _unknown(self, frame: Frame, node: ast.AST) -> FrontendError:
         name = type(node).__name__

@@ -36,12 +36,14 @@ def flow_of(node: ast.FunctionDef) -> Flow:
     return Flow(solver.live_out, solver.carried, frozenset(params) | frozenset(writes(node.body)))
 
 
-def reads(node: ast.AST | None) -> Iterator[str]:
-    """Names loaded anywhere below `node`."""
-    if node is not None:
-        for child in ast.walk(node):
-            if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load):
-                yield child.id
+def reads(node: ast.AST | None, skip: ast.AST | None = None) -> Iterator[str]:
+    """Names loaded anywhere below `node`, outside `skip`."""
+    if node is None or node is skip:
+        return
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+        yield node.id
+    for child in ast.iter_child_nodes(node):
+        yield from reads(child, skip)
 
 
 def targets(node: ast.AST | None) -> Iterator[str]:

@@ -14,7 +14,7 @@ from types import FunctionType
 
 from hexcute_core.errors import FrontendError, SourceSpan
 from hexcute_core.frontend.builder import Region
-from hexcute_core.frontend.flow import Flow, flow_of
+from hexcute_core.frontend.flow import Flow, flow_of, reads
 from hexcute_core.frontend.source import FunctionSource
 from hexcute_core.frontend.symbols import Symbol
 from hexcute_core.scalar import Var
@@ -66,6 +66,9 @@ class Frame:
     caller: Frame | None = None
     bindings: dict[str, Binding] = field(default_factory=dict)
     loops: list[LoopMark] = field(default_factory=list)
+    # The statement being traced, innermost, and the call in it that is being inlined.
+    current: ast.stmt | None = None
+    call: ast.Call | None = None
 
     @property
     def flow(self) -> Flow:
@@ -77,6 +80,15 @@ class Frame:
     def error(self, node: ast.AST, message: str, fix: str | None = None) -> FrontendError:
         """An error placed at `node`."""
         return FrontendError(message, span=self.span(node), fix=fix)
+
+    def used(self) -> frozenset[str] | None:
+        """Names that may still be read after what is being traced; None: any of them.
+
+        The arguments of a call that is being inlined have been read already.
+        """
+        if self.current is None:
+            return None
+        return self.flow.live_out[id(self.current)] | frozenset(reads(self.current, self.call))
 
     def depth(self) -> int:
         """How many calls are being inlined."""

@@ -18,6 +18,7 @@ from hexcute_core.errors import SourceSpan
 from hexcute_core.frontend.aliases import aliases, own_copy, release
 from hexcute_core.frontend.builder import Builder, Region, RegionKind
 from hexcute_core.frontend.frame import Binding, Frame, Lost, Mutable, Pending
+from hexcute_core.frontend.sharing import Sharing
 from hexcute_core.frontend.tiles import Tile
 from hexcute_core.scalar import Scalar, ScalarBase, as_scalar
 from hexcute_core.tile import Assign
@@ -50,6 +51,7 @@ class Entry:
     """What entering a region put aside: bindings to give back, names lost once it is left."""
 
     frame: Frame
+    sharing: Sharing
     span: SourceSpan
     kind: RegionKind
     local: tuple[str, ...] = ()
@@ -59,7 +61,12 @@ class Entry:
 
 
 def prepare(
-    builder: Builder, frame: Frame, node: ast.stmt, names: Mapping[str, bool], kind: RegionKind
+    builder: Builder,
+    sharing: Sharing,
+    frame: Frame,
+    node: ast.stmt,
+    names: Mapping[str, bool],
+    kind: RegionKind,
 ) -> Entry:
     """Makes the names that region `node` writes ready for it, in the block around it.
 
@@ -67,7 +74,8 @@ def prepare(
     """
     flow, around = frame.flow, builder.region
     needed = flow.live_out[id(node)] | flow.carried.get(id(node), frozenset())
-    entry = Entry(frame, builder.span, kind, tuple(name for name in names if name not in needed))
+    local = tuple(name for name in names if name not in needed)
+    entry = Entry(frame, sharing, builder.span, kind, local)
     for name in names:
         binding = frame.bindings.get(name)
         if name not in needed:
@@ -80,18 +88,18 @@ def prepare(
             frame.bindings[name] = Binding(held, around, builder.span)
         elif isinstance(binding.value, Tile) and binding.value.in_registers:
             if names[name]:
-                _separate(builder, frame, name, binding.value)
+                _separate(builder, sharing, frame, name, binding.value)
         elif kind != "branch" and not isinstance(binding.value, (Mutable, Pending)):
             entry.lost[name] = binding
     return entry
 
 
-def _separate(builder: Builder, frame: Frame, name: str, tile: Tile) -> None:
+def _separate(builder: Builder, sharing: Sharing, frame: Frame, name: str, tile: Tile) -> None:
     """Makes the tile of `name` its own, so that updating it in place changes no other name."""
     if frame.bindings[name].region is not builder.region:
-        release(builder, frame, name, tile)
+        release(sharing, frame, name, tile)
     elif not tile.is_whole or any(aliases(frame, name, tile.tensor.name)):
-        own_copy(builder, frame, name)
+        own_copy(sharing, frame, name)
 
 
 @contextmanager
@@ -107,7 +115,8 @@ def inside(builder: Builder, entry: Entry) -> Iterator[Region]:
         for name, binding in entry.lost.items():
             reason = f"is changed by {region.describe()} and has no single value in it"
             frame.bindings[name] = replace(binding, value=_lost(reason), region=region)
-        yield region
+        with entry.sharing.region(frame, region):
+            yield region
     for name, binding in list(frame.bindings.items()):
         if binding.region is not region:
             continue
