@@ -12,6 +12,7 @@ import time
 
 import fuzz_algebra  # noqa: F401 (registers its cases)
 import fuzz_functions  # noqa: F401
+import fuzz_models  # noqa: F401
 import fuzz_swizzled  # noqa: F401
 from fuzz_registry import CASES, Wrong, run
 

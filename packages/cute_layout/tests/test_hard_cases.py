@@ -106,6 +106,8 @@ def test_big_static_sizes_do_not_need_a_table() -> None:
     assert str(cl.composition(a, Layout(1 << 26))) == "(4096,8192,2):(1,5000,1073741824)"
     with pytest.raises(cl.DivisibilityError, match="does not divide"):
         cl.composition(a, Layout(4096 * 8192 + 2))
+    with pytest.raises(cl.DivisibilityError, match="does not divide"):
+        cl.composition(Layout((1 << 19, 8), (1, 1 << 30)), Layout((1 << 19) + 1))
     with pytest.raises(cl.DivisibilityError, match="carry"):
         cl.composition(a, Layout((2, 1 << 20), (5, 4)))
 
@@ -130,6 +132,19 @@ def test_a_left_inverse_that_does_not_exist_is_refused() -> None:
 def test_right_inverses_skip_stride_zero() -> None:
     assert cl.right_inverse(Layout((2, 4, 2), (0, 1, 4))) == Layout(8, 2)
     assert cl.right_inverse(Layout((3, 7), (0, 0))) == Layout(1, 0)
+
+
+def test_right_inverses_take_the_longest_of_equal_strides() -> None:
+    assert cl.right_inverse(Layout((2, 4), (1, 1))) == Layout(4, 2)
+
+
+def test_divides_round_up() -> None:
+    for tiled in (cl.logical_divide(Layout(10, 3), 4), cl.logical_divide(Layout(10, 3), Layout(4))):
+        assert tiled == Layout((4, 3), (3, 12))
+    assert cl.zipped_divide(Layout((10, 6), (6, 1)), (4, 6)).shape == ((4, 6), (3, 1))
+    assert cl.logical_divide(Layout((10, 6)), (None, 6))[0] == Layout(10)
+    with pytest.raises(cl.CongruenceError, match="3 entries"):
+        cl.zipped_divide(Layout((10, 6)), (1, 2, 3))
 
 
 def test_complements_with_overlapping_chains_are_refused() -> None:

@@ -87,8 +87,15 @@ def test_arithmetic() -> None:
     assert 2 * N + M - N == N + M and N - N == 0 and (N + 0) == N and bool(N)
     assert N // 64 * 64 == N and N % 32 == 0 and divmod(N, 16) == (N // 16, 0)
     assert (N * M) // M == N and (N + M) // (N + M) == 1 and 5 % N == 5 and 0 // M == 0
-    assert str(N * M - 3) == "M*N+-3" and str(N // 64) == "N/64" and str(2 * N) == "2*N"
+    assert str(N * M - 3) == "M*N-3" and str(N // 64) == "N/64" and str(2 * N) == "2*N"
     assert N > 63 and N >= 64 and M >= 1 and not M < 1 and N + 1 > N
-    for question in (lambda: M > 5, lambda: M % 3, lambda: 7 // M, lambda: 7 % M, lambda: M <= N):
+    for question in (
+        lambda: M > 5,
+        lambda: M > 1,
+        lambda: M % 3,
+        lambda: 7 // M,
+        lambda: 7 % M,
+        lambda: M <= N,
+    ):
         with pytest.raises(cl.UnsupportedError):
             question()

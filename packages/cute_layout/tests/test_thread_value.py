@@ -60,6 +60,16 @@ def test_repeat_tiles_a_larger_tile_by_threads_then_values() -> None:
             assert big(t, v) == (row + 4 * (t // 8), col + 8 * (v // 4))
 
 
+def test_repeat_along_one_dimension_goes_to_threads_first() -> None:
+    atom = TVLayout(Layout((4, 2)), (4, 2))
+    both = atom.repeat(threads=(2, 1), values=(3, 1))
+    assert both.tile == (24, 2) and both.covers()
+    assert [both(4, 0), both(0, 2), both(0, 4)] == [(4, 0), (8, 0), (16, 0)]
+    assert TVLayout(Layout((4, 2)), 8).repeat(threads=2)(7, 0) == 11
+    with pytest.raises(cl.CongruenceError, match="one entry for each"):
+        atom.repeat(threads=(2, 1, 1))
+
+
 def test_refusals() -> None:
     with pytest.raises(cl.CongruenceError, match="two modes"):
         TVLayout(Layout(32), (32,))

@@ -204,6 +204,8 @@ class _Digits:
 
 def _tabulate(digits: _Digits, a: Layout, b: Layout) -> Layout:
     """Decide by the function table; every leaf of R is determined by its own values."""
+    if a.is_symbolic or b.is_symbolic:
+        raise UnsupportedError(f"digits carry in {a} o {b}, and symbolic sizes have no table")
     if b.size > TABLE_LIMIT:
         _refuse_early(digits, a, b)
         raise UnsupportedError(

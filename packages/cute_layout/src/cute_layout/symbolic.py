@@ -173,7 +173,7 @@ class Expression:
             factors = [*m] if c.numerator == 1 and m else [str(c.numerator), *m]
             over = f"/{c.denominator}" if c.denominator != 1 else ""
             parts.append("*".join(factors) + over)
-        return "+".join(parts) or "0"
+        return "+".join(parts).replace("+-", "-") or "0"
 
     __repr__ = __str__
 
