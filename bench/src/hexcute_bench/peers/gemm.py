@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from hexcute_bench.cases.gemm import GemmCase
 from hexcute_bench.interface import Candidate, CasePeer, Run
-from hexcute_bench.peers.common import config_name, module
+from hexcute_bench.peers.common import module
+from hexcute_bench.peers.ours import Hexcute
 
 
 class Cublas(CasePeer):
@@ -30,37 +29,9 @@ class Cublas(CasePeer):
         return [Candidate("heuristic", build)]
 
 
-class HexcuteGemm(CasePeer):
-    """`matmul` of a module of hexcute_kernels, the fastest of its configurations on this shape."""
-
-    name = "hexcute"
-
-    def __init__(self, kernels: str, target: str) -> None:
-        self._kernels, self._target = kernels, target
-
-    def prepare(self, case: GemmCase) -> Sequence[Candidate]:
-        gemm = module(self._kernels)
-        return [
-            Candidate(config_name(config), lambda config=config: self._build(gemm, case, config))
-            for config in configurations(gemm, self._target)
-        ]
-
-    def _build(self, gemm: Any, case: GemmCase, config: Any) -> Run:
-        options: dict[str, Any] = {"config": config}
-        # A kernel module for one generation of instructions has no choice of target.
-        if "target" in inspect.signature(gemm.matmul).parameters:
-            options["target"] = self._target
-
-        def run(index: int) -> None:
-            gemm.matmul(case.a[index], case.b[index], out=case.c[index], **options)
-
-        return run
-
-
-def configurations(kernels: Any, target: str) -> Sequence[Any]:
-    """CONFIGS of a kernel module: a sequence for all targets, or one for each target."""
-    configs = kernels.CONFIGS
-    return list(configs[target] if isinstance(configs, Mapping) else configs)
+def hexcute_gemm(kernels: str, target: str) -> Hexcute:
+    """`matmul(a, b, out=...)` of a module of GEMM kernels."""
+    return Hexcute(kernels, "matmul", lambda case, index: (case.a[index], case.b[index]), target)
 
 
 class TritonGemm(CasePeer):

@@ -50,8 +50,7 @@ def tell(shape: Shape, found: Sequence[Measured], case: GemmCase | None) -> None
 def gemm(shapes: Sequence[Shape], systems: Sequence[str], settings: Settings) -> None:
     """Rows of Hidet's GEMMs and cuBLAS for each shape."""
     folder = Path(tempfile.mkdtemp(prefix="hexcute_bench_hidet_"))
-    import_hidet(str(folder / "cache"))
-    driver_stub()
+    driver_stub(import_hidet(str(folder / "cache")))
     arch = device_arch()
     context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(max(1, (os.cpu_count() or 2) - 1), mp_context=context) as pool:

@@ -6,9 +6,22 @@ from collections.abc import Iterable
 
 from hexcute_bench.errors import BenchError
 from hexcute_bench.interface import Suite
+from hexcute_bench.suites.attention import MHA_DECODING, MHA_FORWARD
+from hexcute_bench.suites.fp8 import FP8_BLOCKWISE
 from hexcute_bench.suites.gemm import GEMM_SM80, GEMM_SM90
+from hexcute_bench.suites.moe import MOE, MOE_LAYER
+from hexcute_bench.suites.scan import SELECTIVE_SCAN
 
-ALL: tuple[Suite, ...] = (GEMM_SM80, GEMM_SM90)
+ALL: tuple[Suite, ...] = (
+    GEMM_SM80,
+    GEMM_SM90,
+    FP8_BLOCKWISE,
+    MHA_FORWARD,
+    MHA_DECODING,
+    MOE,
+    MOE_LAYER,
+    SELECTIVE_SCAN,
+)
 
 
 def find(names: Iterable[str]) -> tuple[Suite, ...]:

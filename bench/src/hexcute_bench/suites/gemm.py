@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hexcute_bench.cases.gemm import GemmCase, gemm_work
 from hexcute_bench.interface import KernelSuite, ProcessPeer
-from hexcute_bench.peers.gemm import Cublas, HexcuteGemm, TritonGemm, TritonTmaGemm
+from hexcute_bench.peers.gemm import Cublas, TritonGemm, TritonTmaGemm, hexcute_gemm
 from hexcute_bench.peers.hidet_link import hidet_rows
 from hexcute_bench.shape import Shape
 
@@ -34,7 +34,7 @@ GEMM_SM80 = KernelSuite(
     baseline="cublas",
     shapes=SHAPES,
     quick=QUICK,
-    peers=(HexcuteGemm("hexcute_kernels.gemm", "sm_80"), Cublas(), TritonGemm(), TritonTmaGemm()),
+    peers=(hexcute_gemm("hexcute_kernels.gemm", "sm_80"), Cublas(), TritonGemm(), TritonTmaGemm()),
     case=GemmCase,
     work=gemm_work,
     regime=regime,
@@ -50,7 +50,7 @@ GEMM_SM90 = KernelSuite(
     shapes=SHAPES,
     quick=QUICK,
     peers=(
-        HexcuteGemm("hexcute_kernels.gemm_sm90", "sm_90"),
+        hexcute_gemm("hexcute_kernels.gemm_sm90", "sm_90"),
         Cublas(),
         TritonGemm(),
         TritonTmaGemm(),

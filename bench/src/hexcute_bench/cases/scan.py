@@ -1,0 +1,103 @@
+"""Selective scan, h_t = exp(dt_t A) h_(t-1) + dt_t u_t B_t, y_t = (C_t h_t + D u_t) silu(z_t).
+
+dt = softplus(delta + bias). The reference steps through time in float32, a chunk at a time,
+because a whole float32 output would not fit beside the inputs of the largest shapes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from hexcute_bench.cases.tensors import (
+    F16_TOLERANCE,
+    generator,
+    poisoned,
+    randn,
+    relative_error,
+    rotated_sets,
+)
+from hexcute_bench.interface import Work
+from hexcute_bench.shape import Shape
+
+WIDTH, STATES = 8192, 16
+# Products with z are rounded twice where y passes through 16 bits before its gate.
+TOLERANCE = 4 * F16_TOLERANCE
+_CHUNK = 256
+
+
+class ScanCase:
+    """For each set i: `u`, `delta`, `z`, `out` f16 [batch,width,length]; `b`, `c` f16
+    [batch,1,states,length]; and float32 `a` [width,states], `d` and `bias` [width]."""
+
+    def __init__(
+        self, shape: Shape, sets: int | None = None, device: str = "cuda", width: int = WIDTH
+    ) -> None:
+        import torch
+
+        self.shape = shape
+        self.batch, self.length, self.width = shape["batch"], shape["length"], width
+        self.tolerance = TOLERANCE
+        size = 2.0 * 4 * self.batch * width * self.length
+        self.sets = rotated_sets(size) if sets is None else sets
+        count = range(self.sets)
+        large = (self.batch, width, self.length)
+        states = (self.batch, 1, STATES, self.length)
+        half = torch.float16
+        self.u = [randn(large, half, device) for _ in count]
+        self.delta = [randn(large, half, device).mul_(0.5) for _ in count]
+        self.z = [randn(large, half, device) for _ in count]
+        self.b = [randn(states, half, device) for _ in count]
+        self.c = [randn(states, half, device) for _ in count]
+        draw = torch.rand((width, STATES), device=device, generator=generator(device))
+        self.a = -(draw * 4.0 + 0.5)
+        self.d = randn((width,), torch.float32, device)
+        self.bias = randn((width,), torch.float32, device) * 0.1 - 2.0
+        self.out = [poisoned(large, half, device) for _ in count]
+
+    def poison(self, index: int) -> None:
+        self.out[index].fill_(float("nan"))
+
+    def output(self, index: int) -> Any:
+        return self.out[index]
+
+    def error(self, output: Any, index: int) -> float:
+        if tuple(output.shape) != tuple(self.u[index].shape):
+            return math.inf
+        worst = 0.0
+        for start, right in self._chunks(index):
+            part = output[:, :, start : start + right.shape[2]]
+            error = relative_error(part.contiguous(), right)
+            if math.isnan(error):
+                return error
+            worst = max(worst, error)
+        return worst
+
+    def _chunks(self, index: int) -> Iterator[tuple[int, Any]]:
+        """The reference as (first step, float32 [batch,width,steps]) in order of time."""
+        import torch
+
+        shape = (self.batch, self.width, STATES)
+        state = torch.zeros(shape, dtype=torch.float32, device=self.u[index].device)
+        softplus, silu = torch.nn.functional.softplus, torch.nn.functional.silu
+        for start in range(0, self.length, _CHUNK):
+            steps = slice(start, min(self.length, start + _CHUNK))
+            u = self.u[index][:, :, steps].float()
+            step = softplus(self.delta[index][:, :, steps].float() + self.bias[:, None])
+            b = self.b[index][:, :, :, steps].float()
+            c = self.c[index][:, :, :, steps].float()
+            columns = []
+            for t in range(u.shape[2]):
+                dt = step[:, :, t, None]
+                state = state * torch.exp(dt * self.a) + dt * u[:, :, t, None] * b[:, :, :, t]
+                columns.append((state * c[:, :, :, t]).sum(2))
+            y = torch.stack(columns, 2) + self.d[:, None] * u
+            yield start, y * silu(self.z[index][:, :, steps].float())
+
+
+def scan_work(shape: Shape) -> Work:
+    """Six operations a channel, state and step beside the exponential; u, delta, z and the
+    output moved once at two bytes."""
+    steps = float(shape["batch"] * shape["length"])
+    return Work(6.0 * steps * WIDTH * STATES, 2.0 * steps * (4 * WIDTH + 2 * STATES))

@@ -1,0 +1,103 @@
+"""Selective-scan peers: mamba-ssm, vLLM's copy of it, and Triton."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hexcute_bench.cases.scan import STATES, ScanCase
+from hexcute_bench.interface import Candidate, CasePeer, Run
+from hexcute_bench.peers.common import module
+from hexcute_bench.peers.folder import python_package, vllm_operators
+from hexcute_bench.peers.ours import Hexcute
+
+
+class Mamba(CasePeer):
+    """selective_scan_cuda.fwd of mamba-ssm."""
+
+    name = "mamba"
+
+    def prepare(self, case: ScanCase) -> Sequence[Candidate]:
+        module("torch")
+        forward = python_package("selective_scan_cuda", "selective_scan_cuda*.so.xz").fwd
+
+        def build() -> Run:
+            def run(index: int) -> Any:
+                made = forward(
+                    case.u[index], case.delta[index], case.a, case.b[index], case.c[index],
+                    case.d, case.z[index], case.bias, True,
+                )  # fmt: skip
+                # The gated output is the last; the ungated one comes first.
+                return made[-1]
+
+            return run
+
+        return [Candidate("default", build)]
+
+
+class VllmScan(CasePeer):
+    """selective_scan_fwd of vLLM, which writes the gated output over z.
+
+    Its parameters have grown from version to version, so they are filled in by name.
+    """
+
+    name = "vllm_scan"
+
+    def prepare(self, case: ScanCase) -> Sequence[Candidate]:
+        torch = module("torch")
+        scan = vllm_operators("vllm._C", "_C", "selective_scan_fwd")
+        schema = scan.default._schema
+
+        def build() -> Run:
+            gates = [z.clone() for z in case.z]
+            states = torch.zeros((case.batch, case.width, STATES), device="cuda")
+            shared = {
+                "A": case.a, "D_": case.d, "delta_bias_": case.bias, "delta_softplus": True,
+                "ssm_states": states.to(torch.float16), "pad_slot_id": -1, "null_block_id": -1,
+            }  # fmt: skip
+
+            def given(index: int) -> list[Any]:
+                named = shared | {
+                    "u": case.u[index], "delta": case.delta[index], "B": case.b[index],
+                    "C": case.c[index], "z_": gates[index],
+                }  # fmt: skip
+                return [
+                    named.get(argument.name, argument.default_value)
+                    for argument in schema.arguments
+                ]
+
+            calls = [given(index) for index in range(case.sets)]
+
+            def run(index: int) -> Any:
+                scan(*calls[index])
+                return gates[index]
+
+            return run
+
+        return [Candidate("default", build)]
+
+
+class TritonScan(CasePeer):
+    """The scan in Triton by its associative scan, the fastest of its configurations."""
+
+    name = "triton"
+
+    def prepare(self, case: ScanCase) -> Sequence[Candidate]:
+        module("triton")
+        kernels = module("hexcute_bench.triton_kernels.scan")
+        return [
+            Candidate(config.name, lambda config=config: kernels.scan(case, config))
+            for config in kernels.CONFIGS
+        ]
+
+
+def hexcute_scan() -> Hexcute:
+    """`selective_scan(u, delta, a, b, c, d, z, bias, out=...)` of our scan kernels."""
+    return Hexcute(
+        "hexcute_kernels.selective_scan",
+        "selective_scan",
+        lambda case, i: (
+            case.u[i], case.delta[i], case.a, case.b[i], case.c[i], case.d, case.z[i], case.bias,
+        ),
+        "sm_90",
+    )  # fmt: skip

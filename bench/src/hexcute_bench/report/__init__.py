@@ -1,0 +1,1 @@
+"""From the CSV files to ratios, tables and text; nothing here measures."""

@@ -1,0 +1,84 @@
+"""Fused attention, batch 1, not causal: forward on 20 shapes, decoding on 24."""
+
+from __future__ import annotations
+
+from hexcute_bench.cases.attention import (
+    AttentionCase,
+    decoding_case,
+    decoding_work,
+    forward_work,
+)
+from hexcute_bench.interface import KernelSuite
+from hexcute_bench.peers.attention import (
+    FlashAttention3,
+    FlashInferDecode,
+    TritonAttention,
+    TritonDecode,
+    cudnn,
+    flash_attention_2,
+    hexcute_attention,
+)
+from hexcute_bench.shape import Shape
+
+FORWARD = tuple(
+    Shape.of(heads=heads, d=d, s=s)
+    for heads in (16, 32)
+    for d in (64, 128)
+    for s in (512, 1024, 2048, 4096, 16384)
+)
+DECODING = tuple(
+    Shape.of(heads=heads, d=d, s=s)
+    for heads in (32, 16)
+    for d in (64, 128)
+    for s in (1024, 2048, 4096, 16384, 32768, 65536)
+)
+
+
+def forward_regime(shape: Shape) -> str:
+    """Short sequences do not fill the GPU."""
+    return "S>=2048" if shape["s"] >= 2048 else "S<=1024"
+
+
+def decoding_regime(shape: Shape) -> str:
+    """A short cache does not fill the GPU and fits in L2."""
+    return "S>=16384" if shape["s"] >= 16384 else "S<=4096"
+
+
+MHA_FORWARD = KernelSuite(
+    name="mha_forward",
+    title="Fused attention forward",
+    kernel="hexcute_kernels.attention",
+    baseline="fa3",
+    shapes=FORWARD,
+    quick=(FORWARD[3], FORWARD[7], FORWARD[18]),
+    peers=(
+        hexcute_attention("hexcute_kernels.attention", "attention", "sm_90"),
+        hexcute_attention("hexcute_kernels.attention", "attention", "sm_80", "hexcute_sm80"),
+        FlashAttention3(),
+        flash_attention_2(),
+        cudnn(),
+        TritonAttention(),
+    ),
+    case=AttentionCase,
+    work=forward_work,
+    regime=forward_regime,
+)
+
+MHA_DECODING = KernelSuite(
+    name="mha_decoding",
+    title="Fused attention decoding",
+    kernel="hexcute_kernels.decoding",
+    baseline="flashinfer",
+    shapes=DECODING,
+    quick=(DECODING[1], DECODING[9], DECODING[22]),
+    peers=(
+        hexcute_attention("hexcute_kernels.decoding", "decode", "sm_80"),
+        FlashInferDecode(),
+        FlashAttention3(),
+        flash_attention_2(),
+        TritonDecode(),
+    ),
+    case=decoding_case,
+    work=decoding_work,
+    regime=decoding_regime,
+)
