@@ -140,12 +140,8 @@ def _update(engine: Engine, frame: Frame, name: str, tile: Tile, value: TileValu
 
 def _rebind(engine: Engine, name: str, tile: Tile, value: TileValue) -> None:
     """Writes `value` into the tile that a name lives in: the name changes, not what others see."""
-    engine.builder.rebinding = True
-    try:
+    with engine.builder.defining():
         store(tile, value)
-    finally:
-        engine.builder.rebinding = False
-    engine.sharing.assigned(tile.tensor.name)
     if isinstance(value, Tile):
         engine.sharing.relate(tile.tensor.name, value.tensor.name, name)
 

@@ -109,10 +109,10 @@ class Builder:
         self.native = 0
         self.hint: str | None = None
         self.inline: Inline | None = None
-        # Called with the tensor of every write in place; writes that stand for `name = value` set
-        # `rebinding`, for they change the name and not what others see.
-        self.watch: Callable[[str], None] | None = None
-        self.rebinding = False
+        # Called with the tensor of every write, and whether the write makes a new value for a name
+        # (`name = value`) instead of changing what every name of the tensor sees.
+        self.watch: Callable[[str, bool], None] | None = None
+        self._defining = False
         self.written: list[str] = []
         self._names = set(reserved) | set(BUILT_INS)
         self._ids = 0
@@ -141,6 +141,8 @@ class Builder:
 
     def add_tensor(self, tensor: Tensor) -> None:
         self.tensors[tensor.name] = tensor
+        if self.watch is not None:
+            self.watch(tensor.name, True)
 
     def emit(self, stmt: Stmt) -> None:
         """Appends a statement to the current block, noting what it writes."""
@@ -167,8 +169,8 @@ class Builder:
 
     def _write(self, tensor: str) -> None:
         self.written.append(tensor)
-        if self.watch is not None and not self.rebinding:
-            self.watch(tensor)
+        if self.watch is not None:
+            self.watch(tensor, self._defining)
 
     def tile_operation(self, span: SourceSpan) -> None:
         """Refuses what all threads do together inside a loop over one thread's elements."""
@@ -180,6 +182,15 @@ class Builder:
                 span=span,
                 fix="move it out of the loop; inside it read and write t[i, j]",
             )
+
+    @contextmanager
+    def defining(self) -> Iterator[None]:
+        """What is written inside makes new values."""
+        outer, self._defining = self._defining, True
+        try:
+            yield
+        finally:
+            self._defining = outer
 
     @contextmanager
     def nested(self, kind: RegionKind) -> Iterator[Region]:

@@ -51,9 +51,15 @@ class Engine:
         # The call being interpreted: where a device function called by Python code is inlined.
         self.frame: Frame | None = None
         self.sharing = Sharing()
-        builder.watch = lambda tensor: self.sharing.write(builder, self.frame, tensor)
+        builder.watch = self._watch
         self._expressions = expressions
         self._statements = statements
+
+    def _watch(self, tensor: str, defines: bool) -> None:
+        if defines:
+            self.sharing.assigned(tensor)
+        else:
+            self.sharing.write(self.frame, tensor, self.builder.span)
 
     def evaluate(self, frame: Frame, node: ast.expr, hint: str | None = None) -> object:
         """The value of `node`; `hint` names the tensor it may create."""

@@ -115,7 +115,7 @@ def inside(builder: Builder, entry: Entry) -> Iterator[Region]:
         for name, binding in entry.lost.items():
             reason = f"is changed by {region.describe()} and has no single value in it"
             frame.bindings[name] = replace(binding, value=_lost(reason), region=region)
-        with entry.sharing.region(frame, region):
+        with entry.sharing.region(entry.kind):
             yield region
     for name, binding in list(frame.bindings.items()):
         if binding.region is not region:

@@ -3,73 +3,142 @@
 Inside run-time control flow a name keeps its own tensor, so `x = y` copies where Python shares,
 and a name that a region may assign is given its own copy before. As long as Python's two names may
 share one object, a change of it in place (`+=`, hx.copy) would have to reach both tensors: it is
-refused.
+refused. What a loop's body does to the pairs is replayed until they no longer grow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import combinations
+from typing import TypeAlias, Union
 
 from hexcute_core.errors import FrontendError, SourceSpan
-from hexcute_core.frontend.builder import Builder, Region
+from hexcute_core.frontend.builder import RegionKind
 from hexcute_core.frontend.frame import Frame
 from hexcute_core.frontend.tiles import Tile
+from hexcute_core.unions import assert_never
+
+Pairs: TypeAlias = dict[frozenset[str], str]
+
+
+@dataclass(frozen=True)
+class Relate:
+    """From here on the two tensors may stand for one object, because of `name`."""
+
+    pair: frozenset[str]
+    name: str
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """The name that lives in `tensor` stands for another object from here on."""
+
+    tensor: str
+
+
+@dataclass(frozen=True)
+class Write:
+    """`tensor` is changed in place while the tensors `used` may still be read."""
+
+    tensor: str
+    used: frozenset[str]
+    span: SourceSpan
+
+
+@dataclass(frozen=True)
+class Block:
+    """What happens in a region; `repeats` where it may run more than once."""
+
+    repeats: bool
+    events: list[Event] = field(default_factory=list)
+
+
+Event: TypeAlias = Union[Relate, Assigned, Write, Block]
 
 
 class Sharing:
     """The pairs that may hold where the trace stands, each with the name that made it."""
 
     def __init__(self) -> None:
-        self._pairs: dict[frozenset[str], str] = {}
-        self._written: list[tuple[str, SourceSpan]] = []
+        self._pairs: Pairs = {}
+        self._open = Block(repeats=False)
 
     def relate(self, first: str, second: str, name: str) -> None:
         """From here on `first` and `second` may stand for one object."""
         if first != second:
-            self._pairs[frozenset((first, second))] = name
+            self._happens(Relate(frozenset((first, second)), name))
 
     def assigned(self, tensor: str) -> None:
         """The name of `tensor` now stands for another object; what it related stays related."""
-        ended = {pair: name for pair, name in self._pairs.items() if tensor in pair}
-        self._pairs = {p: n for p, n in self._pairs.items() if p not in ended}
-        others = sorted(((set(pair) - {tensor}).pop(), name) for pair, name in ended.items())
-        for (first, name), (second, _) in combinations(others, 2):
-            self.relate(first, second, name)
+        self._happens(Assigned(tensor))
 
-    def write(self, builder: Builder, frame: Frame | None, tensor: str) -> None:
+    def write(self, frame: Frame | None, tensor: str, span: SourceSpan) -> None:
         """`tensor` is changed in place: refused where another tensor in use may be the same object.
 
-        Raises `FrontendError` at the place being traced.
+        Raises `FrontendError` at `span`.
         """
-        self._written.append((tensor, builder.span))
-        for other, name in self._group(tensor):
-            if _in_use(frame, other, None):
-                raise _refusal(name, builder.span)
+        self._happens(Write(tensor, _in_use(frame), span))
+
+    def _happens(self, event: Event) -> None:
+        self._open.events.append(event)
+        self._pairs = _after(event, self._pairs)
 
     @contextmanager
-    def region(self, frame: Frame, region: Region) -> Iterator[None]:
-        """A block that may run never, or, for a loop, again with the pairs it ended with."""
-        before, start = dict(self._pairs), len(self._written)
-        yield
-        if region.kind != "branch":
-            for tensor, span in self._written[start:]:
-                for other, name in self._group(tensor):
-                    if _in_use(frame, other, region) and _in_use(frame, tensor, region):
-                        raise _refusal(name, span)
-        self._pairs = before | self._pairs
+    def region(self, kind: RegionKind) -> Iterator[None]:
+        """A block that may run never, or, unless a branch, again with the pairs it ended with."""
+        before, outer = self._pairs, self._open
+        self._open = block = Block(repeats=kind != "branch")
+        try:
+            yield
+        finally:
+            self._open = outer
+        outer.events.append(block)
+        self._pairs = _after(block, before)
 
-    def _group(self, tensor: str) -> Iterator[tuple[str, str]]:
-        """Every tensor that may be the object of `tensor`, with the name behind it."""
-        seen, waiting = {tensor}, [tensor]
-        while waiting:
-            here = waiting.pop()
-            for pair, name in self._pairs.items():
-                for other in pair - seen if here in pair else ():
-                    seen.add(other)
-                    waiting.append(other)
-                    yield other, name
+
+def _after(event: Event, pairs: Pairs) -> Pairs:
+    """The pairs after `event`; raises where it changes a tile that may be shared."""
+    match event:
+        case Relate(pair=pair, name=name):
+            return {**pairs, pair: name}
+        case Assigned(tensor=tensor):
+            ended = {pair: name for pair, name in pairs.items() if tensor in pair}
+            if not ended:
+                return pairs
+            kept = {pair: name for pair, name in pairs.items() if pair not in ended}
+            for (p, name), (q, _) in combinations(ended.items(), 2):
+                kept[(p | q) - {tensor}] = name
+            return kept
+        case Write(tensor=tensor, used=used, span=span):
+            for other, name in _group(tensor, pairs):
+                if other in used:
+                    raise _refusal(name, span)
+            return pairs
+        case Block():
+            while True:
+                after = pairs
+                for inner in event.events:
+                    after = _after(inner, after)
+                merged = {**after, **pairs}
+                if not event.repeats or len(merged) == len(pairs):
+                    return merged
+                pairs = merged
+        case _:
+            assert_never(event)
+
+
+def _group(tensor: str, pairs: Pairs) -> Iterator[tuple[str, str]]:
+    """Every tensor that may be the object of `tensor`, with the name behind it."""
+    seen, waiting = {tensor}, [tensor]
+    while waiting:
+        here = waiting.pop()
+        for pair, name in pairs.items():
+            for other in pair - seen if here in pair else ():
+                seen.add(other)
+                waiting.append(other)
+                yield other, name
 
 
 def _refusal(name: str, span: SourceSpan) -> FrontendError:
@@ -81,27 +150,33 @@ def _refusal(name: str, span: SourceSpan) -> FrontendError:
     )
 
 
-def holds(value: object, tensor: str) -> bool:
-    """Whether `value` is or contains a part of `tensor`."""
-    match value:
-        case Tile():
-            return value.tensor.name == tensor
-        case tuple() | list():
-            return any(holds(item, tensor) for item in value)
-        case dict():
-            return any(holds(item, tensor) for item in value.values())
-        case _:
-            return False
-
-
-def _in_use(frame: Frame | None, tensor: str, outside: Region | None) -> bool:
-    """Whether a name that may still be read holds `tensor`; names of region `outside` do not count,
-    for its next iteration assigns them before reading them."""
+def _in_use(frame: Frame | None) -> frozenset[str]:
+    """Tensors held by names that may still be read."""
+    found: set[str] = set()
     while frame is not None:
         used = frame.used()
         for name, binding in frame.bindings.items():
-            read = used is None or name in used
-            if read and binding.region is not outside and holds(binding.value, tensor):
-                return True
+            if used is None or name in used:
+                found.update(tensors_in(binding.value))
         frame = frame.caller
-    return False
+    return frozenset(found)
+
+
+def tensors_in(value: object) -> Iterator[str]:
+    """Names of the tensors that `value` is or contains a part of."""
+    match value:
+        case Tile():
+            yield value.tensor.name
+        case tuple() | list():
+            for item in value:
+                yield from tensors_in(item)
+        case dict():
+            for item in value.values():
+                yield from tensors_in(item)
+        case _:
+            return
+
+
+def holds(value: object, tensor: str) -> bool:
+    """Whether `value` is or contains a part of `tensor`."""
+    return tensor in tensors_in(value)

@@ -237,14 +237,16 @@ def materialize(value: LazyTile | Tile) -> Tile:
     if isinstance(value, Tile):
         return value
     dst = new_register(value.dtype, value.shape, value.base)
-    value.emit(dst.ref)
+    with current("arithmetic on tiles").defining():
+        value.emit(dst.ref)
     return dst
 
 
 def copy_of(value: Tile, base: str) -> Tile:
     """A fresh register tensor that holds what `value` holds now."""
     dst = new_register(value.dtype, value.shape, base)
-    move(value, dst)
+    with current("a copy").defining():
+        move(value, dst)
     return dst
 
 
