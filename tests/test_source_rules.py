@@ -67,6 +67,7 @@ def allowed(path: str, module: str) -> bool:
             "hidet": {"backend"},
             "ml_dtypes": {"simulator"},
             "torch": {"runtime"},
+            "tqdm": {"simulator"},
         }
         if top in homes:
             return folder in homes[top]

@@ -87,7 +87,8 @@ def test_a_predicate_keeps_an_access_from_happening():
     inside = compare("lt", TX, 63)
     load = Prim("ld.global.4", (regs("r"), GlobalPtr("x", TX + 1, dt.f32), inside), at(5))
     store = Prim("st.global.4", (GlobalPtr("x", TX, dt.f32), regs("r"), TRUE), at(6))
-    np.testing.assert_array_equal(run(fill("r"), load, store), [*range(1, 64), 0])
+    barrier = step("bar.sync", 5)
+    np.testing.assert_array_equal(run(fill("r"), load, barrier, store), [*range(1, 64), 0])
 
 
 def test_negative_offsets_are_out_of_bounds():

@@ -4,8 +4,10 @@ Instruction semantics are written from the PTX ISA manual, not from the compiler
 run checks the tables too.
 """
 
-from hexcute_core.simulator.counting import Counters
-from hexcute_core.simulator.launch import SimulationReport, simulate
+from hexcute_core.simulator.counting import Access, Counters
+from hexcute_core.simulator.findings import Finding
+from hexcute_core.simulator.launch import simulate
 from hexcute_core.simulator.oracle import interpret
+from hexcute_core.simulator.report import SimulationReport
 
-__all__ = ["Counters", "SimulationReport", "interpret", "simulate"]
+__all__ = ["Access", "Counters", "Finding", "SimulationReport", "interpret", "simulate"]

@@ -1,7 +1,9 @@
 """cp.async: bytes are read when issued and land at the wait of the lane that issued them.
 
 Every lane counts the groups it has committed. `cp.async.wait n` completes a lane's copies of all
-but its n latest committed groups; nothing lands earlier, as the machine may always be that late.
+but its n latest committed groups. Nobody may touch the bytes before that: the machine may always
+be that late. Seeds other than 0 let the bytes land earlier now and then, so that what a broken
+program computes varies as it does on a machine.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hexcute_core.simulator.code import Code, Step, then_pause
+from hexcute_core.simulator.instructions import Instruction, split_size
 from hexcute_core.simulator.memory import note_global, note_shared
 from hexcute_core.simulator.operands import (
     global_operand,
@@ -19,7 +23,7 @@ from hexcute_core.simulator.operands import (
     scalar_operand,
     shared_operand,
 )
-from hexcute_core.simulator.statements import StatementCompiler, Step
+from hexcute_core.simulator.statements import StatementCompiler
 from hexcute_core.simulator.values import Array
 from hexcute_core.thread import Prim
 
@@ -64,6 +68,8 @@ def copy_async(stmt: Prim, compiler: StatementCompiler, size: int) -> Step:
         note_shared(m, name, lanes, target, size)
         m.shared.claim(m, lanes, cells, name, None)
         m.shared.hold(m, lanes, cells)
+        if m.world.early():
+            m.shared.put(m, lanes, cells, raw[lanes], name)
         m.pending.append(PendingCopy(lanes, m.committed[lanes], cells, raw[lanes], site))
 
     return run
@@ -81,7 +87,7 @@ def commit(stmt: Prim, compiler: StatementCompiler) -> Step:
     return run
 
 
-def wait(stmt: Prim, compiler: StatementCompiler) -> Step:
+def wait(stmt: Prim, compiler: StatementCompiler) -> Code:
     """`cp.async.wait n`: at most the n latest groups of each lane stay unfinished."""
     pending, site, name = scalar_operand(stmt, 0), compiler.site(stmt.span), stmt.name
 
@@ -93,7 +99,7 @@ def wait(stmt: Prim, compiler: StatementCompiler) -> Step:
             finished = np.where(m.mask, finished, 0)
         m.pending = [rest for copy in m.pending for rest in _land(m, copy, finished)]
 
-    return run
+    return then_pause(run) if compiler.agents else run
 
 
 def _land(m: Machine, copy: PendingCopy, finished: Array) -> list[PendingCopy]:
@@ -104,3 +110,18 @@ def _land(m: Machine, copy: PendingCopy, finished: Array) -> list[PendingCopy]:
     ready = copy.part(done)
     m.shared.fill(m, ready.lanes, ready.cells, ready.raw, ready.site, "cp.async")
     return [] if done.all() else [copy.part(~done)]
+
+
+def instruction(name: str) -> Instruction | None:
+    """cp.async and its groups."""
+    if name == "cp.async.commit":
+        return Instruction(commit)
+    if name == "cp.async.wait":
+        return Instruction(wait)
+    sized = split_size(name, (4, 8, 16))
+    if sized is None or sized[0] != "cp.async":
+        return None
+    size = sized[1]
+    return Instruction(
+        lambda stmt, compiler: copy_async(stmt, compiler, size), shared=size, global_=size
+    )

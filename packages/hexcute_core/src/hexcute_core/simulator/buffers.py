@@ -2,7 +2,8 @@
 
 The bytes are a copy of the caller's array and go back when the run has ended well. A pointer
 that does not promise 16-byte alignment is aligned to its element only, whatever numpy did: its
-base address is taken as one element.
+base address is taken as one element. Of a buffer that the program writes, each granule knows its
+last writer and reader, so that blocks and threads that meet in it are found.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hexcute_core.dtypes import DType
+from hexcute_core.simulator.shadow import Shadow
 from hexcute_core.simulator.values import Array
 
 if TYPE_CHECKING:
@@ -19,9 +21,12 @@ if TYPE_CHECKING:
 
 
 class GlobalBuffer:
-    """The bytes behind one pointer parameter."""
+    """The bytes behind one pointer parameter; `granule` is the smallest access to them, None
+    where the program never writes them."""
 
-    def __init__(self, name: str, dtype: DType, array: Array, aligned: bool) -> None:
+    def __init__(
+        self, name: str, dtype: DType, array: Array, aligned: bool, granule: int | None
+    ) -> None:
         self.name = name
         self.dtype = dtype
         self.array = array
@@ -33,12 +38,27 @@ class GlobalBuffer:
         self._views = {
             size: self._bytes.view(f"u{size}").reshape(-1, 1) for size in (1, 2, 4, 8)
         } | {16: self._bytes.view("u8").reshape(-1, 2)}
+        self._granule = granule or 1
+        self.shadow: Shadow | None = None
+        if granule is not None:
+            cells = len(self._bytes) // granule + 1
+            self.shadow = Shadow(cells, 1, True, self.place)
+
+    def place(self, cell: int) -> str:
+        """`byte b of name` of a granule."""
+        return f"byte {cell * self._granule} of {self.name}"
+
+    def cells(self, address: Array, size: int) -> Array:
+        """Granules [n, size / granule] of accesses at byte `address` [n]."""
+        first = address // self._granule
+        return first[:, None] + np.arange(max(1, size // self._granule))
 
     def _check(self, m: Machine, lanes: Array, address: Array, size: int, what: str) -> None:
         outside = (address < 0) | (address > self.size - size)
         if outside.any():
             which = int(np.flatnonzero(outside)[0])
-            m.fail(
+            m.stop(
+                "out of bounds",
                 f"{what} of {size} bytes at byte {int(address[which])} is outside {self.name}, "
                 f"which has {self.size} bytes",
                 int(lanes[which]),
@@ -47,34 +67,60 @@ class GlobalBuffer:
         if crooked.any():
             which = int(np.flatnonzero(crooked)[0])
             promise = "" if not self.base else ", whose pointer does not promise 16-byte alignment"
-            m.fail(
+            m.stop(
+                "misaligned access",
                 f"{what} of {size} bytes at byte {int(address[which])} of {self.name}{promise} is "
                 f"misaligned",
                 int(lanes[which]),
             )
 
-    def load(self, m: Machine, lanes: Array, address: Array, size: int, what: str) -> Array:
+    def load(
+        self, m: Machine, lanes: Array, address: Array, size: int, what: str, atomic: bool = False
+    ) -> Array:
         """Bytes [n, size] at byte `address` [n] for `lanes` [n]."""
         self._check(m, lanes, address, size, what)
+        if self.shadow is not None:
+            self.shadow.read(m, lanes, self.cells(address, size), what, atomic=atomic)
         if address.size and int((address % size).any()):
             return self._bytes[address[:, None] + np.arange(size)]
         cells: Array = self._views[size][address // size]
         return cells.view(np.uint8)
 
-    def store(self, m: Machine, lanes: Array, address: Array, raw: Array, what: str) -> None:
-        """Writes bytes [n, size] at byte `address` [n]; lanes that meet must agree."""
-        self._check(m, lanes, address, raw.shape[1], what)
+    def store(
+        self, m: Machine, lanes: Array, address: Array, raw: Array, what: str, atomic: bool = False
+    ) -> None:
+        """Writes bytes [n, size] at byte `address` [n]; threads that meet must agree."""
+        size = raw.shape[1]
+        self._check(m, lanes, address, size, what)
         self.changed = True
-        place = address[:, None] + np.arange(raw.shape[1])
+        place = address[:, None] + np.arange(size)
+        if self.shadow is not None:
+            cells = self.cells(address, size)
+
+            def same() -> Array:
+                kept = (self._bytes[place] == raw).reshape(*cells.shape, -1)
+                equal: Array = kept.all(axis=2)
+                return equal
+
+            self.shadow.claim(m, lanes, cells, what, same, atomic)
+            self.shadow.wrote(m, lanes, cells, m.site, atomic)
+        if m.world.watched and (self._bytes[place] != raw).any():
+            m.world.changes += 1
         self._bytes[place] = raw
         lost = (self._bytes[place] != raw).any(axis=1)
-        if lost.any():
+        if lost.any() and not atomic:
             which = int(np.flatnonzero(lost)[0])
-            m.fail(
+            m.report(
+                "race",
                 f"{what}: two threads write different values to byte {int(address[which])} of "
                 f"{self.name}",
                 int(lanes[which]),
+                other=m.span,
             )
+
+    def holds_same(self, other: GlobalBuffer) -> bool:
+        """Whether both hold the same bytes."""
+        return bool(np.array_equal(self._bytes, other._bytes))
 
     def write_back(self) -> None:
         """Hands the bytes back to the caller's array, in place."""

@@ -1,12 +1,14 @@
 """if, for and while over lanes: what differs between executing lanes narrows the mask.
 
-A condition that differs runs both sides, each under its mask; a loop whose bounds differ runs
-until its last lane is done. What all executing lanes agree on is plain Python control flow.
+Each construct is an iterator that sets the mask (and loop variable) and stops once for every pass
+over a body, so that bodies may be plain functions or routines that wait. A condition that differs
+gives both sides, each under its mask; a loop whose bounds differ goes on until its last lane is
+done. What all executing lanes agree on is plain Python control flow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import numpy as np
@@ -20,35 +22,35 @@ Run = Callable[[State], None]
 MAX_ITERATIONS = 10_000_000
 
 
-def branch(m: State, picked: Value, then: Run[State], otherwise: Run[State]) -> None:
-    """Runs `then` where `picked` holds and `otherwise` elsewhere."""
+def sides(m: LaneState, picked: Value) -> Iterator[bool]:
+    """True where `picked` holds, False elsewhere: the sides that some lane takes."""
     if not isinstance(picked, np.ndarray):
-        (then if picked else otherwise)(m)
+        yield bool(picked)
         return
     outer = m.mask
     yes = picked if outer is None else picked & outer
     no = ~picked if outer is None else ~picked & outer
     if not no.any():
-        then(m)
+        yield True
     elif not yes.any():
-        otherwise(m)
+        yield False
     else:
         m.mask = yes
-        then(m)
+        yield True
         m.mask = no
-        otherwise(m)
+        yield False
         m.mask = outer
 
 
-def repeat_for(m: State, var: Var, bounds: tuple[Value, Value, Value], body: Run[State]) -> None:
-    """Runs `body` with `var` in range(start, stop, step) of each lane."""
+def passes(m: LaneState, var: Var, bounds: tuple[Value, Value, Value]) -> Iterator[None]:
+    """One pass for each value of `var` in range(start, stop, step) of each lane."""
     first, last, pace = (uniform(m, value) for value in bounds)
     if np.any(np.asarray(pace)[... if m.mask is None or np.ndim(pace) == 0 else m.mask] <= 0):
         m.fail("a loop's step must be positive")
     if isinstance(first, int) and isinstance(last, int) and isinstance(pace, int):
         for i in range(first, last, pace):
             m.vars[var.name] = wrap_int(i, var.dtype)
-            body(m)
+            yield
         return
     outer = m.mask
     cell = storage(var.dtype)
@@ -59,13 +61,13 @@ def repeat_for(m: State, var: Var, bounds: tuple[Value, Value, Value], body: Run
             break
         m.mask = None if going.all() else going
         m.vars[var.name] = at
-        body(m)
+        yield
         at = (at + pace).astype(cell)
     m.mask = outer
 
 
-def repeat_while(m: State, condition: Callable[[State], Value], body: Run[State]) -> None:
-    """Runs `body` on each lane as long as its `condition` holds."""
+def rounds(m: State, condition: Callable[[State], Value]) -> Iterator[None]:
+    """One pass as long as `condition` holds on some lane, under the mask of those lanes."""
     outer = m.mask
     for _ in range(MAX_ITERATIONS):
         going = condition(m)
@@ -76,10 +78,28 @@ def repeat_while(m: State, condition: Callable[[State], Value], body: Run[State]
             m.mask = None if going.all() else going
         elif not going:
             break
-        body(m)
+        yield
     else:
         m.fail(f"the loop did not end after {MAX_ITERATIONS} iterations")
     m.mask = outer
+
+
+def branch(m: State, picked: Value, then: Run[State], otherwise: Run[State]) -> None:
+    """Runs `then` where `picked` holds and `otherwise` elsewhere."""
+    for side in sides(m, picked):
+        (then if side else otherwise)(m)
+
+
+def repeat_for(m: State, var: Var, bounds: tuple[Value, Value, Value], body: Run[State]) -> None:
+    """Runs `body` with `var` in range(start, stop, step) of each lane."""
+    for _ in passes(m, var, bounds):
+        body(m)
+
+
+def repeat_while(m: State, condition: Callable[[State], Value], body: Run[State]) -> None:
+    """Runs `body` on each lane as long as its `condition` holds."""
+    for _ in rounds(m, condition):
+        body(m)
 
 
 def assign(m: LaneState, var: Var, new: Value, declares: bool) -> None:

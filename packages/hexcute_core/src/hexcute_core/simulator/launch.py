@@ -1,35 +1,44 @@
-"""simulate(program, arrays, scalars) = the arrays the kernel leaves, or the first thing it does
-that a GPU does not define."""
+"""simulate(program, arrays, scalars) = the arrays the kernel leaves, what a GPU would not define
+on the way, and what it costs.
+
+Blocks run in lockstep, side by side, as long as all warps of a block meet at the same barriers
+and the schedule is the adversary's; otherwise every warp is an agent of its own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from hexcute_core.errors import SourceSpan
+from hexcute_core.simulator.agents import BlockAgents, Scheduler
 from hexcute_core.simulator.arguments import bind_arrays, bind_blocks, bind_grid, bind_scalars
 from hexcute_core.simulator.buffers import GlobalBuffer
+from hexcute_core.simulator.code import Code, NeedsAgents, Routine
 from hexcute_core.simulator.counting import Counters, Tally
-from hexcute_core.simulator.lanes import Block
+from hexcute_core.simulator.findings import Findings, RunEnds
+from hexcute_core.simulator.lanes import WARP, Block
 from hexcute_core.simulator.machine import Machine
-from hexcute_core.simulator.primitives import compile_primitive, shared_bytes
+from hexcute_core.simulator.primitives import (
+    compile_primitive,
+    global_granules,
+    polls,
+    shared_granule,
+)
+from hexcute_core.simulator.progress import Progress, bar
+from hexcute_core.simulator.report import SimulationReport
 from hexcute_core.simulator.shared import SharedArena
-from hexcute_core.simulator.statements import StatementCompiler
-from hexcute_core.simulator.values import Array
-from hexcute_core.thread import For, If, Prim, Stmt, ThreadProgram, While
+from hexcute_core.simulator.statements import StatementCompiler, started
+from hexcute_core.simulator.values import Array, Value
+from hexcute_core.simulator.world import World
+from hexcute_core.thread import ThreadProgram
 
 BATCH_LANES = 1024
 """Blocks run side by side up to this many lanes: numpy's cost a call is then well spread."""
-
-
-@dataclass(frozen=True)
-class SimulationReport:
-    """What a run left: `outputs` are the caller's arrays, written in place."""
-
-    outputs: Mapping[str, Array]
-    counters: Counters
-    blocks: tuple[Block, ...]
+BLOCKS_AT_ONCE = 4
+"""Blocks whose agents a drawn schedule interleaves."""
 
 
 def simulate(
@@ -37,52 +46,139 @@ def simulate(
     arrays: Mapping[str, Array],
     scalars: Mapping[str, int | float],
     blocks: Sequence[Block] | None = None,
+    *,
+    seed: int = 0,
+    schedules: int = 1,
+    check: bool = True,
 ) -> SimulationReport:
     """Runs `program` on the CPU, every lane of every block of `blocks` (default: the whole grid).
 
-    `arrays` holds a C-contiguous numpy array for each pointer parameter, written in place when
-    the run ends well; `scalars` a number for each scalar parameter and symbol. Raises
-    SimulationError at the first race, out-of-bounds, misaligned or uninitialised access, use
-    before a wait, or divergent barrier, located in the source.
+    `arrays` holds a C-contiguous numpy array for each pointer parameter, written in place by the
+    first schedule when it has ended; `scalars` a number for each scalar parameter and symbol.
+    Seeds `seed` to `seed + schedules - 1` are run: 0 is the adversary, for whom everything
+    asynchronous is as late as its waits allow, the others draw the order of warps and of
+    completions. With `check` the first finding (a race, a deadlock, an access that is out of
+    bounds, misaligned, uninitialised or before its wait, a divergent barrier) is raised as a
+    SimulationError, located in the source; without, the report collects them.
     """
-    pointers = {p.name: p for p in program.params if p.pointer}
-    values = bind_scalars(
-        program.name, {p.name: p.dtype for p in program.params if not p.pointer}, scalars
-    )
-    grid = bind_grid(program.grid_dim, values)
-    chosen = bind_blocks(grid, blocks)
-    expected = {name: (p.dtype, p.shape) for name, p in pointers.items()}
-    bound = bind_arrays(program.name, expected, arrays, values)
-    buffers = {
-        name: GlobalBuffer(name, pointers[name].dtype, array, pointers[name].aligned)
-        for name, array in bound.items()
-    }
-    compiler = StatementCompiler(compile_primitive)
-    body = compiler.block(program.body)
-    granule = min([n for p in _prims(program.body) if (n := shared_bytes(p.name))], default=16)
-    # Only whole warps line up when blocks run side by side.
-    batch = max(1, BATCH_LANES // program.block_dim) if program.block_dim % 32 == 0 else 1
-    tally = Tally()
+    run = _Launch(program, arrays, scalars, blocks)
+    findings = Findings(check)
+    seeds = tuple(range(seed, seed + max(1, schedules)))
+    progress = bar(program.name, len(run.chosen) * len(seeds))
+    first: _Left | None = None
+    same = True
     with np.errstate(all="ignore"):
-        for first in range(0, len(chosen), batch):
-            part = chosen[first : first + batch]
-            shared = SharedArena(program.shared_bytes, len(part), granule)
-            body(
-                Machine(
-                    part, grid, program.block_dim, shared, buffers, values, compiler.sites, tally
-                )
-            )
-    for buffer in buffers.values():
+        for one in seeds:
+            left = run.schedule(one, findings, progress)
+            if first is None:
+                first = left
+            else:
+                same = same and left.same(first)
+    progress.close()
+    assert first is not None
+    for buffer in first.buffers.values():
         buffer.write_back()
-    return SimulationReport(bound, tally.freeze(), chosen)
+    return SimulationReport(run.arrays, first.counters, run.chosen, findings.all(), seeds, same)
 
 
-def _prims(stmts: Sequence[Stmt]) -> Iterator[Prim]:
-    for stmt in stmts:
-        if isinstance(stmt, Prim):
-            yield stmt
-        elif isinstance(stmt, (For, While)):
-            yield from _prims(stmt.body)
-        elif isinstance(stmt, If):
-            yield from _prims(stmt.then)
-            yield from _prims(stmt.otherwise)
+@dataclass(frozen=True)
+class _Left:
+    """What one schedule left."""
+
+    buffers: Mapping[str, GlobalBuffer]
+    counters: Counters
+
+    def same(self, other: _Left) -> bool:
+        """Whether the buffers hold the same bytes."""
+        return all(self.buffers[name].holds_same(buffer) for name, buffer in other.buffers.items())
+
+
+@dataclass
+class _Launch:
+    """A program bound to its arguments."""
+
+    program: ThreadProgram
+    given: Mapping[str, Array]
+    scalars: Mapping[str, int | float]
+    blocks: Sequence[Block] | None
+    _compiled: dict[bool, tuple[Code, list[SourceSpan | None]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        program = self.program
+        names = {p.name: p.dtype for p in program.params if not p.pointer}
+        self.values: dict[str, Value] = bind_scalars(program.name, names, self.scalars)
+        self.grid = bind_grid(program.grid_dim, self.values)
+        self.chosen = bind_blocks(self.grid, self.blocks)
+        self.pointers = {p.name: p for p in program.params if p.pointer}
+        expected = {name: (p.dtype, p.shape) for name, p in self.pointers.items()}
+        self.arrays = bind_arrays(program.name, expected, self.given, self.values)
+        self.granules = global_granules(program)
+        self.granule = shared_granule(program)
+
+    def schedule(self, seed: int, findings: Findings, progress: Progress) -> _Left:
+        """One run of all blocks."""
+        if seed == 0:
+            try:
+                return self._run(seed, findings, progress, agents=False)
+            except NeedsAgents:
+                pass
+        return self._run(seed, findings, progress, agents=True)
+
+    def _run(self, seed: int, findings: Findings, progress: Progress, agents: bool) -> _Left:
+        code, sites = self._compile(agents)
+        buffers = {
+            name: GlobalBuffer(
+                name, self.pointers[name].dtype, array, self.pointers[name].aligned,
+                self.granules.get(name),
+            )
+            for name, array in self.arrays.items()
+        }  # fmt: skip
+        tally = Tally()
+        world = World(
+            self.chosen, self.grid, self.program.block_dim, buffers, self.values, sites, tally,
+            findings, seed,
+        )  # fmt: skip
+        try:
+            if agents:
+                self._interleaved(world, code, progress)
+            else:
+                self._lockstep(world, code, progress)
+        except RunEnds:
+            pass
+        return _Left(buffers, tally.freeze(sites))
+
+    def _compile(self, agents: bool) -> tuple[Code, list[SourceSpan | None]]:
+        if agents not in self._compiled:
+            compiler = StatementCompiler(compile_primitive, agents, polls)
+            self._compiled[agents] = compiler.block(self.program.body), compiler.sites
+        return self._compiled[agents]
+
+    def _lockstep(self, world: World, code: Code, progress: Progress) -> None:
+        if isinstance(code, Routine):
+            raise NeedsAgents
+        threads, count = self.program.block_dim, len(self.chosen)
+        # Only whole warps line up when blocks run side by side.
+        batch = max(1, BATCH_LANES // threads) if threads % WARP == 0 else 1
+        for first in range(0, count, batch):
+            part = range(first, min(first + batch, count))
+            shared = SharedArena(self.program.shared_bytes, len(part), self.granule)
+            code(Machine(world, part, shared))
+            progress.update(len(part))
+
+    def _interleaved(self, world: World, code: Code, progress: Progress) -> None:
+        world.watched = True
+        order = np.arange(len(self.chosen))
+        at_once = 1
+        if world.seed:
+            world.random.shuffle(order)
+            at_once = BLOCKS_AT_ONCE
+        start = started(code)
+
+        def groups() -> Iterator[BlockAgents]:
+            for done, ordinal in enumerate(order):
+                progress.update(1 if done else 0)
+                yield BlockAgents(
+                    world, int(ordinal), self.program.shared_bytes, self.granule, start
+                )
+
+        Scheduler(world, groups(), at_once).run()

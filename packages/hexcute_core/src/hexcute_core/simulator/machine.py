@@ -1,49 +1,62 @@
 """Machine = lanes x (variables, registers) + shared arena + global buffers.
 
-A machine runs a batch of blocks at once; the compiled statements change it.
+A machine runs a batch of whole blocks in lockstep, or one warp of one block as an agent; the
+compiled statements change it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
 from hexcute_core.errors import SourceSpan
-from hexcute_core.simulator.buffers import GlobalBuffer
-from hexcute_core.simulator.counting import Tally
-from hexcute_core.simulator.lanes import Block, LaneState, builtins
+from hexcute_core.simulator.clocks import BlockClock, VectorClock
+from hexcute_core.simulator.code import NeedsAgents
+from hexcute_core.simulator.findings import Finding, Kind, RunEnds
+from hexcute_core.simulator.lanes import WARP, LaneState, builtins
 from hexcute_core.simulator.registers import RegisterArray, read_element
 from hexcute_core.simulator.shared import SharedArena
 from hexcute_core.simulator.values import Array, Value
+from hexcute_core.simulator.world import World
 
 if TYPE_CHECKING:
+    from hexcute_core.simulator.agents import BlockAgents
     from hexcute_core.simulator.asynchronous import PendingCopy
 
 
 class Machine(LaneState):
-    """The state of a batch of blocks of a thread program."""
+    """The state of threads `part` of blocks `ordinals` of a run.
+
+    `group` is the block's meeting place where the machine is one of its agents, else None.
+    """
 
     def __init__(
         self,
-        blocks: Sequence[Block],
-        grid: Block,
-        threads: int,
+        world: World,
+        ordinals: range,
         shared: SharedArena,
-        buffers: Mapping[str, GlobalBuffer],
-        scalars: Mapping[str, Value],
-        sites: Sequence[SourceSpan | None],
-        tally: Tally,
+        part: range | None = None,
+        group: BlockAgents | None = None,
     ) -> None:
-        super().__init__({**scalars, **builtins(blocks, grid, threads)}, threads, blocks)
+        blocks = [world.block(i) for i in ordinals]
+        chosen = range(world.threads) if part is None else part
+        values = {**world.scalars, **builtins(blocks, world.grid, world.threads, chosen)}
+        super().__init__(values, world.threads, blocks, chosen, ordinals.start)
+        self.world = world
+        self.group = group
         self.site = 0
-        self.sites = sites
-        self.tally = tally
-        self.buffers = buffers
+        self.sites = world.sites
+        self.tally = world.tally
+        self.buffers = world.buffers
         self.shared = shared
         self.registers: dict[str, RegisterArray] = {}
-        self.epoch = np.zeros(self.lanes, dtype=np.int64)
+        self.clock: BlockClock | VectorClock
+        if group is None:
+            self.clock = BlockClock(self.block_of, ordinals.start, world.threads)
+        else:
+            self.clock = world.clock(int(self.who[0]) // WARP)
+        self.column = 0 if group is None else chosen.start // WARP
         self.committed = np.zeros(self.lanes, dtype=np.int64)
         self.pending: list[PendingCopy] = []
 
@@ -52,29 +65,79 @@ class Machine(LaneState):
         """Where the running statement was written."""
         return self.sites[self.site]
 
+    @property
+    def agent_clock(self) -> VectorClock:
+        """The clock of a machine that is an agent; NeedsAgents in lockstep."""
+        if isinstance(self.clock, BlockClock):
+            raise NeedsAgents
+        return self.clock
+
+    def report(
+        self,
+        kind: Kind,
+        message: str,
+        lane: int | None = None,
+        fix: str | None = None,
+        other: SourceSpan | None = None,
+    ) -> None:
+        """A finding of the running statement, which goes on where findings are collected."""
+        block = thread = None
+        if lane is not None:
+            message = f"{message} [{self.where(lane)}]"
+            block, thread = self.blocks[int(self.block_of[lane])], int(self.thread_of[lane])
+        found = Finding(kind, message, self.span, other, fix, block, thread, self.world.seed)
+        self.world.findings.add(found)
+
+    def stop(
+        self,
+        kind: Kind,
+        message: str,
+        lane: int | None = None,
+        fix: str | None = None,
+        other: SourceSpan | None = None,
+    ) -> NoReturn:
+        """A finding after which the run cannot go on."""
+        self.report(kind, message, lane, fix, other)
+        raise RunEnds
+
+    def fail(self, message: str, lane: int | None = None, fix: str | None = None) -> NoReturn:
+        """Ends the run at something that has no meaning."""
+        self.stop("undefined", message, lane, fix)
+
     def element(self, array: str, indices: tuple[Value, ...]) -> Value:
         """Register `array[index]` of every lane."""
         if len(indices) != 1:
             self.fail(f"{array} has {len(indices)} indices, registers take one")
         return read_element(self, array, indices[0])
 
+    def running_warps(self) -> int:
+        """Warps with an executing lane."""
+        return self.warps if self.mask is None else len(np.unique(self.warp_of[self.mask]))
+
     def count(self, name: str) -> None:
         """Counts one instruction `name` for each warp with an executing lane."""
-        warps = self.warps
-        if self.mask is not None:
-            warps = len(np.unique(self.warp_of[self.mask]))
-        self.tally.instructions[name] += warps
+        self.tally.issue(name, self.site, self.running_warps())
+
+    def count_special(self, name: str, amount: int) -> None:
+        """Counts operations of the special-function unit on the executing lanes."""
+        lanes = self.lanes if self.mask is None else int(self.mask.sum())
+        self.tally.special[name] += amount * lanes
 
     def warp_mask(self, what: str) -> Array | None:
         """The mask a warp [warps], for an instruction that whole warps must execute together."""
-        if self.threads % 32:
+        if self.lanes % WARP:
             self.fail(f"{what} needs whole warps, and the block has {self.threads} threads")
         if self.mask is None:
             return None
-        rows = self.mask.reshape(self.warps, 32)
+        rows = self.mask.reshape(self.warps, WARP)
         some: Array = np.logical_or.reduce(rows, axis=1)
         torn = some & ~rows.all(axis=1)
         if torn.any():
-            lane = int(np.flatnonzero(torn)[0]) * 32
-            self.fail(f"{what} inside divergent control flow: only part of a warp reaches it", lane)
+            lane = int(np.flatnonzero(torn)[0]) * WARP
+            self.stop(
+                "divergent instruction",
+                f"{what} inside divergent control flow: only part of a warp reaches it",
+                lane,
+                "move it out of the `if` or loop whose condition differs within a warp",
+            )
         return some

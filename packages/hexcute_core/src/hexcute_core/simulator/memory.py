@@ -1,7 +1,9 @@
-"""`ld` and `st` of global and shared memory, B bytes a lane.
+"""`ld` and `st` of global and shared memory, B bytes a lane, plain or for flags.
 
 A predicated-off global load gives zeros, a predicated-off store does nothing, and neither looks
-at its address. Addresses are multiples of B.
+at its address. Addresses are multiples of B. With `.relaxed`, `.acquire` or `.release` before the
+size, as in `ld.global.acquire.4`, the access is strong: it never races with another strong one,
+and orders what it says.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hexcute_core.simulator.counting import count_sectors, count_wavefronts, phase_of
+from hexcute_core.simulator.code import Code
+from hexcute_core.simulator.instructions import Instruction, split_size
+from hexcute_core.simulator.lanes import WARP
 from hexcute_core.simulator.operands import (
     global_operand,
     predicated,
@@ -18,7 +22,8 @@ from hexcute_core.simulator.operands import (
     scalar_operand,
     shared_operand,
 )
-from hexcute_core.simulator.statements import StatementCompiler, Step
+from hexcute_core.simulator.ordering import ORDERS, PLAIN, Order
+from hexcute_core.simulator.statements import StatementCompiler
 from hexcute_core.simulator.values import Array, from_bytes, to_bytes
 from hexcute_core.thread import Prim
 
@@ -28,18 +33,18 @@ if TYPE_CHECKING:
 
 def note_global(m: Machine, name: str, lanes: Array, address: Array, size: int) -> None:
     """Counts the bytes and sectors of one access."""
-    m.tally.bytes[name] += len(lanes) * size
-    m.tally.sectors[name] += count_sectors(m.warp_of[lanes], address)
+    m.tally.moved(name, m.site, len(lanes) * size)
+    m.tally.global_(name, m.site, m.warp_of[lanes], address, size)
 
 
 def note_shared(m: Machine, name: str, lanes: Array, address: Array, size: int) -> None:
     """Counts the wavefronts of one access."""
-    phase = phase_of(m.warp_of[lanes], lanes % m.threads % 32, size)
-    m.tally.wavefronts[name] += count_wavefronts(phase, address, size)
+    lane = m.thread_of[lanes] % WARP
+    m.tally.shared(name, m.site, m.warp_of[lanes], lane, address, size)
 
 
-def load_global(stmt: Prim, compiler: StatementCompiler, size: int) -> Step:
-    """`ld.global.B dst, src, pred`"""
+def load_global(stmt: Prim, compiler: StatementCompiler, size: int, order: Order) -> Code:
+    """`ld.global[.order].B dst, src, pred`"""
     dst, src = regs_operand(stmt, 0, size), global_operand(stmt, 1)
     predicate, site, name = scalar_operand(stmt, 2), compiler.site(stmt.span), stmt.name
 
@@ -50,15 +55,16 @@ def load_global(stmt: Prim, compiler: StatementCompiler, size: int) -> Step:
         lanes = predicated(m, predicate(m))
         if len(lanes):
             buffer, address = src(m, lanes)
-            raw[lanes] = buffer.load(m, lanes, address, size, name)
+            raw[lanes] = buffer.load(m, lanes, address, size, name, order.strong)
+            order.read(m, buffer.shadow, lambda: buffer.cells(address, size))
             note_global(m, name, lanes, address, size)
         dst.write(m, from_bytes(raw, dst.dtype))
 
-    return run
+    return order.code(compiler, run)
 
 
-def store_global(stmt: Prim, compiler: StatementCompiler, size: int) -> Step:
-    """`st.global.B dst, src, pred`"""
+def store_global(stmt: Prim, compiler: StatementCompiler, size: int, order: Order) -> Code:
+    """`st.global[.order].B dst, src, pred`"""
     dst, src = global_operand(stmt, 0), regs_operand(stmt, 1, size)
     predicate, site, name = scalar_operand(stmt, 2), compiler.site(stmt.span), stmt.name
 
@@ -69,14 +75,15 @@ def store_global(stmt: Prim, compiler: StatementCompiler, size: int) -> Step:
         if len(lanes):
             buffer, address = dst(m, lanes)
             raw = to_bytes(src.read(m, lanes)[lanes], src.dtype)
-            buffer.store(m, lanes, address, raw, name)
+            order.write(m, buffer.shadow, lambda: buffer.cells(address, size))
+            buffer.store(m, lanes, address, raw, name, order.strong)
             note_global(m, name, lanes, address, size)
 
-    return run
+    return order.code(compiler, run)
 
 
-def load_shared(stmt: Prim, compiler: StatementCompiler, size: int) -> Step:
-    """`ld.shared.B dst, src`"""
+def load_shared(stmt: Prim, compiler: StatementCompiler, size: int, order: Order) -> Code:
+    """`ld.shared[.order].B dst, src`"""
     dst, src = regs_operand(stmt, 0, size), shared_operand(stmt, 1)
     site, name = compiler.site(stmt.span), stmt.name
 
@@ -87,16 +94,17 @@ def load_shared(stmt: Prim, compiler: StatementCompiler, size: int) -> Step:
         address = src(m, lanes)
         cells = m.shared.cells(m, lanes, address, size, name)
         raw = np.zeros((m.lanes, size), dtype=np.uint8)
-        raw[lanes] = m.shared.load(m, lanes, cells, name)
-        m.tally.bytes[name] += len(lanes) * size
+        raw[lanes] = m.shared.load(m, lanes, cells, name, atomic=order.strong)
+        order.read(m, m.shared.shadow, lambda: cells)
+        m.tally.moved(name, site, len(lanes) * size)
         note_shared(m, name, lanes, address, size)
         dst.write(m, from_bytes(raw, dst.dtype))
 
-    return run
+    return order.code(compiler, run)
 
 
-def store_shared(stmt: Prim, compiler: StatementCompiler, size: int) -> Step:
-    """`st.shared.B dst, src`"""
+def store_shared(stmt: Prim, compiler: StatementCompiler, size: int, order: Order) -> Code:
+    """`st.shared[.order].B dst, src`"""
     dst, src = shared_operand(stmt, 0), regs_operand(stmt, 1, size)
     site, name = compiler.site(stmt.span), stmt.name
 
@@ -107,8 +115,39 @@ def store_shared(stmt: Prim, compiler: StatementCompiler, size: int) -> Step:
         address = dst(m, lanes)
         cells = m.shared.cells(m, lanes, address, size, name)
         raw = to_bytes(src.read(m, lanes)[lanes], src.dtype)
-        m.shared.store(m, lanes, cells, raw, name)
-        m.tally.bytes[name] += len(lanes) * size
+        order.write(m, m.shared.shadow, lambda: cells)
+        m.shared.store(m, lanes, cells, raw, name, order.strong)
+        m.tally.moved(name, site, len(lanes) * size)
         note_shared(m, name, lanes, address, size)
 
-    return run
+    return order.code(compiler, run)
+
+
+SIZES = (1, 2, 4, 8, 16)
+_MAKERS = {
+    "ld.global": load_global, "st.global": store_global,
+    "ld.shared": load_shared, "st.shared": store_shared,
+}  # fmt: skip
+
+
+def instruction(name: str) -> Instruction | None:
+    """Loads and stores."""
+    sized = split_size(name, SIZES)
+    if sized is None:
+        return None
+    family, size = sized
+    order = PLAIN
+    for known in ORDERS:
+        if known.name and family.endswith("." + known.name):
+            family, order = family.removesuffix("." + known.name), known
+    make = _MAKERS.get(family)
+    if make is None or not order.fits(family):
+        return None
+    shared = family.endswith("shared")
+    return Instruction(
+        lambda stmt, compiler: make(stmt, compiler, size, order),
+        shared=size if shared else 0,
+        global_=0 if shared else size,
+        writes=family == "st.global",
+        polls=family.startswith("ld"),
+    )

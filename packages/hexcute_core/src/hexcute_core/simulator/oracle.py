@@ -77,7 +77,10 @@ def interpret(
     evaluators: dict[int, Evaluate] = {}
     with np.errstate(all="ignore"):
         for block in bind_blocks(grid, blocks):
-            lanes = {**values, **builtins([block], grid, program.block_dim)}
+            lanes = {
+                **values,
+                **builtins([block], grid, program.block_dim, range(program.block_dim)),
+            }
             scope = _Scope(lanes, program.block_dim, block)
             _BlockRun(program, buffers, evaluators).statements(program.body, scope)
     for buffer in buffers.values():

@@ -1,82 +1,120 @@
-"""primitive name -> the maker of its step: the one table another arch's instructions join."""
+"""primitive name -> the instruction it is: the one table another arch's instructions join."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from hexcute_core.errors import SimulationError
-from hexcute_core.simulator import asynchronous, memory, tensorcore
-from hexcute_core.simulator.statements import StatementCompiler, Step
-from hexcute_core.thread import Prim
+from hexcute_core.scalar import Element, Scalar, Var
+from hexcute_core.scalar.visit import walk
+from hexcute_core.simulator import (
+    asynchronous,
+    atomics,
+    barriers,
+    memory,
+    ordering,
+    tensorcore,
+)
+from hexcute_core.simulator.code import Code
+from hexcute_core.simulator.instructions import Instruction, Table
+from hexcute_core.simulator.statements import StatementCompiler
+from hexcute_core.thread import Assign, For, GlobalPtr, If, Prim, Stmt, ThreadProgram, While
 
-if TYPE_CHECKING:
-    from hexcute_core.simulator.machine import Machine
-
-Maker = Callable[[Prim, StatementCompiler], Step]
-SizedMaker = Callable[[Prim, StatementCompiler, int], Step]
-
-
-def barrier(stmt: Prim, compiler: StatementCompiler) -> Step:
-    """`bar.sync`: all threads of a block meet; their next accesses come after all earlier ones."""
-    site, name = compiler.site(stmt.span), stmt.name
-
-    def run(m: Machine) -> None:
-        m.site = site
-        m.count(name)
-        if m.mask is None:
-            m.epoch += 1
-            return
-        rows = m.mask.reshape(len(m.blocks), m.threads)
-        torn = rows.any(axis=1) & ~rows.all(axis=1)
-        if torn.any():
-            row = rows[torn][0]
-            m.fail(
-                f"{name} inside divergent control flow: {int(row.sum())} of {m.threads} threads "
-                f"reach it",
-                int(m.active()[0]),
-                fix="move the barrier out of the `if` or loop whose condition differs by thread",
-            )
-        m.epoch[m.mask] += 1
-
-    return run
+TABLES: tuple[Table, ...] = (
+    memory.instruction,
+    atomics.instruction,
+    asynchronous.instruction,
+    barriers.instruction,
+    ordering.instruction,
+    tensorcore.instruction,
+)
 
 
-_SIZED: dict[str, tuple[SizedMaker, tuple[int, ...]]] = {
-    "ld.global": (memory.load_global, (1, 2, 4, 8, 16)),
-    "st.global": (memory.store_global, (1, 2, 4, 8, 16)),
-    "ld.shared": (memory.load_shared, (1, 2, 4, 8, 16)),
-    "st.shared": (memory.store_shared, (1, 2, 4, 8, 16)),
-    "cp.async": (asynchronous.copy_async, (4, 8, 16)),
-}
-_EXACT: dict[str, Maker] = {
-    "bar.sync": barrier,
-    "cp.async.commit": asynchronous.commit,
-    "cp.async.wait": asynchronous.wait,
-}
-_FAMILIES: dict[str, Maker] = {"ldmatrix": tensorcore.load_matrix, "mma": tensorcore.mma}
+def find(name: str) -> Instruction | None:
+    """The instruction called `name`, None for one that has no meaning here."""
+    for table in TABLES:
+        found = table(name)
+        if found is not None:
+            return found
+    return None
 
 
-def compile_primitive(stmt: Prim, compiler: StatementCompiler) -> Step:
-    """The step of a primitive; SimulationError for one that has no meaning here."""
-    if stmt.name in _EXACT:
-        return _EXACT[stmt.name](stmt, compiler)
-    family, _, last = stmt.name.rpartition(".")
-    if family in _SIZED and last.isdigit() and int(last) in _SIZED[family][1]:
-        return _SIZED[family][0](stmt, compiler, int(last))
-    head = stmt.name.split(".")[0]
-    if head in _FAMILIES:
-        return _FAMILIES[head](stmt, compiler)
-    raise SimulationError(
-        f"the simulator has no meaning for the primitive `{stmt.name}`",
-        stmt.span,
-        "run this kernel on a GPU, or write it with the primitives of thread.prims",
+def compile_primitive(stmt: Prim, compiler: StatementCompiler) -> Code:
+    """The code of a primitive; SimulationError for one that has no meaning here."""
+    found = find(stmt.name)
+    if found is None:
+        raise SimulationError(
+            f"the simulator has no meaning for the primitive `{stmt.name}`",
+            stmt.span,
+            "run this kernel on a GPU, or write it with the primitives of thread.prims",
+        )
+    return found.make(stmt, compiler)
+
+
+def prims(stmts: Sequence[Stmt]) -> Iterator[Prim]:
+    """Every primitive in `stmts`."""
+    for stmt in stmts:
+        if isinstance(stmt, Prim):
+            yield stmt
+        elif isinstance(stmt, (For, While)):
+            yield from prims(stmt.body)
+        elif isinstance(stmt, If):
+            yield from prims(stmt.then)
+            yield from prims(stmt.otherwise)
+
+
+def polls(loop: While) -> bool:
+    """Whether the loop's end depends on what it reads from memory, so that another agent may
+    end it."""
+    if not any((found := find(p.name)) is not None and found.polls for p in prims(loop.body)):
+        return False
+    read: set[str] = set()
+    while True:
+        more = {s.var.name for s in _assigns(loop.body) if _depends(s.value, read)} - read
+        if not more:
+            return _depends(loop.cond, read)
+        read |= more
+
+
+def _depends(e: Scalar, names: set[str]) -> bool:
+    return any(
+        isinstance(node, Element) or (isinstance(node, Var) and node.name in names)
+        for node in walk(e)
     )
 
 
-def shared_bytes(name: str) -> int | None:
-    """Bytes a lane touches of shared memory with primitive `name`, None for none."""
-    family, _, last = name.rpartition(".")
-    if family in ("ld.shared", "st.shared", "cp.async") and last.isdigit():
-        return int(last)
-    return 16 if name.startswith("ldmatrix.") else None
+def _assigns(stmts: Sequence[Stmt]) -> Iterator[Assign]:
+    for stmt in stmts:
+        match stmt:
+            case Assign():
+                yield stmt
+            case For() | While():
+                yield from _assigns(stmt.body)
+            case If():
+                yield from _assigns(stmt.then)
+                yield from _assigns(stmt.otherwise)
+            case _:
+                continue
+
+
+def shared_granule(program: ThreadProgram) -> int:
+    """Bytes of the smallest access to shared memory."""
+    found = (find(p.name) for p in prims(program.body))
+    return min((i.shared for i in found if i is not None and i.shared), default=16)
+
+
+def global_granules(program: ThreadProgram) -> dict[str, int]:
+    """Bytes of the smallest access to each parameter that the program writes."""
+    sizes: dict[str, int] = {}
+    written = set()
+    for stmt in prims(program.body):
+        found = find(stmt.name)
+        if found is None or not found.global_:
+            continue
+        for operand in stmt.operands:
+            if isinstance(operand, GlobalPtr):
+                size = min(found.global_, sizes.get(operand.param, 16))
+                sizes[operand.param] = size
+                if found.writes:
+                    written.add(operand.param)
+    return {name: size for name, size in sizes.items() if name in written}

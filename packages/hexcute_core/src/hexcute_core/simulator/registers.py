@@ -1,11 +1,13 @@
 """regs[lane, offset + pieces[p] + j]: register arrays and the operands that name parts of them.
 
-Each cell knows whether its lane has written it; reading one that was not is an error.
+Each cell knows whether its lane has written it; reading one that was not is a finding. A cell may
+be locked by an asynchronous instruction that still reads or writes it: nobody may touch it then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +30,51 @@ class RegisterArray:
         self.size = size
         self.cells = np.zeros((lanes, size), dtype=storage(dtype))
         self.written = np.zeros((lanes, size), dtype=np.bool_)
+        self._locks: dict[int, Lock] = {}
+
+    def lock(self, key: int, lanes: Array, columns: slice | Array, reads: bool, site: int) -> None:
+        """An asynchronous instruction at `site` now uses cells [lanes, columns]: it only reads
+        them (`reads`), so that others may read too, or it writes them."""
+        places = np.zeros(self.cells.shape, dtype=np.bool_)
+        places[np.ix_(lanes, np.arange(self.size)[columns])] = True
+        self._locks[key] = Lock(places, reads, site)
+
+    def unlock(self, key: int) -> None:
+        """The instruction that locked under `key` has finished."""
+        self._locks.pop(key, None)
+
+    def check_locks(self, m: Machine, columns: slice | Array | int, writes: bool) -> None:
+        """Reports an executing lane that touches a locked cell."""
+        for lock in self._locks.values():
+            if lock.reads and not writes:
+                continue
+            taken = lock.places[m.active()][:, columns].reshape(len(m.active()), -1).any(axis=1)
+            if taken.any():
+                lane = int(m.active()[np.flatnonzero(taken)[0]])
+                place = m.sites[lock.site]
+                m.report(
+                    "use before wait",
+                    f"registers {self.name} are {'written' if writes else 'read'} before the wait "
+                    f"for the asynchronous instruction that uses them, issued at "
+                    f"{place or 'an unknown line'}",
+                    lane,
+                    "wait for the instruction's group before this use",
+                    place,
+                )
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether any cell is locked."""
+        return bool(self._locks)
+
+
+@dataclass(frozen=True)
+class Lock:
+    """The cells [lanes, size] an unfinished instruction uses, and where it was issued."""
+
+    places: Array
+    reads: bool
+    site: int
 
 
 def find_array(m: Machine, name: str) -> RegisterArray:
@@ -64,9 +111,10 @@ class RegOperand:
         if not isinstance(offset, int):
             m.fail(f"the offset into registers {self.array} differs from thread to thread")
         if offset + self._low < 0 or offset + self._high >= array.size:
-            m.fail(
+            m.stop(
+                "out of bounds",
                 f"registers {self.array}[{offset + self._low}..{offset + self._high}] are outside "
-                f"the array of {array.size}"
+                f"the array of {array.size}",
             )
         if self._dense:
             start = offset + self._low
@@ -76,6 +124,8 @@ class RegOperand:
     def read(self, m: Machine, lanes: Array) -> Array:
         """Cells [all lanes, count]; each of `lanes` must have written its own."""
         array, columns = self.resolve(m)
+        if array.is_locked:
+            array.check_locks(m, columns, writes=False)
         written = array.written[:, columns]
         if not written.all():
             _check_written(m, array, written, lanes)
@@ -85,6 +135,8 @@ class RegOperand:
     def write(self, m: Machine, cells: Array) -> None:
         """Stores cells [lanes, count] for the executing lanes."""
         array, columns = self.resolve(m)
+        if array.is_locked:
+            array.check_locks(m, columns, writes=True)
         if m.mask is None:
             array.cells[:, columns] = cells
             array.written[:, columns] = True
@@ -101,7 +153,9 @@ def _check_written(m: Machine, array: RegisterArray, written: Array, lanes: Arra
     missing = ~written[lanes].all(axis=1)
     if missing.any():
         lane = int(lanes[np.flatnonzero(missing)[0]])
-        m.fail(f"read of registers {array.name} that were never written", lane)
+        m.report(
+            "uninitialised read", f"read of registers {array.name} that were never written", lane
+        )
 
 
 def read_element(m: Machine, name: str, index: Value) -> Array:
@@ -109,7 +163,11 @@ def read_element(m: Machine, name: str, index: Value) -> Array:
     array = find_array(m, name)
     if isinstance(index, int):
         if not 0 <= index < array.size:
-            m.fail(f"{name}[{index}] is outside the register array of {array.size}")
+            m.stop(
+                "out of bounds", f"{name}[{index}] is outside the register array of {array.size}"
+            )
+        if array.is_locked:
+            array.check_locks(m, index, writes=False)
         written = array.written[:, index : index + 1]
         if not written.all():
             _check_written(m, array, written, m.active())
@@ -128,7 +186,11 @@ def write_element(m: Machine, name: str, index: Value, value: Value) -> None:
     array = find_array(m, name)
     if isinstance(index, int):
         if not 0 <= index < array.size:
-            m.fail(f"{name}[{index}] is outside the register array of {array.size}")
+            m.stop(
+                "out of bounds", f"{name}[{index}] is outside the register array of {array.size}"
+            )
+        if array.is_locked:
+            array.check_locks(m, index, writes=True)
         if m.mask is None:
             array.cells[:, index] = value
             array.written[:, index] = True
@@ -151,7 +213,8 @@ def _lane_index(m: Machine, array: RegisterArray, index: Value) -> Array:
         bad = lanes[wrong[lanes]]
         if len(bad):
             lane = int(bad[0])
-            m.fail(
+            m.stop(
+                "out of bounds",
                 f"{array.name}[{int(places[lane])}] is outside the register array of {array.size}",
                 lane,
             )

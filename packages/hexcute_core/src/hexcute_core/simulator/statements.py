@@ -1,49 +1,69 @@
-"""compile(stmt) = a step that changes a machine, made once and run many times."""
+"""compile(stmt) = code that changes a machine, made once and run many times."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from hexcute_core.errors import SimulationError, SourceSpan
-from hexcute_core.simulator.control import assign, branch, repeat_for, repeat_while
+from hexcute_core.simulator.clocks import SITE_MASK
+from hexcute_core.simulator.code import Code, NeedsAgents, Routine, Step, Waits
+from hexcute_core.simulator.control import assign, passes, rounds, sides
 from hexcute_core.simulator.machine import Machine
+from hexcute_core.simulator.polling import poll
 from hexcute_core.simulator.registers import RegisterArray, write_element
 from hexcute_core.simulator.scalars import compile_scalar
 from hexcute_core.simulator.values import Value
 from hexcute_core.thread import Assign, DeclareArray, For, If, Prim, SetElement, Stmt, While
 from hexcute_core.unions import assert_never
 
-Step = Callable[[Machine], None]
-
 
 class StatementCompiler:
-    """Translates statements; `sites` collects the source spans that steps refer to by number."""
+    """Translates statements; `sites` collects the source spans that code refers to by number.
 
-    def __init__(self, primitive: Callable[[Prim, StatementCompiler], Step]) -> None:
+    With `agents` the code is for agents that wait for each other: primitives that
+    synchronise become routines, and so do loops in which they or `polls` occur.
+    """
+
+    def __init__(
+        self,
+        primitive: Callable[[Prim, StatementCompiler], Code],
+        agents: bool = False,
+        polls: Callable[[While], bool] = lambda loop: False,
+    ) -> None:
         self.sites: list[SourceSpan | None] = [None]
+        self.agents = agents
+        self._numbers: dict[SourceSpan | None, int] = {None: 0}
         self._primitive = primitive
+        self._polls = polls
         self._visible: frozenset[str] = frozenset()
 
     def site(self, span: SourceSpan | None) -> int:
         """A number for `span`, for the machine's `site` and the shadow's tags."""
-        self.sites.append(span)
-        return len(self.sites) - 1
+        number = self._numbers.get(span)
+        if number is None:
+            number = self._numbers[span] = len(self.sites)
+            self.sites.append(span)
+            if number > SITE_MASK:
+                raise SimulationError(
+                    f"the program comes from more than {SITE_MASK} source lines", span
+                )
+        return number
 
-    def block(self, stmts: Sequence[Stmt]) -> Step:
+    def require_agents(self) -> None:
+        """Says that what is being compiled cannot run in lockstep."""
+        if not self.agents:
+            raise NeedsAgents
+
+    def block(self, stmts: Sequence[Stmt]) -> Code:
         """The statements one after the other, in a scope of their own."""
         outer, declared = self._visible, _declared(stmts)
         self._visible = outer | declared
-        steps = [self.statement(stmt) for stmt in stmts]
+        codes = [self.statement(stmt) for stmt in stmts]
         self._visible = outer
+        return _keeping(declared & outer, _sequence(codes))
 
-        def run(m: Machine) -> None:
-            for step in steps:
-                step(m)
-
-        return _keeping(declared & outer, steps[0] if len(steps) == 1 else run)
-
-    def statement(self, stmt: Stmt) -> Step:
-        """The step of one statement; SimulationError where it has no meaning."""
+    def statement(self, stmt: Stmt) -> Code:
+        """The code of one statement; SimulationError where it has no meaning."""
         try:
             return self._statement(stmt)
         except SimulationError as error:
@@ -51,7 +71,7 @@ class StatementCompiler:
                 raise SimulationError(error.message, stmt.span, error.fix) from None
             raise
 
-    def _statement(self, stmt: Stmt) -> Step:
+    def _statement(self, stmt: Stmt) -> Code:
         match stmt:
             case DeclareArray():
                 return _declare(stmt)
@@ -90,41 +110,121 @@ class StatementCompiler:
 
         return run
 
-    def _for(self, stmt: For) -> Step:
+    def _for(self, stmt: For) -> Code:
         start, stop, step = (compile_scalar(e) for e in (stmt.start, stmt.stop, stmt.step))
         var, site, outer = stmt.var, self.site(stmt.span), self._visible
         self._visible = outer | {var.name}
         body = self.block(stmt.body)
         self._visible = outer
 
+        if isinstance(body, Routine):
+            part = body.start
+
+            def wait(m: Machine) -> Waits:
+                m.site = site
+                for _ in passes(m, var, (start(m), stop(m), step(m))):
+                    yield from part(m)
+
+            return _keeping(outer & {var.name}, Routine(wait))
+
+        plain: Step = body
+
         def run(m: Machine) -> None:
             m.site = site
-            repeat_for(m, var, (start(m), stop(m), step(m)), body)
+            for _ in passes(m, var, (start(m), stop(m), step(m))):
+                plain(m)
 
         return _keeping(outer & {var.name}, run)
 
-    def _while(self, stmt: While) -> Step:
+    def _while(self, stmt: While) -> Code:
         condition, body = compile_scalar(stmt.cond), self.block(stmt.body)
         site = self.site(stmt.span)
 
-        def run(m: Machine) -> None:
-            def test(m: Machine) -> Value:
-                m.site = site
-                return condition(m)
+        def test(m: Machine) -> Value:
+            m.site = site
+            return condition(m)
 
-            repeat_while(m, test, body)
+        polls = self._polls(stmt)
+        if polls:
+            self.require_agents()
+        if isinstance(body, Routine) or polls:
+            start = started(body)
+
+            def wait(m: Machine) -> Waits:
+                seen = poll(m, site) if polls else None
+                for _ in rounds(m, test):
+                    yield from start(m)
+                    if seen is not None:
+                        yield seen.again()
+
+            return Routine(wait)
+
+        plain: Step = body
+
+        def run(m: Machine) -> None:
+            for _ in rounds(m, test):
+                plain(m)
 
         return run
 
-    def _if(self, stmt: If) -> Step:
+    def _if(self, stmt: If) -> Code:
         condition, site = compile_scalar(stmt.cond), self.site(stmt.span)
         then, otherwise = self.block(stmt.then), self.block(stmt.otherwise)
 
+        if isinstance(then, Routine) or isinstance(otherwise, Routine):
+            parts = started(otherwise), started(then)
+
+            def wait(m: Machine) -> Waits:
+                m.site = site
+                for side in sides(m, condition(m)):
+                    yield from parts[side](m)
+
+            return Routine(wait)
+
+        plain: tuple[Step, Step] = (otherwise, then)
+
         def run(m: Machine) -> None:
             m.site = site
-            branch(m, condition(m), then, otherwise)
+            for side in sides(m, condition(m)):
+                plain[side](m)
 
         return run
+
+
+def _sequence(codes: Sequence[Code]) -> Code:
+    """One code after the other."""
+    if len(codes) == 1:
+        return codes[0]
+    if any(isinstance(code, Routine) for code in codes):
+
+        def wait(m: Machine) -> Waits:
+            for code in codes:
+                if isinstance(code, Routine):
+                    yield from code.start(m)
+                else:
+                    code(m)
+
+        return Routine(wait)
+    steps = [code for code in codes if not isinstance(code, Routine)]
+
+    def run(m: Machine) -> None:
+        for step in steps:
+            step(m)
+
+    return run
+
+
+def started(code: Code) -> Callable[[Machine], Waits]:
+    """The code as a routine's start."""
+    if isinstance(code, Routine):
+        return code.start
+    step = code
+
+    def start(m: Machine) -> Waits:
+        step(m)
+        yield from ()
+
+    return start
 
 
 def _declared(stmts: Sequence[Stmt]) -> frozenset[str]:
@@ -132,14 +232,24 @@ def _declared(stmts: Sequence[Stmt]) -> frozenset[str]:
     return frozenset(s.var.name for s in stmts if isinstance(s, Assign) and s.declares)
 
 
-def _keeping(names: frozenset[str], run: Step) -> Step:
-    """`run`, after which the outer variables that it shadows have their values again."""
+def _keeping(names: frozenset[str], code: Code) -> Code:
+    """`code`, after which the outer variables that it shadows have their values again."""
     if not names:
-        return run
+        return code
+    if isinstance(code, Routine):
+        start = code.start
+
+        def wait(m: Machine) -> Waits:
+            held = {name: m.vars[name] for name in names if name in m.vars}
+            yield from start(m)
+            m.vars.update(held)
+
+        return Routine(wait)
+    step = code
 
     def keep(m: Machine) -> None:
         held = {name: m.vars[name] for name in names if name in m.vars}
-        run(m)
+        step(m)
         m.vars.update(held)
 
     return keep

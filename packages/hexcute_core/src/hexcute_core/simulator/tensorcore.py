@@ -16,10 +16,12 @@ import numpy as np
 from hexcute_core import dtypes
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import SimulationError
+from hexcute_core.simulator.code import Step
+from hexcute_core.simulator.instructions import Instruction
 from hexcute_core.simulator.memory import note_shared
 from hexcute_core.simulator.operands import regs_operand, shared_operand
 from hexcute_core.simulator.registers import RegOperand
-from hexcute_core.simulator.statements import StatementCompiler, Step
+from hexcute_core.simulator.statements import StatementCompiler
 from hexcute_core.simulator.values import Array, from_bytes, storage, truncate_tf32
 from hexcute_core.thread import Prim
 
@@ -105,6 +107,7 @@ def mma(stmt: Prim, compiler: StatementCompiler) -> Step:
         m.site = site
         m.count(name)
         m.warp_mask(name)
+        m.tally.tensor[name] += 2 * M * N * k * m.running_warps()
         lanes = m.active()
         left = _operand(a.read(m, lanes).reshape(m.warps, -1), place_a, a_type).reshape(-1, M, k)
         right = _operand(b.read(m, lanes).reshape(m.warps, -1), place_b, b_type).reshape(-1, k, N)
@@ -168,7 +171,7 @@ def load_matrix(stmt: Prim, compiler: StatementCompiler) -> Step:
         address = src(m, lanes)
         cells = m.shared.cells(m, lanes, address, 16, name)
         raw = m.shared.load(m, lanes, cells, name, many=True)
-        m.tally.bytes[name] += len(lanes) * 16
+        m.tally.moved(name, site, len(lanes) * 16)
         note_shared(m, name, lanes, address, 16)
         matrices = np.ascontiguousarray(raw).view(np.uint16).reshape(-1, count, 8, 8)
         if transposed:
@@ -181,3 +184,11 @@ def load_matrix(stmt: Prim, compiler: StatementCompiler) -> Step:
         dst.write(m, from_bytes(full.reshape(m.lanes, -1), dst.dtype))
 
     return run
+
+
+def instruction(name: str) -> Instruction | None:
+    """Matrix loads and products of one warp."""
+    family = name.split(".")[0]
+    if family == "ldmatrix":
+        return Instruction(load_matrix, shared=16)
+    return Instruction(mma) if family == "mma" else None

@@ -1,6 +1,6 @@
 """shfl(value, source lane) and vote(predicate): what the lanes of one warp tell each other.
 
-A lane may read only from lanes that execute the same shuffle; the warp is 32 consecutive threads.
+All lanes of a warp, 32 consecutive threads, must execute the instruction together.
 """
 
 from __future__ import annotations
@@ -21,24 +21,37 @@ def _pick(m: LaneState, name: str, value: Value, source: Array) -> Value:
     """value of lane `source` [lanes], checked to be executing; `source` counts all lanes."""
     m.count(name)
     lanes = m.active()
-    thread = source % m.threads
-    lost = (source // m.threads != m.block_of) | (thread // 32 != m.all_lanes % m.threads // 32)
+    held = np.clip(source, 0, m.lanes - 1)
+    lost = (source != held) | (m.warp_of[held] != m.warp_of)
     if m.mask is not None:
-        lost |= ~m.mask[np.clip(source, 0, m.lanes - 1)]
+        lost |= ~m.mask[held]
     if lost.any():
         bad = lanes[lost[lanes]]
         if len(bad):
             lane = int(bad[0])
-            m.fail(f"{name} reads lane {int(source[lane]) % m.threads % 32}, which is not", lane)
+            wanted = int(source[lane] - lane + m.thread_of[lane]) % 32
+            m.fail(f"{name} reads lane {wanted}, which does not execute it", lane)
+    _whole(m, name)
     if not isinstance(value, np.ndarray):
         return value
-    picked: Array = value[np.clip(source, 0, m.lanes - 1)]
+    picked: Array = value[held]
     return picked
+
+
+def _whole(m: LaneState, name: str) -> None:
+    """The instruction names all lanes of its warp, so all must execute it."""
+    if m.mask is None:
+        return
+    here = np.bincount(m.warp_of[m.mask], minlength=m.warps)
+    torn = (here > 0) & (here < np.bincount(m.warp_of, minlength=m.warps))
+    if torn.any():
+        lane = int(np.flatnonzero(m.mask & torn[m.warp_of])[0])
+        m.fail(f"{name} inside divergent control flow: only part of a warp reaches it", lane)
 
 
 def _lane_and_base(m: LaneState) -> tuple[Array, Array]:
     """Lane in the warp, and index of the warp's lane 0, of every lane."""
-    lane = m.all_lanes % m.threads % 32
+    lane = m.thread_of % 32
     return lane, m.all_lanes - lane
 
 
@@ -60,6 +73,7 @@ def _vote(name: str) -> Callable[[DType], WarpCall]:
     def make(dtype: DType) -> WarpCall:
         def run(m: LaneState, predicate: Value) -> Value:
             m.count(name)
+            _whole(m, name)
             votes = broadcast(predicate, dtype, m.lanes) != 0
             executing = np.ones(m.lanes, dtype=np.bool_) if m.mask is None else m.mask
             if name == "vote.all":

@@ -1,0 +1,192 @@
+"""The warps of a block as agents, each its own coroutine, and the order in which they run.
+
+A scheduler lets one agent go on until it waits, or until a place where the order matters. Seed 0
+takes the agents in turn and lets engines finish as late as possible; other seeds draw the order,
+every second one by a priority for each agent that changes now and then, so that some run far
+ahead. When nobody can go on and no block is left to start, it is a deadlock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Protocol
+
+from hexcute_core.errors import SourceSpan
+from hexcute_core.simulator.code import PAUSE, Wait, Waits
+from hexcute_core.simulator.findings import Finding, RunEnds
+from hexcute_core.simulator.lanes import WARP, Block
+from hexcute_core.simulator.machine import Machine
+from hexcute_core.simulator.shared import SharedArena
+from hexcute_core.simulator.world import World
+
+if TYPE_CHECKING:
+    from hexcute_core.simulator.barriers import NamedBarrier
+
+CHANGE_OF_PRIORITY = 0.02
+
+
+class Engine(Protocol):
+    """Something asynchronous that is under way, such as a bulk copy."""
+
+    def ready(self) -> bool:
+        """Whether it may happen now, as far as its order with others goes."""
+
+    def happen(self) -> None:
+        """Makes it happen."""
+
+
+class BlockAgents:
+    """One block: its arena, its barriers, its warps."""
+
+    def __init__(
+        self, world: World, ordinal: int, shared_bytes: int, granule: int,
+        start: Callable[[Machine], Waits],
+    ) -> None:  # fmt: skip
+        self.world = world
+        self.block: Block = world.block(ordinal)
+        self.threads = world.threads
+        self.barriers: dict[int, NamedBarrier] = {}
+        firsts = range(0, world.threads, WARP)
+        self.shared = SharedArena(shared_bytes, 1, granule, len(firsts))
+        self.agents = [
+            Agent(self, ordinal, range(first, min(first + WARP, world.threads)), start)
+            for first in firsts
+        ]
+
+
+class Agent:
+    """One warp of a block and what it waits for."""
+
+    def __init__(
+        self, group: BlockAgents, ordinal: int, part: range, start: Callable[[Machine], Waits]
+    ) -> None:
+        self.group = group
+        self.warp = part.start // WARP
+        self.machine = Machine(group.world, range(ordinal, ordinal + 1), group.shared, part, group)
+        self.wait: Wait = PAUSE
+        self.ended = False
+        self._waits: Iterator[Wait] = start(self.machine)
+
+    def go_on(self) -> None:
+        """Runs until the next wait or the end."""
+        wait = next(self._waits, None)
+        if wait is None:
+            self.ended = True
+            self.group.world.retire(self.machine.agent_clock)
+        else:
+            self.wait = wait
+
+    @property
+    def span(self) -> SourceSpan | None:
+        """Where it stands."""
+        return self.wait.span
+
+    def describe(self) -> str:
+        """`warp 3 waits at ...`."""
+        where = f" at {self.span}" if self.span is not None else ""
+        return f"warp {self.warp} {self.wait.describe()}{where}"
+
+
+class Scheduler:
+    """Runs agents and engines until all blocks have ended."""
+
+    def __init__(self, world: World, blocks: Iterator[BlockAgents], at_once: int) -> None:
+        self.world = world
+        self.engines: list[Engine] = []
+        self._blocks = blocks
+        self._at_once = at_once
+        self._live: list[Agent] = []
+        self._last = -1
+        self._rank: dict[int, float] = {}
+        world.scheduler = self
+
+    def run(self) -> None:
+        """Everything, to the end; RunEnds at a deadlock that is kept as a finding."""
+        self._admit()
+        while True:
+            if self._go_on():
+                continue
+            if self._admit():
+                continue
+            if not self._live and not self.engines:
+                return
+            self._deadlock()
+
+    def _admit(self) -> bool:
+        """Starts the next block, or as many as run at once; whether there was one."""
+        running = len({id(agent.group) for agent in self._live})
+        started = False
+        while not started or running < self._at_once:
+            group = next(self._blocks, None)
+            if group is None:
+                break
+            self._live += group.agents
+            running, started = running + 1, True
+        return started
+
+    def _go_on(self) -> bool:
+        """One agent or engine goes on; whether any could."""
+        ready = [i for i, agent in enumerate(self._live) if agent.wait.ready()]
+        engines = [engine for engine in self.engines if engine.ready()]
+        if not ready and not engines:
+            return False
+        chosen = self._choose(ready, len(engines))
+        if chosen is None:
+            engine = self._which(engines)
+            self.engines.remove(engine)
+            engine.happen()
+            return True
+        agent = self._live[chosen]
+        agent.go_on()
+        self._last = chosen
+        if agent.ended:
+            del self._live[chosen]
+            self._last = chosen - 1
+            if not any(other.group is agent.group for other in self._live):
+                self._admit()
+        return True
+
+    def _choose(self, ready: list[int], engines: int) -> int | None:
+        """The index of an agent, or None for an engine."""
+        world = self.world
+        if world.seed == 0:
+            if not ready:
+                return None
+            return self._last if self._last in ready else next(
+                (i for i in ready if i > self._last), ready[0]
+            )  # fmt: skip
+        if engines and (not ready or world.random.random() < engines / (engines + len(ready))):
+            return None
+        if world.seed % 2:
+            return int(world.random.choice(ready))
+        return max(ready, key=self._priority)
+
+    def _priority(self, index: int) -> float:
+        agent, world = id(self._live[index]), self.world
+        if agent not in self._rank or world.random.random() < CHANGE_OF_PRIORITY:
+            self._rank[agent] = float(world.random.random())
+        return self._rank[agent]
+
+    def _which(self, engines: list[Engine]) -> Engine:
+        """The adversary completes what was started last first."""
+        if self.world.seed == 0:
+            return engines[-1]
+        return engines[int(self.world.random.integers(len(engines)))]
+
+    def _deadlock(self) -> None:
+        stuck = self._live[0]
+        group = [agent for agent in self._live if agent.group is stuck.group]
+        told = "; ".join(agent.describe() for agent in group)
+        others = [agent.span for agent in group if agent.span != stuck.span]
+        found = Finding(
+            "deadlock",
+            f"block {stuck.group.block} cannot go on: {told}",
+            stuck.span,
+            others[0] if others else None,
+            "let every warp that is counted reach the barrier, as often as the others do",
+            stuck.group.block,
+            stuck.warp * WARP,
+            self.world.seed,
+        )
+        self.world.findings.add(found)
+        raise RunEnds

@@ -1,0 +1,103 @@
+"""a -> b: whether an access by one thread happens before another thread's, by vector clocks.
+
+A tag packs who touched something (the thread's number in the launch), where (a site of the
+source) and at which clock of its unit. Run in lockstep, a block is one unit whose clock counts
+its barriers; as agents, each warp is a unit, and `known[u]` is the latest clock of unit u whose
+accesses happen before what this warp does next. A barrier, or a release and the acquire that
+reads it, hands that knowledge on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hexcute_core.simulator.lanes import WARP, padded
+from hexcute_core.simulator.values import Array
+
+WHO_BITS, SITE_BITS = 30, 12
+SITE_SHIFT = WHO_BITS
+ATOMIC = 1 << (WHO_BITS + SITE_BITS)
+MANY = ATOMIC << 1
+CLOCK_SHIFT = WHO_BITS + SITE_BITS + 2
+WHO_MASK = (1 << WHO_BITS) - 1
+SITE_MASK = (1 << SITE_BITS) - 1
+NEVER = 0
+"""The tag of what nobody touched: clocks start at 1."""
+
+
+def tags(clock: int | Array, site: int, who: Array) -> Array:
+    """The tags of accesses at `site` by threads `who` [n]."""
+    tag: Array = (np.asarray(clock, dtype=np.int64) << CLOCK_SHIFT) | (site << SITE_SHIFT) | who
+    return tag
+
+
+def join(a: Array, b: Array) -> Array:
+    """What is known from both of two releases."""
+    wide = max(len(a), len(b))
+    both: Array = np.maximum(np.pad(a, (0, wide - len(a))), np.pad(b, (0, wide - len(b))))
+    return both
+
+
+class BlockClock:
+    """Lockstep: one clock a block, all of its threads at the same place."""
+
+    def __init__(self, block_of: Array, first: int, threads: int) -> None:
+        self.epoch = np.ones(len(block_of), dtype=np.int64)
+        self._block = block_of + first
+        self._stride = padded(threads)
+
+    def now(self, lanes: Array) -> Array:
+        """The clock of each of `lanes`."""
+        at: Array = self.epoch[lanes]
+        return at
+
+    def unordered(self, lanes: Array, tag: Array, across: bool) -> Array:
+        """Where the accesses `tag` [n, ...] are not known to come before `lanes` [n];
+        `across` where they may be another block's."""
+        shape = (-1,) + (1,) * (tag.ndim - 1)
+        late: Array = tag >> CLOCK_SHIFT >= self.epoch[lanes].reshape(shape)
+        if across:
+            other = (tag & WHO_MASK) // self._stride != self._block[lanes].reshape(shape)
+            apart: Array = late | (other & (tag != NEVER))
+            return apart
+        return late
+
+
+class VectorClock:
+    """An agent's clock: its own time, and what it knows of every unit.
+
+    `seen` is what relaxed reads showed it, known after its next fence; `fenced` what it knew at
+    its last fence, which its relaxed writes hand over.
+    """
+
+    def __init__(self, unit: int, units: int) -> None:
+        self.unit = unit
+        self.time = 1
+        self.known = np.zeros(units, dtype=np.int64)
+        self.seen = np.zeros(0, dtype=np.int64)
+        self.fenced = np.zeros(0, dtype=np.int64)
+
+    def now(self, lanes: Array) -> int:
+        """The agent's time, the same for its lanes."""
+        return self.time
+
+    def unordered(self, lanes: Array, tag: Array, across: bool) -> Array:
+        """As for BlockClock."""
+        late: Array = tag >> CLOCK_SHIFT > self.known[(tag & WHO_MASK) // WARP]
+        return late
+
+    def release(self) -> Array:
+        """What a reader of this moment may know; later accesses are not in it."""
+        shown = self.known.copy()
+        shown[self.unit] = self.time
+        self.time += 1
+        return shown
+
+    def acquire(self, shown: Array) -> None:
+        """Takes over what a release gave."""
+        part = self.known[: len(shown)]
+        np.maximum(part, shown, out=part)
+
+    def grow(self, units: int) -> None:
+        """Makes room for units that came later."""
+        self.known = np.pad(self.known, (0, units - len(self.known)))

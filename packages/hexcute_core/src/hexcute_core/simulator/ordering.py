@@ -1,0 +1,107 @@
+"""release -> acquire: what a flag in memory hands from one thread to another.
+
+A release stores beside the flag what its warp knows; an acquire that reads the flag takes it over.
+A relaxed access hands over what the warp knew at its last fence, and takes over at its next one.
+A read-modify-write adds to what its flag holds, a store replaces it. `fence.cta`, `fence.gpu`:
+the scope is taken to be wide enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hexcute_core.simulator.clocks import join
+from hexcute_core.simulator.code import Code, Step, then_pause
+from hexcute_core.simulator.instructions import Instruction
+from hexcute_core.simulator.shadow import Shadow
+from hexcute_core.simulator.values import Array
+from hexcute_core.thread import Prim
+
+if TYPE_CHECKING:
+    from hexcute_core.simulator.machine import Machine
+    from hexcute_core.simulator.statements import StatementCompiler
+
+Cells = Callable[[], Array]
+
+
+@dataclass(frozen=True)
+class Order:
+    """The memory order of an access; the empty name is a plain access, which orders nothing."""
+
+    name: str
+
+    @property
+    def strong(self) -> bool:
+        """Whether it may meet other strong accesses."""
+        return bool(self.name)
+
+    def fits(self, family: str) -> bool:
+        """Loads acquire, stores release."""
+        return {"acquire": "ld", "release": "st", "acq_rel": "atom"}.get(self.name, family[:2]) in (
+            family[:2],
+            family[:4],
+        )
+
+    def read(self, m: Machine, shadow: Shadow | None, cells: Cells) -> None:
+        """The flags at `cells` were read: what they hold becomes known."""
+        if not self.strong or shadow is None:
+            return
+        clock = m.agent_clock
+        for cell in np.unique(cells()):
+            shown = shadow.released.get(int(cell))
+            if shown is None:
+                continue
+            if self.name in ("acquire", "acq_rel"):
+                clock.acquire(shown)
+            else:
+                clock.seen = join(clock.seen, shown)
+
+    def update(self, m: Machine, shadow: Shadow | None, cells: Array) -> None:
+        """The flags at `cells` are read, modified and written."""
+        self.read(m, shadow, lambda: cells)
+        self.write(m, shadow, lambda: cells, updates=True)
+
+    def write(self, m: Machine, shadow: Shadow | None, cells: Cells, updates: bool = False) -> None:
+        """The flags at `cells` are about to be written; `updates` for a read-modify-write."""
+        if not self.strong or shadow is None:
+            return
+        clock = m.agent_clock
+        shown = clock.release() if self.name in ("release", "acq_rel") else clock.fenced
+        for cell in np.unique(cells()):
+            held = shadow.released.get(int(cell)) if updates else None
+            shadow.released[int(cell)] = shown if held is None else join(held, shown)
+
+    def code(self, compiler: StatementCompiler, step: Step) -> Code:
+        """`step` as code: others may come between strong accesses."""
+        if not self.strong:
+            return step
+        compiler.require_agents()
+        return then_pause(step)
+
+
+PLAIN = Order("")
+ORDERS = (PLAIN, Order("relaxed"), Order("acquire"), Order("release"), Order("acq_rel"))
+
+
+def fence(stmt: Prim, compiler: StatementCompiler) -> Code:
+    """`fence.cta`, `fence.gpu`: orders the relaxed accesses around it."""
+    compiler.require_agents()
+    site, name = compiler.site(stmt.span), stmt.name
+
+    def run(m: Machine) -> None:
+        m.site = site
+        m.count(name)
+        clock = m.agent_clock
+        clock.acquire(clock.seen)
+        clock.fenced = clock.release()
+
+    return then_pause(run)
+
+
+def instruction(name: str) -> Instruction | None:
+    """Fences between accesses of the same proxy."""
+    return Instruction(fence) if name in ("fence.cta", "fence.gpu") else None

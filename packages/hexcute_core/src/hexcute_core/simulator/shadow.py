@@ -1,0 +1,128 @@
+"""Shadow = who wrote and who read each granule of a memory last: the races of it.
+
+granule = the smallest access of the program to that memory. Two accesses race if one of them
+writes, they are by different threads, at least one is not atomic, and neither is known to come
+before the other. Readers are kept a unit (`columns` of them), so that a writer must know of each.
+`released` keeps what the last release to a granule hands on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hexcute_core.simulator.clocks import ATOMIC, MANY, SITE_MASK, SITE_SHIFT, WHO_MASK, tags
+from hexcute_core.simulator.lanes import padded
+from hexcute_core.simulator.values import Array
+
+if TYPE_CHECKING:
+    from hexcute_core.simulator.machine import Machine
+
+Same = Callable[[], Array]
+
+
+class Shadow:
+    """Tags of `cells` granules; `place` names a granule in a message, `across` says whether
+    threads of several blocks reach it."""
+
+    def __init__(self, cells: int, columns: int, across: bool, place: Callable[[int], str]) -> None:
+        self.writer = np.zeros(cells, dtype=np.int64)
+        self.reader = np.zeros((cells, columns), dtype=np.int64)
+        self.released: dict[int, Array] = {}
+        self.across = across
+        self._place = place
+
+    def read(
+        self, m: Machine, lanes: Array, cells: Array, what: str, many: bool = False,
+        atomic: bool = False,
+    ) -> None:  # fmt: skip
+        """`lanes` [n] read granules `cells` [n, k].
+
+        With `many` the bytes go to other lanes of the warp too, so no lane's own write covers
+        them.
+        """
+        mark = (MANY if many else 0) | (ATOMIC if atomic else 0)
+        mine = (tags(m.clock.now(lanes), m.site, m.who[lanes]) | mark)[:, None]
+        self._check(m, lanes, cells, self.writer[cells], mine, what, "written")
+        column = m.column if self.reader.shape[1] > 1 else 0
+        earlier = self.reader[cells, column]
+        fresh = m.clock.unordered(lanes, earlier, self.across)
+        fresh &= _differ(earlier, mine)
+        self.reader[cells, column] = np.where(fresh, mine | MANY, mine)
+        landed = self.reader[cells, column]
+        doubled = (landed & WHO_MASK) != (mine & WHO_MASK)
+        if doubled.any():
+            self.reader[cells[doubled], column] = landed[doubled] | MANY
+
+    def claim(
+        self, m: Machine, lanes: Array, cells: Array, what: str,
+        same: Same | None = None, atomic: bool = False,
+    ) -> None:  # fmt: skip
+        """Checks that `lanes` may write `cells`: no unordered access by another thread.
+
+        `same` tells which granules' bytes [n, k] the write leaves as they are: several threads
+        may write those at once.
+        """
+        mark = ATOMIC if atomic else 0
+        mine = (tags(m.clock.now(lanes), m.site, m.who[lanes]) | mark)[:, None]
+        self._check(m, lanes, cells, self.writer[cells], mine, what, "written", same)
+        if self.reader.shape[1] == 1:
+            self._check(m, lanes, cells, self.reader[cells, 0], mine, what, "read")
+        else:
+            earlier = self.reader[cells]
+            self._check(m, lanes, cells, earlier, mine[:, :, None], what, "read")
+
+    def wrote(
+        self, m: Machine, lanes: Array, cells: Array, site: int, atomic: bool = False
+    ) -> None:
+        """`lanes` are the last writers of `cells`, by the statement at `site`."""
+        mine = tags(m.clock.now(lanes), site, m.who[lanes]) | (ATOMIC if atomic else 0)
+        self.writer[cells] = mine[:, None]
+
+    def _check(
+        self, m: Machine, lanes: Array, cells: Array, tag: Array, mine: Array, what: str, was: str,
+        same: Same | None = None,
+    ) -> None:  # fmt: skip
+        clash = m.clock.unordered(lanes, tag, self.across)
+        if not clash.any():
+            return
+        clash &= _differ(tag, mine) & ((tag & mine & ATOMIC) == 0)
+        if same is not None and clash.any():
+            clash &= ~same()
+        if clash.any():
+            place = tuple(np.argwhere(clash)[0])
+            row, column = int(place[0]), int(place[1])
+            self._race(m, int(lanes[row]), int(cells[row, column]), int(tag[place]), what, was)
+
+    def _race(self, m: Machine, lane: int, cell: int, earlier: int, what: str, was: str) -> None:
+        stride = padded(m.threads)
+        apart = (earlier & WHO_MASK) // stride != int(m.who[lane]) // stride
+        m.report(
+            "race",
+            f"race on {self._place(cell)}: {what} here, {was} {origin(m, earlier)}, "
+            f"{'with nothing that orders the two blocks' if apart else 'no barrier between'}",
+            lane=lane,
+            other=m.sites[(earlier >> SITE_SHIFT) & SITE_MASK],
+            fix="order them by an atomic flag: a release after the first, an acquire before this"
+            if apart
+            else "put a block-wide barrier between the two",
+        )
+
+
+def _differ(tag: Array, mine: Array) -> Array:
+    """Where two accesses are not both by one and the same thread for itself."""
+    other: Array = ((tag ^ mine) & WHO_MASK != 0) | ((tag | mine) & MANY != 0)
+    return other
+
+
+def origin(m: Machine, tag: int) -> str:
+    """`at file:line by thread t` of a tag."""
+    span = m.sites[(tag >> SITE_SHIFT) & SITE_MASK]
+    place = "at an unknown line" if span is None else f"at {span}"
+    if tag & MANY:
+        return f"{place} by several threads"
+    ordinal, thread = divmod(tag & WHO_MASK, padded(m.threads))
+    block = m.world.block(ordinal)
+    return f"{place} by thread {thread}" + ("" if block in m.blocks else f" of block {block}")

@@ -1,0 +1,87 @@
+"""World = what all blocks of one run share: global buffers, counters, findings, the dice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hexcute_core.errors import SourceSpan
+from hexcute_core.simulator.buffers import GlobalBuffer
+from hexcute_core.simulator.clocks import VectorClock
+from hexcute_core.simulator.counting import Tally
+from hexcute_core.simulator.findings import Findings
+from hexcute_core.simulator.lanes import WARP, Block, padded
+from hexcute_core.simulator.values import Value
+
+if TYPE_CHECKING:
+    from hexcute_core.simulator.agents import Scheduler
+
+SLACK = 64
+
+
+class World:
+    """One run of a launch.
+
+    `seed` draws what the machine leaves open; seed 0 is the adversary, for whom everything
+    asynchronous is as late as it may be. `changes` counts changes of memory while `watched`, so
+    that agents that poll it know whether anything new can be seen.
+    """
+
+    def __init__(
+        self,
+        blocks: Sequence[Block],
+        grid: Block,
+        threads: int,
+        buffers: Mapping[str, GlobalBuffer],
+        scalars: Mapping[str, Value],
+        sites: Sequence[SourceSpan | None],
+        tally: Tally,
+        findings: Findings,
+        seed: int,
+    ) -> None:
+        self.blocks = tuple(blocks)
+        self.grid = grid
+        self.threads = threads
+        self.buffers = buffers
+        self.scalars = scalars
+        self.sites = sites
+        self.tally = tally
+        self.findings = findings
+        self.seed = seed
+        self.random = np.random.default_rng(seed)
+        self.scheduler: Scheduler | None = None
+        self.watched = False
+        self.changes = 0
+        self._units = len(blocks) * padded(threads) // WARP
+        self._room = self._units + SLACK
+        self._clocks: list[VectorClock] = []
+
+    def block(self, ordinal: int) -> Block:
+        """The block that runs as number `ordinal`."""
+        return self.blocks[ordinal]
+
+    def early(self) -> bool:
+        """Whether something asynchronous happens now rather than as late as it may."""
+        return self.seed != 0 and bool(self.random.random() < 0.5)
+
+    def clock(self, unit: int) -> VectorClock:
+        """The clock of a new agent."""
+        clock = VectorClock(unit, self._room)
+        self._clocks.append(clock)
+        return clock
+
+    def retire(self, clock: VectorClock) -> None:
+        """The agent of `clock` has ended."""
+        self._clocks.remove(clock)
+
+    def new_unit(self) -> int:
+        """A unit of its own for something that is no warp, such as an asynchronous engine; its
+        threads' numbers start at unit * 32."""
+        self._units += 1
+        if self._units > self._room:
+            self._room *= 2
+            for clock in self._clocks:
+                clock.grow(self._room)
+        return self._units - 1
