@@ -14,7 +14,8 @@ from typing import Literal
 
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import FrontendError, SourceSpan
-from hexcute_core.scalar import Binary, Call, Cast, Const, Element, Scalar, Select, Var
+from hexcute_core.frontend.poly import common_factor
+from hexcute_core.scalar import Binary, Call, Cast, Const, Element, Scalar, Select, Var, binary
 from hexcute_core.scalar.visit import walk
 from hexcute_core.tile import (
     Assign,
@@ -240,8 +241,15 @@ class Builder:
         )
 
     def stable(self, e: Scalar, base: str = "t") -> Scalar:
-        """`e`, held in a variable of its own where evaluating it later could differ."""
-        return self.hold(e, base) if self.volatile(e) else e
+        """`e`, held in variables of its own where evaluating it later could differ."""
+        return self.keep(e, base) if self.volatile(e) else e
+
+    def keep(self, e: Scalar, base: str) -> Scalar:
+        """`e` in a new variable; its constant factor or term stays outside, as a known divisor."""
+        if isinstance(e, Binary) and e.op == "add" and isinstance(e.b, Const):
+            return binary("add", self.keep(e.a, base), e.b)
+        factor, rest = common_factor(e) if e.dtype.is_integer else (1, e)
+        return self.hold(e, base) if factor == 1 else binary("mul", self.hold(rest, base), factor)
 
     def hold(self, e: Scalar, base: str) -> Scalar:
         """A new variable that holds the value `e` has now."""

@@ -7,6 +7,7 @@ are equal; the converse holds up to what the atoms hide (`//`, `%`, select).
 from __future__ import annotations
 
 from functools import reduce
+from math import gcd
 from typing import TypeAlias
 
 from hexcute_core import dtypes
@@ -90,10 +91,20 @@ def divide(p: Poly, divisor: Poly) -> Poly | None:
     return quotient
 
 
+def common_factor(e: Scalar) -> tuple[int, Scalar]:
+    """(f, r) with e = f * r, f the largest constant that divides every term (1 for e = 0)."""
+    terms = poly(e)
+    factor = gcd(*terms.values()) or 1
+    return (1, e) if factor == 1 else (factor, scalar({m: c // factor for m, c in terms.items()}))
+
+
 def scalar(p: Poly) -> Scalar:
-    """The polynomial as a scalar expression."""
-    terms = [
-        reduce(lambda a, b: binary("mul", a, b), monomial, as_scalar(coefficient))
-        for monomial, coefficient in p.items()
-    ]
+    """The polynomial as a scalar expression, constants on the right."""
+    terms = [_term(monomial, coefficient) for monomial, coefficient in p.items()]
     return reduce(lambda a, b: binary("add", a, b), terms, as_scalar(0))
+
+
+def _term(monomial: Monomial, coefficient: int) -> Scalar:
+    if not monomial:
+        return as_scalar(coefficient)
+    return binary("mul", reduce(lambda a, b: binary("mul", a, b), monomial), coefficient)

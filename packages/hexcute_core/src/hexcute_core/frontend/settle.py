@@ -12,11 +12,12 @@ from hexcute_core.frontend.builder import Builder
 from hexcute_core.frontend.params import Param
 from hexcute_core.frontend.subscript import Range
 from hexcute_core.frontend.tiles import LazyTile, Tile, materialize
-from hexcute_core.scalar import Scalar, ScalarBase
+from hexcute_core.scalar import Scalar, ScalarBase, free_vars
 from hexcute_core.scalar.visit import walk
 
-# A scalar of more nodes than this gets a variable when it is bound, so reuse stays cheap.
-LARGE = 64
+# A scalar of more nodes than this gets a variable when it is bound, so reuse stays cheap; one of
+# symbols and scalar parameters alone does not, for a launch's grid may depend on it.
+LARGE = 16
 
 
 def settle(builder: Builder, value: object, base: str) -> object:
@@ -58,9 +59,6 @@ def settle(builder: Builder, value: object, base: str) -> object:
 
 def _scalar(builder: Builder, e: Scalar, base: str) -> Scalar:
     if builder.volatile(e):
-        return builder.hold(e, base)
-    size = 0
-    for size, _ in enumerate(walk(e)):
-        if size > LARGE:
-            return builder.hold(e, base)
-    return e
+        return builder.keep(e, base)
+    large = any(number >= LARGE for number, _ in enumerate(walk(e)))
+    return builder.keep(e, base) if large and free_vars(e) - builder.uniform else e
