@@ -132,7 +132,10 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def figures(session: nox.Session) -> None:
-    """The figures from the committed results; needs no GPU."""
-    pip(session, "hatchling", "editables", "numpy", "pandas", "matplotlib")
+    """Redraws all figures and tables from the committed results, and fails where a committed one
+    differs; needs no GPU."""
+    pip(session, "hatchling", "editables", "numpy", "pandas", "matplotlib", "pytest")
     pip(session, "--no-deps", "--no-build-isolation", "--editable", "bench")
-    session.run("python", "-m", "hexcute_bench", "figures", *session.posargs)
+    for what in ("figures", "table"):
+        session.run("python", "-m", "hexcute_bench", what, "--check", *session.posargs)
+    session.run("python", "-m", "pytest", "bench/tests/test_report.py")
