@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from hexcute_bench import suites
 from hexcute_bench.errors import BenchError, DeviceLost
 from hexcute_bench.interface import KernelSuite, Settings, Suite
+from hexcute_bench.report.places import FIGURES, RESULTS
 from hexcute_bench.runner import Order, SuiteRun, missing_kernel
 from hexcute_bench.timing import CudaClock
 
@@ -29,17 +31,40 @@ def parser() -> argparse.ArgumentParser:
         help="graph: device time; host: each launch waited for, as the paper measured",
     )  # fmt: skip
     run.add_argument("--seconds", type=float, default=float("inf"), help="begin no shape after")
+    figures = commands.add_parser("figures", help="draw every figure from the CSV files")
+    _results(figures)
+    figures.add_argument("--figures", type=Path, default=FIGURES, help="folder of the figures")
+    figures.add_argument("--check", action="store_true", help="only compare with those there")
+    table = commands.add_parser("table", help="the summary as Markdown, CSV and LaTeX")
+    _results(table)
+    table.add_argument("--figures", type=Path, default=FIGURES, help="folder of the tables")
+    table.add_argument("--check", action="store_true", help="only compare with those there")
+    report = commands.add_parser("report", help="every shape of every suite as Markdown")
+    _results(report)
+    report.add_argument("suites", nargs="*", help="only these suites")
     return top
 
 
+def _results(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--results", type=Path, default=RESULTS, help="folder of the CSV files")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns 0 when all that was asked for is measured, 2 on a wrong argument, 3 when the
-    device was lost or time ran out: the same command goes on."""
+    """Returns 0 when all that was asked for is there, 1 where a check finds a difference, 2 on a
+    wrong argument, 3 when the device was lost or time ran out: the same command goes on."""
     options = parser().parse_args(arguments)
     try:
-        if options.command == "list":
-            return _list()
-        return _run(options)
+        match options.command:
+            case "list":
+                return _list()
+            case "run":
+                return _run(options)
+            case "figures":
+                return _figures(options)
+            case "table":
+                return _table(options)
+            case _:
+                return _report(options)
     except DeviceLost as error:
         print(error, file=sys.stderr)
         return 3
@@ -78,3 +103,46 @@ def _run(options: argparse.Namespace) -> int:
             continue
         complete &= run.go(suite)
     return 0 if complete else 3
+
+
+def _drawing() -> None:
+    """Raises `BenchError` where what figures and tables need is not installed."""
+    for name in ("pandas", "matplotlib"):
+        if importlib.util.find_spec(name) is None:
+            raise BenchError(f"{name} is not installed; python -m pip install pandas matplotlib")
+
+
+def _figures(options: argparse.Namespace) -> int:
+    _drawing()
+    from hexcute_bench.figures import catalog
+
+    if options.check:
+        found = catalog.differences(options.results, options.figures)
+        print("\n".join(found) or "every figure is as the results give it")
+        return 1 if found else 0
+    for path in catalog.draw(options.results, options.figures):
+        print(path)
+    return 0
+
+
+def _table(options: argparse.Namespace) -> int:
+    _drawing()
+    from hexcute_bench.report.tables import differences, write
+
+    if options.check:
+        found = differences(options.results, options.figures)
+        print("\n".join(found) or "every table is as the results give it")
+        return 1 if found else 0
+    for path in write(options.results, options.figures):
+        print(path)
+    return 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    _drawing()
+    from hexcute_bench.report.shapes import report
+
+    chosen = suites.find(options.suites or ["all"])
+    kernels = [suite for suite in chosen if isinstance(suite, KernelSuite)]
+    print(report(kernels, options.results))
+    return 0

@@ -79,7 +79,8 @@ class OperatorFigure:
             axes.tick_params(axis="x", rotation=30)
             for label in axes.get_xticklabels():
                 label.set_horizontalalignment("right")
-        axes.set_ylim(bottom=0.0)
+        axes.set_ylim(0.0, max(1.25, axes.get_ylim()[1]))
+        axes.locator_params(axis="y", nbins=4)
         axes.set_title(name, loc="left", pad=2)
 
 

@@ -33,9 +33,9 @@ class Entry:
 
 
 COLUMNS = (
-    "operator", "regime", "shapes", "baseline", "hexcute", "best", "triton", "paper_hexcute",
-    "paper_triton", "loc_hexcute", "loc_triton", "paper_loc_cuda", "paper_loc_triton",
-    "paper_loc_hexcute",
+    "operator", "regime", "shapes", "measured", "baseline", "hexcute", "best", "triton",
+    "paper_hexcute", "paper_triton", "loc_hexcute", "loc_triton", "paper_loc_cuda",
+    "paper_loc_triton", "paper_loc_hexcute",
 )  # fmt: skip
 
 
@@ -54,6 +54,7 @@ def rows(entry: Entry, folder: Path, code: dict[tuple[str, str], int]) -> list[d
             "operator": entry.title,
             "regime": name,
             "shapes": len(inside),
+            "measured": int(_inside(times, inside, (entry.ours,))["shape"].nunique()),
             "baseline": entry.baseline,
             "hexcute": ours,
             "best": _best_peer(times, inside, entry),
@@ -72,9 +73,14 @@ def rows(entry: Entry, folder: Path, code: dict[tuple[str, str], int]) -> list[d
 
 def _mean(times: pd.DataFrame, shapes: list[str], systems: tuple[str, ...]) -> float:
     """Geometric mean of the best of these systems on each shape that has one."""
-    chosen = times[times["shape"].isin(shapes) & times["system"].isin(systems)]
-    chosen = chosen[chosen["ratio"].notna()]
+    chosen = _inside(times, shapes, systems)
     return geometric_mean(chosen.groupby("shape")["ratio"].max())
+
+
+def _inside(times: pd.DataFrame, shapes: list[str], systems: tuple[str, ...]) -> pd.DataFrame:
+    """The rows of these shapes and systems that have a ratio."""
+    chosen = times[times["shape"].isin(shapes) & times["system"].isin(systems)]
+    return chosen[chosen["ratio"].notna()]
 
 
 def _best_peer(times: pd.DataFrame, shapes: list[str], entry: Entry) -> float:
@@ -95,7 +101,8 @@ def summary(
 
 
 _HEADINGS = {
-    "operator": "Operator", "regime": "Shapes", "shapes": "n", "baseline": "Baseline",
+    "operator": "Operator", "regime": "Regime", "shapes": "Shapes", "measured": "Measured",
+    "baseline": "Baseline",
     "hexcute": "Hexcute", "best": "Hexcute / best peer", "triton": "Triton",
     "paper_hexcute": "Paper: Hexcute", "paper_triton": "Paper: Triton",
     "loc_hexcute": "LoC Hexcute", "loc_triton": "LoC Triton", "paper_loc_cuda": "Paper LoC CUDA",
@@ -128,7 +135,7 @@ def as_csv(frame: pd.DataFrame) -> str:
 def as_latex(frame: pd.DataFrame) -> str:
     """A tabular that needs no package."""
     escape = str.maketrans({"_": r"\_", "%": r"\%", "&": r"\&", "–": "--", "≥": r"$\ge$"})
-    lines = [r"\begin{tabular}{" + "llrl" + "r" * (len(frame.columns) - 4) + "}", r"\hline"]
+    lines = [r"\begin{tabular}{" + "llrrl" + "r" * (len(frame.columns) - 5) + "}", r"\hline"]
     lines.append(" & ".join(_HEADINGS[name].translate(escape) for name in frame.columns) + r" \\")
     lines.append(r"\hline")
     for _, row in frame.iterrows():

@@ -7,10 +7,13 @@ from collections.abc import Iterable
 from hexcute_bench.errors import BenchError
 from hexcute_bench.interface import Suite
 from hexcute_bench.suites.attention import MHA_DECODING, MHA_FORWARD
+from hexcute_bench.suites.cost_model import COST_MODEL
 from hexcute_bench.suites.fp8 import FP8_BLOCKWISE
 from hexcute_bench.suites.gemm import GEMM_SM80, GEMM_SM90
+from hexcute_bench.suites.layout_algebra import LAYOUT_ALGEBRA
 from hexcute_bench.suites.moe import MOE, MOE_LAYER
 from hexcute_bench.suites.scan import SELECTIVE_SCAN
+from hexcute_bench.suites.tables import BYTES_PER_INSTRUCTION, COMPILE_TIME, LINES_OF_CODE
 
 ALL: tuple[Suite, ...] = (
     GEMM_SM80,
@@ -21,6 +24,11 @@ ALL: tuple[Suite, ...] = (
     MOE,
     MOE_LAYER,
     SELECTIVE_SCAN,
+    COST_MODEL,
+    COMPILE_TIME,
+    LINES_OF_CODE,
+    BYTES_PER_INSTRUCTION,
+    LAYOUT_ALGEBRA,
 )
 
 

@@ -35,7 +35,6 @@ def configs(d: int) -> tuple[AttentionConfig, ...]:
     return tuple(tried if d <= 64 else [tried[0], *tried[1:2], *tried[3:]])
 
 
-# --- lines of code: begin
 @triton.jit
 def attention_kernel(
     q_ptr, k_ptr, v_ptr, o_ptr, S, stride, scale,
@@ -66,7 +65,6 @@ def attention_kernel(
         top = above
     total = total / weight[:, None]
     tl.store(o_ptr + q_offsets, total.to(o_ptr.dtype.element_ty), mask=inside)
-# --- lines of code: end
 
 
 def forward(case: Any, config: AttentionConfig) -> Run:

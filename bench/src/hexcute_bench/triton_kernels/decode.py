@@ -41,7 +41,6 @@ def configs(s: int, heads: int) -> tuple[DecodeConfig, ...]:
     )
 
 
-# --- lines of code: begin
 @triton.jit
 def split_kernel(
     q_ptr, k_ptr, v_ptr, part_ptr, top_ptr, weight_ptr, S, stride, scale, span,
@@ -88,7 +87,6 @@ def combine_kernel(
     part = tl.load(part_ptr + place[:, None] * D + depth[None, :], mask=inside[:, None], other=0.0)
     out = tl.sum(part * share[:, None], 0) / tl.sum(weight, 0)
     tl.store(o_ptr + head * D + depth, out.to(o_ptr.dtype.element_ty))
-# --- lines of code: end
 
 
 def decode(case: Any, config: DecodeConfig) -> Run:

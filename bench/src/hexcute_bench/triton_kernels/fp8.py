@@ -28,7 +28,6 @@ def configs(m: int) -> tuple[GemmConfig, ...]:
     return tuple(GemmConfig(64, bn, 128, stages, 4) for bn, stages in _SLIM)
 
 
-# --- lines of code: begin
 @triton.jit
 def scaled_gemm_kernel(
     a_ptr, w_ptr, c_ptr, sa_ptr, sw_ptr, M, N, K, stride_am, stride_wn, stride_cm, stride_sa,
@@ -56,7 +55,6 @@ def scaled_gemm_kernel(
         w_ptrs += BK
     c_ptrs = c_ptr + rows[:, None] * stride_cm + columns[None, :]
     tl.store(c_ptrs, total.to(c_ptr.dtype.element_ty), (rows < M)[:, None] & (columns < N)[None, :])
-# --- lines of code: end
 
 
 def scaled_gemm(case: Any, config: GemmConfig) -> Run:

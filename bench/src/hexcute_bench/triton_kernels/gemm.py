@@ -49,7 +49,6 @@ def pointer_configs(m: int) -> tuple[GemmConfig, ...]:
     return tuple(GemmConfig(rows, bn, bk, stages, warps) for bn, bk, stages, warps in _SLIM)
 
 
-# --- lines of code: begin
 @triton.jit
 def gemm_kernel(
     a_ptr, b_ptr, c_ptr, M, N, K, stride_am, stride_bn, stride_cm,
@@ -83,7 +82,6 @@ def gemm_kernel(
     tl.store(c_ptrs, total.to(c_ptr.dtype.element_ty), (rows < M)[:, None] & (columns < N)[None, :])
 
 
-# --- lines of code: end
 
 
 def pointer_gemm(case: Any, config: GemmConfig) -> Run:

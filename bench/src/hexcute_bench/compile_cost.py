@@ -1,0 +1,137 @@
+"""What compiling costs: fresh processes held to one core, their caches empty.
+
+A child imports the system, compiles every configuration of its GEMM one after another, and
+prints what each took.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from hexcute_bench.interface import Settings
+from hexcute_bench.peers.common import module
+from hexcute_bench.rows import ABSENT, FAILED, OK
+
+STAGES = ("frontend", "synthesis", "lowering", "backend", "toolchain")
+_MARK = "hexcute-compile "
+
+
+def keys(quick: bool) -> Sequence[str]:
+    return ["hexcute sm_80", "hexcute sm_90", "triton sm_80", "triton sm_90"]
+
+
+def measure(key: str, settings: Settings) -> Sequence[Mapping[str, Any]]:
+    """One row: seconds of import, of the first configuration, the median, and all."""
+    system, target = key.split()
+    row: dict[str, Any] = {"key": key, "system": system, "target": target}
+    if system == "triton" and importlib.util.find_spec("triton") is None:
+        return [{**row, "status": ABSENT, "note": "triton is not installed"}]
+    with tempfile.TemporaryDirectory() as scratch:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "HEXCUTE_CACHE_DIR": f"{scratch}/hexcute",
+            "TRITON_CACHE_DIR": f"{scratch}/triton",
+        }
+        command = [sys.executable, "-m", "hexcute_bench.compile_cost", system, target]
+        if settings.quick:
+            command.append("2")
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    lines = [line for line in done.stdout.splitlines() if line.startswith(_MARK)]
+    if done.returncode or not lines:
+        said = (done.stderr.strip().splitlines() or ["nothing"])[-1]
+        return [{**row, "status": FAILED, "note": said[:300]}]
+    return [{**row, "status": OK, **_columns(json.loads(lines[-1][len(_MARK) :]))}]
+
+
+def _columns(told: Mapping[str, Any]) -> dict[str, Any]:
+    taken = [entry["seconds"] for entry in told["configurations"]]
+    stages = [entry["stages"] for entry in told["configurations"] if entry["stages"]]
+    # The first configuration also loads what the compiler loads when first needed.
+    steady = stages[1:] or stages
+    medians = {
+        f"{stage}_stage_s": statistics.median(entry.get(stage, 0.0) for entry in steady)
+        for stage in STAGES
+        if steady
+    }
+    return {
+        "configurations": len(taken),
+        "import_s": told["import"],
+        "first_s": taken[0],
+        "median_s": statistics.median(taken[1:] or taken),
+        "total_s": sum(taken),
+        **medians,
+    }
+
+
+def _hexcute(target: str, most: int) -> list[dict[str, Any]]:
+    import hexcute_core as core
+
+    gemm, pipelined = module("hexcute_kernels.gemm"), module("hexcute_kernels.pipelined_gemm")
+    kernel = pipelined.pipelined_gemm(core.f16)
+    found = []
+    for config in gemm.CONFIGS[:most]:
+        start = time.perf_counter()
+        compiled = kernel.compile(target, constants=asdict(config))
+        size = len(compiled.built.cubin)
+        seconds = time.perf_counter() - start
+        found.append({"seconds": seconds, "stages": dict(compiled.seconds), "bytes": size})
+    return found
+
+
+def _triton(target: str, most: int) -> list[dict[str, Any]]:
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from hexcute_bench.triton_kernels.gemm import gemm_kernel, pointer_configs
+
+    device = GPUTarget("cuda", int(target.removeprefix("sm_")), 32)
+    configs = [*pointer_configs(4096), *pointer_configs(64)]
+    found = []
+    for config in configs[:most]:
+        constants = {"BM": config.bm, "BN": config.bn, "BK": config.bk, "GROUP": config.group,
+                     "EVEN_K": True}  # fmt: skip
+        names = gemm_kernel.arg_names
+        signature = {name: "*fp16" if name.endswith("_ptr") else "i32" for name in names}
+        signature |= dict.fromkeys(constants, "constexpr")
+        even = {
+            (place,): [["tt.divisibility", 16]]
+            for place, name in enumerate(names)
+            if name not in constants
+        }
+        start = time.perf_counter()
+        source = ASTSource(gemm_kernel, signature, constants, even)
+        options = {"num_stages": config.stages, "num_warps": config.warps}
+        compiled = triton.compile(source, target=device, options=options)
+        size = len(compiled.asm["cubin"])
+        found.append({"seconds": time.perf_counter() - start, "stages": {}, "bytes": size})
+    return found
+
+
+def main(system: str, target: str, most: str = "1000") -> None:
+    """The child: prints one JSON line."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    start = time.perf_counter()
+    if system == "hexcute":
+        import hexcute_core as loaded
+    else:
+        import triton as loaded
+    imported = time.perf_counter() - start
+    taken = {"hexcute": _hexcute, "triton": _triton}[system](target, int(most))
+    told = {"import": imported, "module": loaded.__name__, "configurations": taken}
+    print(_MARK + json.dumps(told))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

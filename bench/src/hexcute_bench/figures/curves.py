@@ -1,0 +1,154 @@
+"""Figures over token counts: latency of the MoE layer, and what the ablations cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from hexcute_bench.figures.style import PAPER, Look, figure, look, save
+from hexcute_bench.report.data import geometric_mean, paper, timed
+from hexcute_bench.shape import Shape
+
+SUITE, BASELINE = "moe", "marlin"
+SYSTEMS = ("hexcute", "marlin", "marlin_092", "marlin_082", "vllm_triton", "vllm_triton_tuned")
+CHOSEN = "chosen"
+ABLATIONS = ("hexcute_triton_dataflow", "hexcute_triton_smem")
+
+
+def _tokens(times: pd.DataFrame, system: str) -> pd.Series:
+    """Microseconds by token count, few tokens first."""
+    chosen = times[times["system"] == system]
+    counts = [Shape.parse(shape)["tokens"] for shape in chosen["shape"]]
+    return pd.Series(list(chosen["time_us"]), index=counts, dtype=float).sort_index()
+
+
+def _token_axis(axes: Any) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_xlabel("tokens")
+    counts = (1, 4, 16, 64, 256, 1024, 4096, 16384)
+    axes.set_xticks(counts, [str(count) for count in counts])
+    axes.minorticks_off()
+
+
+def _plot(axes: Any, line: pd.Series, style: Look, **more: Any) -> None:
+    axes.plot(
+        line.index, line.to_numpy(), color=style.colour, marker=style.marker, label=style.label,
+        markeredgewidth=0.5, markeredgecolor="#333333", **more,
+    )  # fmt: skip
+
+
+def moe(results: Path, folder: Path) -> list[Path]:
+    """Latency over tokens, both axes logarithmic."""
+    times = timed(results, SUITE, BASELINE)
+    if times.empty:
+        return []
+    drawing, grid = figure(2.6)
+    axes = grid[0, 0]
+    for system in SYSTEMS:
+        line = _tokens(times, system)
+        if len(line):
+            _plot(axes, line, look(system))
+    _token_axis(axes)
+    axes.set_yscale("log")
+    axes.set_ylabel("two GEMMs and SiLU, us")
+    drawing.legend(loc="outside upper center", ncols=2, columnspacing=1.0)
+    return save(drawing, folder, "moe")
+
+
+def ablation(results: Path, folder: Path) -> list[Path]:
+    """Time of each ablated kernel over that of ours; the paper's beside it, dotted."""
+    times = timed(results, SUITE, BASELINE)
+    ours = _tokens(times, "hexcute")
+    lines = {system: _tokens(times, system) for system in ABLATIONS}
+    if not len(ours) or not any(len(line) for line in lines.values()):
+        return []
+    drawing, grid = figure(2.3)
+    axes = grid[0, 0]
+    axes.axhline(1.0, color=look("hexcute").colour, label=look("hexcute").label)
+    reported = paper(SUITE, "hexcute")
+    theirs = _tokens(reported, "hexcute")
+    for system in ABLATIONS:
+        line = (lines[system] / ours).dropna()
+        if len(line):
+            style = look(system)
+            mean = geometric_mean(line)
+            label = f"{style.label} ({mean:.2f}x)"
+            _plot(axes, line, Look(label, style.colour, style.marker))
+        dotted = (_tokens(reported, system) / theirs).dropna()
+        axes.plot(
+            dotted.index, dotted.to_numpy(), color=look(system).colour, linestyle=":",
+            marker=PAPER.marker, markersize=2.5,
+        )  # fmt: skip
+    _token_axis(axes)
+    axes.set_ylabel("time over Hexcute's")
+    axes.set_ylim(bottom=min(0.9, *axes.get_ylim()))
+    drawing.legend(loc="outside upper center", ncols=1)
+    return save(drawing, folder, "ablation")
+
+
+def cost_model(results: Path, folder: Path) -> list[Path]:
+    """Every layout's time over the best one's, on each shape, the chosen one filled."""
+    times = timed(results, "cost_model", CHOSEN)
+    if times.empty:
+        return []
+    drawing, grid = figure(2.6)
+    axes = grid[0, 0]
+    shapes = list(dict.fromkeys(times["shape"]))
+    losses = []
+    for place, shape in enumerate(shapes):
+        here = times[times["shape"] == shape]
+        ratio = here["time_us"] / here["time_us"].min()
+        chosen = here["system"] == CHOSEN
+        axes.plot([place] * int((~chosen).sum()), ratio[~chosen], linestyle="",
+                  color=look("").colour, marker="o", markerfacecolor="none")  # fmt: skip
+        axes.plot([place] * int(chosen.sum()), ratio[chosen], linestyle="",
+                  color=look("hexcute").colour, marker="D")  # fmt: skip
+        losses += list(ratio[chosen])
+    axes.set_xticks(range(len(shapes)), [_short(shape) for shape in shapes], rotation=90)
+    axes.set_ylabel("time over the best layout's")
+    worst = f"{geometric_mean(losses):.3f}x, at most {max(losses):.3f}x" if losses else "not timed"
+    axes.set_title(f"chosen by the model, of the best: {worst} (paper: 1.01x)")
+    return save(drawing, folder, "cost_model")
+
+
+def _short(shape: str) -> str:
+    return "x".join(str(size) for _, size in Shape.parse(shape).items)
+
+
+def compile_time(results: Path, folder: Path) -> list[Path]:
+    """Seconds a candidate, a bar a system, the stages of ours stacked."""
+    path = results / "compile_time.csv"
+    rows = pd.read_csv(path) if path.exists() else pd.DataFrame()
+    rows = rows[rows["status"] == "ok"] if not rows.empty else rows
+    if rows.empty:
+        return []
+    rows = rows.drop_duplicates("key", keep="last")
+    stages = [name for name in rows.columns if name.endswith("_stage_s")]
+    drawing, grid = figure(0.9 + 0.3 * len(rows))
+    axes = grid[0, 0]
+    shades = ("#6B2F00", "#A34800", "#D55E00", "#E78A45", "#F3B98E")
+    for place, (_, row) in enumerate(rows.iloc[::-1].iterrows()):
+        left = 0.0
+        for shade, name in zip(shades, stages):
+            if row[name] == row[name]:
+                label = name.removesuffix("_stage_s")
+                axes.barh(place, row[name], left=left, color=shade, height=0.6,
+                          label=label if label not in _labels(axes) else None)  # fmt: skip
+                left += row[name]
+        if left == 0.0:
+            axes.barh(place, row["median_s"], color=look(row["system"]).colour, height=0.6)
+        axes.annotate(
+            f"{row['median_s']:.2f} s", (max(left, row["median_s"]), place), xytext=(3, 0),
+            textcoords="offset points", va="center", fontsize=6.5,
+        )  # fmt: skip
+    axes.set_yticks(range(len(rows)), list(rows["key"])[::-1])
+    axes.set_xlabel("seconds a GEMM configuration, one core")
+    axes.margins(x=0.15)
+    drawing.legend(loc="outside upper center", ncols=3)
+    return save(drawing, folder, "compile_time")
+
+
+def _labels(axes: Any) -> list[str]:
+    return list(axes.get_legend_handles_labels()[1])
