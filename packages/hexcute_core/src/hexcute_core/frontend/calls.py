@@ -88,7 +88,7 @@ def _arguments(
     for written, value in zip(node.args, values):
         if not isinstance(written, ast.Starred):
             args.append(value)
-        elif isinstance(value, (tuple, list, range)):
+        elif hasattr(value, "__iter__") and not is_run_time(value):
             args.extend(value)
         else:
             raise frame.error(written, "`*` of something not a tuple or list", fix="pass a tuple")

@@ -62,6 +62,10 @@ def _weak(value: object, dtype: DType) -> Scalar:
     if dtype.is_float or (isinstance(value, int) and dtype.is_integer):
         if isinstance(value, int) and dtype.bits <= 32 and not -(2**31) <= value < 2**32:
             return as_scalar(value)
+        if isinstance(value, int) and dtype.is_integer and dtype.bits < 32:
+            # A number that a narrow type cannot hold widens the result instead of wrapping.
+            held = range(2**dtype.bits) if dtype.kind == "uint" else _signed(dtype)
+            return as_scalar(value, dtype if value in held else None)
         return as_scalar(value, dtype)
     return as_scalar(value)
 
