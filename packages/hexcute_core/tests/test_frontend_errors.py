@@ -50,6 +50,7 @@ def case(*expected):
 
 
 CASES = []
+OUTSIDE = []
 
 
 @case("Try", "plain Python function")
@@ -283,6 +284,25 @@ def barrier_in_elements(a, r, q, s, n):
         hx.syncthreads()  # here
 
 
+@case("condition depends on the thread", "depend on the block")
+def barrier_for_some_threads(a, r, q, s, n):
+    lane = hx.threadIdx.x % 32
+    if n > 2:
+        first = lane == 0
+        if first:
+            hx.syncthreads()  # here
+
+
+@case("condition depends on the thread")
+def copy_a_thread_dependent_number_of_times(a, r, q, s, n):
+    steps = 0
+    steps = hx.threadIdx.x
+    for i in range(n):
+        steps = steps + 1
+    for i in range(steps):
+        hx.copy(r, s)  # here
+
+
 @case("name 2 coordinates")
 def wrong_number_of_coordinates(a, r, q, s, n):
     for i in hx.elements(r):  # here
@@ -404,6 +424,11 @@ def list_grown_in_a_loop(a, r, q, s, n):
         xs.append(i)  # here
 
 
+@case("outlives the kernel", "inside the kernel")
+def global_list_grown(a, r, q, s, n):
+    OUTSIDE.append(3)  # here
+
+
 @case("once instead of once an iteration")
 def item_set_in_a_branch(a, r, q, s, n):
     xs = [0]
@@ -517,6 +542,11 @@ def branching_helper(x):
     return 2
 
 
+def building_helper(n):
+    r = hx.register_tensor(f16, (8, 8))
+    hx.copy(n, r)
+
+
 def test_errors_inside_plain_functions_name_the_line_inside():
     def fails(a, r, q, s, n):
         broken_helper("b")
@@ -524,7 +554,11 @@ def test_errors_inside_plain_functions_name_the_line_inside():
     def branches(a, r, q, s, n):
         branching_helper(n)
 
+    def builds(a, r, q, s, n):
+        building_helper(n)
+
     for body, helper, offset, words in (
+        (builds, building_helper, 2, ("hx.copy expects a tile",)),
         (fails, broken_helper, 2, ("raised KeyError: 'b'",)),
         (branches, branching_helper, 1, ("truth value", "hx.select")),
     ):

@@ -135,6 +135,15 @@ def test_in_place_updates_change_every_name_as_numpy_does():
     close(run(body), expected)
 
 
+def test_two_names_of_one_assignment_share_a_tile():
+    def body(x, y, n):
+        a = b = x + y
+        a += 1.0
+        return b
+
+    close(run(body), X + Y + 1)
+
+
 def test_rebinding_leaves_other_names_alone():
     def body(x, y, n):
         old = x

@@ -257,8 +257,13 @@ def require_own(engine: Engine, frame: Frame, base: ast.expr, what: str) -> None
     while isinstance(root, (ast.Subscript, ast.Attribute)):
         root = root.value
     binding = frame.bindings.get(root.id) if isinstance(root, ast.Name) else None
-    owner = binding.region if binding is not None else None
-    if region.at_run_time and owner is not region:
+    if isinstance(root, ast.Name) and binding is None:
+        raise frame.error(
+            base,
+            f"{what} changes an object that outlives the kernel",
+            fix="make the list or dict inside the kernel",
+        )
+    if region.at_run_time and (binding is None or binding.region is not region):
         raise frame.error(
             base,
             f"{what} changes a Python object inside {region.describe()}, where it would happen "

@@ -51,6 +51,8 @@ class Region:
     # Of a loop over elements: the coordinates, and the shape of the tile they run over.
     coords: tuple[Var, ...] = ()
     shape: tuple[int, ...] = ()
+    # Whether threads of a block may differ in running it.
+    varies: bool = False
 
     def inside(self, kind: RegionKind) -> Region | None:
         """The innermost region of `kind` around this one, itself included."""
@@ -104,6 +106,8 @@ class Builder:
         # Variables taken to be >= 0: `counts` are, others unless in `signed` (None: no others).
         # `violated` holds those that turned out to be assigned something that may be negative.
         self._counts = {*counts, *BUILT_INS}
+        # Variables that may differ between the threads of a block.
+        self._varying = {name for name in BUILT_INS if name.startswith("threadIdx")}
         self._signed = signed
         self.violated: set[str] = set()
         # Depth of user functions that Python itself runs: their locals are not ours to watch.
@@ -152,6 +156,8 @@ class Builder:
                 self._write(stmt.tensor)
             case Assign():
                 self.written.append(stmt.var.name)
+                if self.varies(stmt.value) or self._varying_region() is not None:
+                    self._varying.add(stmt.var.name)
                 if stmt.declares:
                     self.assume(stmt.var, stmt.value)
                 elif stmt.var.name in self._counts and not self.non_negative(stmt.value):
@@ -183,6 +189,27 @@ class Builder:
                 span=span,
                 fix="move it out of the loop; inside it read and write t[i, j]",
             )
+        around = self._varying_region()
+        if around is not None:
+            raise FrontendError(
+                f"a tile operation or barrier inside {around.describe()}, whose condition depends "
+                "on the thread: all threads of the block must reach it",
+                span=span,
+                fix="move it out, or make the condition depend on the block alone",
+            )
+
+    def varies(self, e: Scalar) -> bool:
+        """Whether threads of a block are known to differ in `e`."""
+        return any(
+            isinstance(node, Element) or (isinstance(node, Var) and node.name in self._varying)
+            for node in walk(e)
+        )
+
+    def _varying_region(self) -> Region | None:
+        region: Region | None = self.region
+        while region is not None and not region.varies:
+            region = region.parent
+        return region
 
     @contextmanager
     def defining(self) -> Iterator[None]:

@@ -196,7 +196,7 @@ def _plain(
     try:
         return callee(*kept, **named)
     except HexcuteError as error:
-        if error.span is None:
+        if error.span is None or error.span == builder.span:
             error.span = _deepest(error) or builder.span
         raise
     except Exception as error:

@@ -125,6 +125,7 @@ def _run_time(
     for var, r in zip(variables, fixed):
         builder.assume(var, r.start)
     with inside(builder, entry) as region:
+        region.varies = any(builder.varies(e) for r in fixed for e in (r.start, r.stop, r.step))
         value = tuple(variables) if isinstance(node.target, ast.Tuple) else variables[0]
         assign(engine, frame, node.target, value)
         _body(engine, frame, node.body, LoopMark(False, region))
@@ -178,7 +179,7 @@ def over_elements(
     for var in coords:
         builder.assume(var, as_scalar(0))
     with inside(builder, entry) as region:
-        region.coords, region.shape = coords, items.tile.shape
+        region.coords, region.shape, region.varies = coords, items.tile.shape, True
         assign(engine, frame, target, coords if isinstance(target, ast.Tuple) else coords[0])
         _body(engine, frame, body, LoopMark(False, region))
     finish(builder, entry)
@@ -207,6 +208,7 @@ def while_loop(engine: Engine, frame: Frame, node: ast.While) -> None:
         )
     if isinstance(test, ScalarBase):
         with inside(builder, entry) as region:
+            region.varies = builder.varies(test)  # type: ignore[arg-type]
             _body(engine, frame, node.body, LoopMark(False, region))
     finish(builder, entry)
     if isinstance(test, ScalarBase):
@@ -223,6 +225,7 @@ def branch(engine: Engine, frame: Frame, node: ast.If) -> None:
     blocks: list[tuple[Stmt, ...]] = []
     for body in (node.body, node.orelse):
         with inside(builder, entry) as region:
+            region.varies = builder.varies(test)  # type: ignore[arg-type]
             engine.execute(frame, body)
         blocks.append(tuple(region.block))
     finish(builder, entry)

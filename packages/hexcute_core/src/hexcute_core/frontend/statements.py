@@ -11,6 +11,7 @@ from hexcute_core.frontend.control import branch, for_loop, leave, while_loop, w
 from hexcute_core.frontend.engine import Engine, StmtHandler
 from hexcute_core.frontend.expressions import combine, condition
 from hexcute_core.frontend.frame import Frame
+from hexcute_core.frontend.settle import settle
 from hexcute_core.frontend.tiles import LazyTile, Tile, describe, store
 from hexcute_core.scalar import Call
 from hexcute_core.tile import CallStmt
@@ -24,6 +25,9 @@ def _assign(engine: Engine, frame: Frame, node: ast.Assign) -> None:
         value = tuple(engine.evaluate_all(frame, pair[1], [_hint(t) for t in pair[0]]))
     else:
         value = engine.evaluate(frame, node.value, _hint(first))
+    if len(node.targets) > 1:
+        # `a = b = x + y`: both names are to share one tile.
+        value = settle(engine.builder, value, _hint(first) or "t")
     for target in node.targets:
         assign(engine, frame, target, value)
 
