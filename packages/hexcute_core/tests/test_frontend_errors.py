@@ -236,9 +236,14 @@ def gemm_shapes(a, r, q, s, n):
     hx.gemm(q, r, r)  # here
 
 
-@case("works on registers", "shared tile `s`")
-def gemm_of_shared(a, r, q, s, n):
+@case("a in shared memory", "b in shared memory")
+def gemm_of_shared_a_alone(a, r, q, s, n):
     hx.gemm(q, s, r)  # here
+
+
+@case("works on registers", "shared tile `s`")
+def gemm_into_shared(a, r, q, s, n):
+    hx.gemm(s, r, r)  # here
 
 
 @case("two positive ints", "warps=(2, 2)")

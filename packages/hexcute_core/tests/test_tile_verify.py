@@ -118,7 +118,7 @@ BROKEN = {
     "a f32 copied to f16": program(Copy(0, ref("c", 16, 8), s, AT)),
     "`r` and `q` share a space": program(Copy(0, r, q, AT)),
     "a gemm of shapes": program(Gemm(0, c, r, v, AT)),
-    "`s` is no RegisterTensor": program(Gemm(0, c, s, r, AT)),
+    "`s` is no RegisterTensor": program(Gemm(0, s, r, r, AT)),
     "a reduce of mode 2": program(Reduce(0, v, r, 2, "sum", AT)),
     "a reduce of (16, 8) to (16, 8)": program(Reduce(0, q, r, 1, "sum", AT)),
     "(16, 8) does not broadcast to (16, 1)": program(Elementwise(0, v, (r,), e0, AT)),

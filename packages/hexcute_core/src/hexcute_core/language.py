@@ -49,6 +49,7 @@ from hexcute_core.frontend.elementwise import (
 )
 from hexcute_core.frontend.launch import Attrs, GridDim, Index
 from hexcute_core.frontend.loops import elements, grid, static_range, unroll
+from hexcute_core.frontend.roles import pipeline, warp_groups_consumer, warp_groups_producer
 from hexcute_core.frontend.subscript import ds
 from hexcute_core.frontend.symbols import Symbol, dim, dims
 from hexcute_core.frontend.tileops import (
@@ -66,7 +67,9 @@ from hexcute_core.frontend.tileops import (
     register_tensor,
     shared_tensor,
     sum,
+    sync_role,
     syncthreads,
+    wait_gemm,
 )
 from hexcute_core.frontend.views import along, global_view
 from hexcute_core.scalar import cdiv
@@ -83,8 +86,8 @@ __all__ = [
     "copy", "cos", "cp_async_commit", "cp_async_wait", "device", "dim", "dims", "ds", "elements",
     "erf", "exp", "exp2", "f16", "f32", "f64", "f8e4m3", "f8e5m2", "fill", "floor", "gemm",
     "global_view", "grid", "gridDim", "i1", "i16", "i2", "i32", "i4", "i64", "i8", "isnan", "log",
-    "log2", "max", "maximum", "min", "minimum", "primitive", "rcp", "rearrange", "reduce",
-    "register_tensor", "rsqrt", "select", "shared_tensor", "sin", "sqrt", "static_range", "sum",
-    "syncthreads", "tanh", "tf32", "threadIdx", "u1", "u16", "u2", "u32", "u4", "u64", "u8",
-    "unroll", "where",
+    "log2", "max", "maximum", "min", "minimum", "pipeline", "primitive", "rcp", "rearrange",
+    "reduce", "register_tensor", "rsqrt", "select", "shared_tensor", "sin", "sqrt", "static_range",
+    "sum", "sync_role", "syncthreads", "tanh", "tf32", "threadIdx", "u1", "u16", "u2", "u32", "u4",
+    "u64", "u8", "unroll", "wait_gemm", "warp_groups_consumer", "warp_groups_producer", "where",
 ]  # fmt: skip

@@ -2,9 +2,9 @@
 
 from hexcute_core.arch.fragment import Fragment, Mode, product, simplify, split
 from hexcute_core.arch.registry import arch, names, register
-from hexcute_core.arch.rows import Arch, CopyRow, MmaRow, Scope, Timing
+from hexcute_core.arch.rows import Arch, BulkRows, CopyRow, MmaRow, Scope, Timing, WgmmaRow
 
 __all__ = [
-    "Arch", "CopyRow", "Fragment", "MmaRow", "Mode", "Scope", "Timing", "arch", "names", "product",
-    "register", "simplify", "split",
+    "Arch", "BulkRows", "CopyRow", "Fragment", "MmaRow", "Mode", "Scope", "Timing", "WgmmaRow",
+    "arch", "names", "product", "register", "simplify", "split",
 ]  # fmt: skip

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Mode:
+class Mode(NamedTuple):
     """`size:step@dim`."""
 
     size: int

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hexcute_core.arch.rows import Arch
-from hexcute_core.arch.sm80 import SM80, SM86, SM89, SM90
+from hexcute_core.arch.sm80 import SM80, SM86, SM89
+from hexcute_core.arch.sm90 import SM90
 from hexcute_core.errors import HexcuteError
 
 _TABLES: dict[str, Arch] = {table.name: table for table in (SM80, SM86, SM89, SM90)}

@@ -64,6 +64,46 @@ class MmaRow:
 
 
 @dataclass(frozen=True)
+class WgmmaRow:
+    """c += a * b^T by a warp group: tile (64, n, k), B and possibly A read from shared memory.
+
+    `a_majors` and `b_majors` say which index may be contiguous there: "k", or "m" / "n" as well.
+    `a` is A's fragment over (64, k) where it comes from registers, `c` over (64, n).
+    """
+
+    tile: tuple[int, int, int]
+    a_dtype: DType
+    b_dtype: DType
+    c_dtype: DType
+    a_majors: tuple[str, ...]
+    b_majors: tuple[str, ...]
+    a: Fragment
+    c: Fragment
+    timing: Timing
+
+    def name(self, majors: str) -> str:
+        """The primitive's name for operands lying as `majors` ("kk", "rk", ...)."""
+        shape = "x".join(map(str, self.tile))
+        return f"wgmma.{shape}.{self.c_dtype}.{self.a_dtype}.{self.b_dtype}.{majors}"
+
+
+@dataclass(frozen=True)
+class BulkRows:
+    """The tensor memory accelerator: limits of a box and what a multiprocessor can be fed.
+
+    `swizzles` are the spans in bytes it can write, 0 for none; `box` is the longest extent of a
+    box, `rank` the most dimensions; `alignment` of bases and pitches in bytes.
+    """
+
+    swizzles: tuple[int, ...]
+    box: int
+    rank: int
+    alignment: int
+    bytes_per_clock: float
+    timing: Timing
+
+
+@dataclass(frozen=True)
 class Arch:
     """A GPU as the compiler sees it. Sizes in bytes, `copies` and `mmas` in order of preference
     among equals."""
@@ -77,3 +117,6 @@ class Arch:
     mmas: tuple[MmaRow, ...]
     bank_bytes: int = 4
     banks: int = 32
+    wgmmas: tuple[WgmmaRow, ...] = ()
+    bulk: BulkRows | None = None
+    registers_per_block: int = 65536

@@ -1,6 +1,6 @@
 """The sm_80 table: plain and asynchronous copies, ldmatrix, mma.sync.
 
-sm_86, sm_89 and sm_90 run the same instructions within their own limits.
+sm_86 and sm_89 run the same instructions within their own limits.
 
 Operand layouts are those of the PTX ISA manual, "Matrix fragments for mma" and "ldmatrix".
 """
@@ -122,4 +122,3 @@ SM80 = Arch(
 )
 SM86 = replace(SM80, name="sm_86", capability=(8, 6), shared_per_block=99 * 1024)
 SM89 = replace(SM80, name="sm_89", capability=(8, 9), shared_per_block=99 * 1024)
-SM90 = replace(SM80, name="sm_90", capability=(9, 0), shared_per_block=227 * 1024)

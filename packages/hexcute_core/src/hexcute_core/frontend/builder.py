@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import FunctionType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import FrontendError, SourceSpan
@@ -27,16 +27,25 @@ from hexcute_core.tile import (
     Fill,
     ForElements,
     Gemm,
+    GemmWait,
+    Pipeline,
+    PipelineRelease,
+    PipelineWait,
+    Produce,
     Rearrange,
     Reduce,
+    Role,
     SetElement,
     Stmt,
     Sync,
     Tensor,
 )
 
+if TYPE_CHECKING:
+    from hexcute_core.frontend.roles import Ring
+
 Inline = Callable[[FunctionType, tuple[object, ...], dict[str, object]], object]
-RegionKind = Literal["kernel", "loop", "branch", "elements"]
+RegionKind = Literal["kernel", "loop", "branch", "elements", "role", "produce"]
 BUILT_INS = tuple(f"{base}.{axis}" for base in ("threadIdx", "blockIdx") for axis in "xyz")
 
 
@@ -72,6 +81,8 @@ class Region:
             "loop": "the run-time loop",
             "branch": "the run-time `if`",
             "elements": "the loop over elements",
+            "role": "the role",
+            "produce": "the slot being filled",
         }[self.kind]
         return f"{what} at line {self.span.line}"
 
@@ -83,6 +94,7 @@ class Launch:
     grid_dim: tuple[Scalar, Scalar, Scalar] | None = None
     block_dim: int | None = None
     min_blocks: int | None = None
+    cluster_dim: tuple[int, int, int] = (1, 1, 1)
 
 
 class Builder:
@@ -119,6 +131,9 @@ class Builder:
         self.watch: Callable[[str, bool], None] | None = None
         self._defining = False
         self.written: list[str] = []
+        self.pipelines: list[Pipeline] = []
+        self.rings: list[Ring] = []
+        self.roles: list[Role] = []
         self._names = set(reserved) | set(BUILT_INS)
         self._ids = 0
 
@@ -168,7 +183,16 @@ class Builder:
             case Gemm():
                 self.tile_operation(stmt.span)
                 self._write(stmt.c.tensor)
-            case ForElements() | Sync() | AsyncCommit() | AsyncWait():
+            case (
+                ForElements()
+                | Sync()
+                | AsyncCommit()
+                | AsyncWait()
+                | GemmWait()
+                | Produce()
+                | PipelineWait()
+                | PipelineRelease()
+            ):
                 self.tile_operation(stmt.span)
             case _:
                 pass

@@ -15,6 +15,7 @@ from hexcute_core.frontend.expressions import condition, is_run_time
 from hexcute_core.frontend.flow import StaticTest, targets, writes
 from hexcute_core.frontend.frame import Frame, LoopMark
 from hexcute_core.frontend.loops import Elements, Grid, LoopRange
+from hexcute_core.frontend.roles import RoleContext, Slot, enter_role, leave_role
 from hexcute_core.frontend.scope import Entry, finish, inside, prepare
 from hexcute_core.frontend.subscript import static_int
 from hexcute_core.frontend.tiles import describe
@@ -243,15 +244,47 @@ def leave(engine: Engine, frame: Frame, node: ast.Break | ast.Continue) -> None:
     raise BreakLoop if isinstance(node, ast.Break) else ContinueLoop
 
 
+def _with_context(
+    engine: Engine, frame: Frame, node: ast.With, item: ast.withitem, value: RoleContext | Slot
+) -> None:
+    """A role, or a slot of a pipeline."""
+    builder = engine.builder
+    span = builder.span
+    if isinstance(value, Slot) and not value.fills:
+        # Reading a slot is no block of its own: what it assigns goes on.
+        if item.optional_vars is not None:
+            assign(engine, frame, item.optional_vars, value.enter(builder))
+        engine.execute(frame, node.body)
+        value.leave(builder, ())
+        return
+    if isinstance(value, RoleContext):
+        enter_role(builder)
+    entry = _prepare(engine, frame, node, "role" if isinstance(value, RoleContext) else "produce")
+    with inside(builder, entry) as region:
+        if isinstance(value, Slot) and item.optional_vars is not None:
+            assign(engine, frame, item.optional_vars, value.enter(builder))
+        engine.execute(frame, node.body)
+    finish(builder, entry)
+    builder.span = span
+    if isinstance(value, Slot):
+        value.leave(builder, tuple(region.block))
+    else:
+        leave_role(builder, value, tuple(region.block))
+
+
 def with_block(engine: Engine, frame: Frame, node: ast.With) -> None:
     if len(node.items) != 1:
         raise frame.error(node, "several context managers in one `with`", fix="nest them")
     item = node.items[0]
     value = engine.evaluate(frame, item.context_expr)
+    if isinstance(value, (RoleContext, Slot)):
+        _with_context(engine, frame, node, item, value)
+        return
     if not isinstance(value, Elements) or item.optional_vars is None:
         raise frame.error(
             item.context_expr,
             f"`with {ast.unparse(item.context_expr)}` is not a context of the language",
-            fix="write `with hx.elements(tile) as (i, j):`",
+            fix="write `with hx.elements(tile) as (i, j):`, `with hx.warp_groups_producer():` or "
+            "`with pipe.produce() as slot:`",
         )
     over_elements(engine, frame, node, item.optional_vars, node.body, value)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 from hexcute_core import dtypes
 from hexcute_core.frontend.builder import current
 from hexcute_core.frontend.subscript import static_int
 from hexcute_core.scalar import Scalar, ScalarBase, Var, as_scalar, free_vars
 
-_ATTRIBUTES = ("grid_dim", "block_dim", "min_blocks")
+_ATTRIBUTES = ("grid_dim", "block_dim", "min_blocks", "cluster_dim")
 MAX_THREADS = 1024
+MAX_CLUSTER = 8
+"""Blocks of a cluster that every GPU with clusters runs."""
 
 
 class Index:
@@ -63,6 +67,7 @@ class CudaAttrs:
 
     `grid_dim`: one to three extents, of symbols, scalar parameters and constants.
     `block_dim`: threads a block, an int. `min_blocks`: blocks that must fit a multiprocessor.
+    `cluster_dim`: blocks a cluster along x, y, z.
     """
 
     def __getattr__(self, name: str) -> object:
@@ -90,6 +95,8 @@ class CudaAttrs:
                 builder.launch.block_dim = _count(name, value, MAX_THREADS)
             case "min_blocks":
                 builder.launch.min_blocks = _count(name, value, 32)
+            case "cluster_dim":
+                builder.launch.cluster_dim = _cluster(value)
             case _:
                 raise builder.error(
                     f"there is no attribute hx.attrs.cuda.{name}",
@@ -132,6 +139,21 @@ def _grid(value: object) -> tuple[Scalar, Scalar, Scalar]:
     one = as_scalar(1)
     extents += [one] * (3 - len(extents))
     return extents[0], extents[1], extents[2]
+
+
+def _cluster(value: object) -> tuple[int, int, int]:
+    builder = current("hx.attrs.cuda.cluster_dim")
+    entries = value if isinstance(value, (tuple, list)) else (value,)
+    extents = [static_int(entry) for entry in entries]
+    known = [extent for extent in extents if extent is not None and extent >= 1]
+    if len(known) != len(extents) or not 1 <= len(known) <= 3 or math.prod(known) > MAX_CLUSTER:
+        raise builder.error(
+            f"cluster_dim takes one to three positive ints of product {MAX_CLUSTER} at most, "
+            f"got {value}",
+            fix="write hx.attrs.cuda.cluster_dim = 2, 1",
+        )
+    x, y, z = (*known, 1, 1)[:3]
+    return x, y, z
 
 
 def _count(name: str, value: object, limit: int) -> int:

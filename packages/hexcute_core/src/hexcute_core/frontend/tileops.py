@@ -29,6 +29,7 @@ from hexcute_core.tile import (
     Copy,
     Fill,
     Gemm,
+    GemmWait,
     GlobalView,
     Rearrange,
     Reduce,
@@ -147,13 +148,27 @@ def copy(src: object, dst: object) -> None:
     builder.emit(Copy(builder.next_id(), a.ref, b.ref, builder.span))
 
 
-def gemm(c: object, a: object, b: object, warps: tuple[int, int] | None = None) -> None:
-    """c[i, j] += sum over k of a[i, k] * b[j, k], with c (M, N), a (M, K), b (N, K) in registers.
+def gemm(
+    c: object,
+    a: object,
+    b: object,
+    warps: tuple[int, int] | None = None,
+    asynchronous: bool = False,
+) -> None:
+    """c[i, j] += sum over k of a[i, k] * b[j, k], with c (M, N) in registers, a (M, K), b (N, K).
 
-    `warps` forces the arrangement of warps (along M, along N).
+    a and b are registers, or b and possibly a shared memory, where warp groups multiply (sm_90).
+    `warps` forces the arrangement of warps, or warp groups (along M, along N). An `asynchronous`
+    gemm returns at once: `hx.wait_gemm` before c is touched or the operands change.
     """
     builder = current("hx.gemm")
-    tiles = [_register(value, "hx.gemm") for value in (c, a, b)]
+    tiles = [_register(c, "hx.gemm"), *(_operand(value) for value in (a, b))]
+    if tiles[1].in_registers < tiles[2].in_registers or (asynchronous and tiles[2].in_registers):
+        raise builder.error(
+            "hx.gemm with b in registers and "
+            + ("asynchronous" if asynchronous else "a in shared memory"),
+            fix="give b in shared memory",
+        )
     shapes = [tile.shape for tile in tiles]
     named = "c {}, a {}, b {}".format(*(describe(tile) for tile in tiles))
     if any(len(shape) != 2 for shape in shapes):
@@ -179,7 +194,40 @@ def gemm(c: object, a: object, b: object, warps: tuple[int, int] | None = None) 
             )
         warps = (counts[0] or 1, counts[1] or 1)
     refs = [tile.ref for tile in tiles]
-    builder.emit(Gemm(builder.next_id(), refs[0], refs[1], refs[2], builder.span, warps))
+    builder.emit(
+        Gemm(builder.next_id(), refs[0], refs[1], refs[2], builder.span, warps, asynchronous)
+    )
+
+
+def _operand(value: object) -> Tile:
+    """A gemm's operand: registers or shared memory."""
+    tile = _tile(value, "hx.gemm")
+    if isinstance(tile.tensor, GlobalView):
+        raise current("hx.gemm").error(
+            f"hx.gemm cannot read {describe(tile)}",
+            fix="copy it to a shared or register tensor first",
+        )
+    return tile
+
+
+def wait_gemm(pending: int = 0) -> None:
+    """Waits until at most `pending` of the latest asynchronous gemms are unfinished."""
+    builder = current("hx.wait_gemm")
+    count = static_int(pending)
+    if count is None or count < 0:
+        raise builder.error(
+            f"hx.wait_gemm takes a number known at compile time, got {pending}",
+            fix="write hx.wait_gemm(1)",
+        )
+    builder.emit(GemmWait(count, builder.span))
+
+
+def sync_role() -> None:
+    """All threads of the role meet; shared memory they wrote before is visible after."""
+    builder = current("hx.sync_role")
+    if builder.region.inside("role") is None:
+        raise builder.error("hx.sync_role outside a role", fix="write hx.syncthreads()")
+    builder.emit(Sync(builder.span))
 
 
 def cast(a: object, dtype: DType) -> LazyTile | Tile | Scalar:
@@ -263,6 +311,11 @@ def rearrange(a: object, layout: object = None) -> LazyTile | Tile:
 def syncthreads() -> None:
     """All threads of the block meet; shared memory written before is visible after."""
     builder = current("hx.syncthreads")
+    if builder.region.inside("role") is not None:
+        raise builder.error(
+            "hx.syncthreads inside a role, which the other roles never reach",
+            fix="write hx.sync_role()",
+        )
     builder.emit(Sync(builder.span))
 
 

@@ -13,6 +13,7 @@ from hexcute_core.frontend.engine import Engine, ExprHandler
 from hexcute_core.frontend.expressions import EXPRESSIONS
 from hexcute_core.frontend.frame import Binding, Frame
 from hexcute_core.frontend.params import Param
+from hexcute_core.frontend.roles import check_roles
 from hexcute_core.frontend.signature import REQUIRED, KernelDef, TensorParam
 from hexcute_core.frontend.statements import STATEMENTS
 from hexcute_core.frontend.symbols import Symbol
@@ -121,6 +122,8 @@ def _trace(
             fix=f"write hx.attrs.cuda.{missing} = "
             + ("hx.cdiv(m, BM), hx.cdiv(n, BN)" if missing == "grid_dim" else "128"),
         )
+    check_roles(builder, launch.block_dim)
+    claims = any(role.registers for role in builder.roles)
     program = TileProgram(
         kernel.name,
         params,
@@ -132,7 +135,10 @@ def _trace(
         tuple(builder.top.block),
         promise,
         kernel.span,
-        launch.min_blocks,
+        # Register claims take effect only where the launch fixes the share: one block at least.
+        launch.min_blocks or (1 if claims else None),
+        tuple(builder.pipelines),
+        launch.cluster_dim,
     )
     return program, frozenset(builder.violated)
 

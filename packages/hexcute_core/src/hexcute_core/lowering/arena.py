@@ -16,7 +16,10 @@ from hexcute_core.synthesis.graph import op_refs
 from hexcute_core.tile import (
     Copy,
     For,
+    Gemm,
     If,
+    Produce,
+    Role,
     SharedTensor,
     Stmt,
     TileProgram,
@@ -54,14 +57,18 @@ class _Life:
     last: int
 
 
-def build_arena(program: TileProgram, arch: Arch, scratch: int = 0) -> Arena:
-    """Places every shared tensor, the largest first, at the lowest offset free during its life.
+def build_arena(
+    program: TileProgram, arch: Arch, scratch: int = 0, fixed: Mapping[str, int] | None = None
+) -> Arena:
+    """Places every shared tensor, the largest first, at the lowest offset free during its life;
+    `fixed` are bytes by name that live throughout.
 
     Raises NoLayout where they exceed what a block of `arch` may have.
     """
     lives = _lives(program)
     if scratch:
         lives.append(_Life("", _rounded(scratch), 0, len(program.body)))
+    lives += [_Life(n, _rounded(size), 0, len(program.body)) for n, size in (fixed or {}).items()]
     placed: list[tuple[_Life, int]] = []
     for life in sorted(lives, key=lambda x: -x.bytes):
         busy = sorted(
@@ -111,9 +118,9 @@ def _lives(program: TileProgram) -> list[_Life]:
 
 def _refs(stmt: Stmt) -> Iterator[TileRef]:
     match stmt:
-        case Copy():
+        case Copy() | Gemm():
             yield from op_refs(stmt)
-        case For() | While():
+        case For() | While() | Role() | Produce():
             for inner in stmt.body:
                 yield from _refs(inner)
         case If():

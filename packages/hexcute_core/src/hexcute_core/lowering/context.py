@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from hexcute_core import thread as th
 from hexcute_core.arch import Fragment, Mode
 from hexcute_core.dtypes import DType, i32
 from hexcute_core.errors import SourceSpan
 from hexcute_core.lowering.arena import Arena
+from hexcute_core.lowering.digits import index_in
 from hexcute_core.scalar import Const, Element, Scalar, Var, add, cast, mul
 from hexcute_core.synthesis.facts import Facts
+from hexcute_core.synthesis.graph import Team, build_graph
 from hexcute_core.synthesis.solution import Rep, Solution
-from hexcute_core.tile import RegisterTensor, TileProgram, TileRef
+from hexcute_core.tile import Copy, Gemm, RegisterTensor, TileProgram, TileRef
+
+if TYPE_CHECKING:
+    from hexcute_core.lowering.pipeline import Ring
+    from hexcute_core.synthesis.operands import BulkPlan
 
 
 @dataclass
@@ -25,10 +33,51 @@ class Context:
     solution: Solution
     facts: Facts
     arena: Arena
+    team: Team
     prologue: list[th.Stmt] = field(default_factory=list)
+    role: int = 0
+    rings: dict[str, Ring] = field(default_factory=dict)
+    maps: dict[tuple[str, tuple[int, ...], int], str] = field(default_factory=dict)
     _bases: dict[Scalar, Var] = field(default_factory=dict)
     _count: int = 0
-    _visited: Scalar | None = None
+    _visited: Mapping[str, Scalar] = field(default_factory=dict)
+
+    @property
+    def lane(self) -> Scalar:
+        """The thread's number within the team that runs the current statement."""
+        return index_in(self.team)
+
+    def barrier(self, span: SourceSpan) -> th.Prim:
+        """All threads of the team meet: the block's barrier, or the role's own."""
+        if self.role == 0:
+            return th.Prim("bar.sync", (), span)
+        count = Const(self.team.threads, i32)
+        return th.Prim("bar.named.sync", (Const(self.role, i32), count), span)
+
+    @contextmanager
+    def acting(self, team: Team, role: int) -> Iterator[list[th.Stmt]]:
+        """Within: statements run on `team`, role number `role`; gives the role's own prologue."""
+        outer = self.team, self.role, self.prologue, self._bases
+        self.team, self.role, self.prologue, self._bases = team, role, [], {}
+        yield self.prologue
+        self.team, self.role, self.prologue, self._bases = outer
+
+    @cached_property
+    def async_read(self) -> frozenset[str]:
+        """Shared tensors that TMA stores or wgmma read."""
+        names = set()
+        for item in build_graph(self.program).ops:
+            op = item.op
+            if isinstance(op, Copy) and op.id in self.solution.bulk:
+                names.add(op.src.tensor)
+            if isinstance(op, Gemm):
+                names.update((op.a.tensor, op.b.tensor))
+        return frozenset(names)
+
+    def map_name(self, plan: BulkPlan) -> str:
+        """The tensor map of a TMA copy; copies with equal boxes share one."""
+        key = (plan.param, plan.box, plan.span if plan.span > 16 else 0)
+        return self.maps.setdefault(key, f"{plan.param}_map{len(self.maps)}")
 
     def fresh(self, stem: str) -> str:
         """A name no other in the program has."""
@@ -84,15 +133,15 @@ class Context:
         return th.SetElement(ref.tensor, target, cast(value, self.dtype(ref)), span)
 
     @contextmanager
-    def visiting(self, index: Scalar) -> Iterator[None]:
-        """Within: element accesses mean value `index` of the thread."""
-        outer, self._visited = self._visited, index
+    def visiting(self, indices: Mapping[str, Scalar]) -> Iterator[None]:
+        """Within: element accesses mean these value indices of the thread, by array."""
+        outer, self._visited = self._visited, indices
         yield
         self._visited = outer
 
-    def visited(self) -> Scalar:
-        """The value index that element accesses mean."""
-        return self._visited if self._visited is not None else Const(0, i32)
+    def visited(self, array: str) -> Scalar:
+        """The value index that an access to an element of `array` means."""
+        return self._visited[array]
 
     def loops(self, sizes: Sequence[int]) -> list[Scalar]:
         """One loop variable a size, the constant 0 where there is nothing to loop over."""

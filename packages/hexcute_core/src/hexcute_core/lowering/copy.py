@@ -6,9 +6,11 @@ from hexcute_core import thread as th
 from hexcute_core.arch import product
 from hexcute_core.dtypes import boolean, i32
 from hexcute_core.lowering.context import Context, nest, register_offset, rep_modes
+from hexcute_core.lowering.digits import digits
+from hexcute_core.lowering.elementwise import lower_same
 from hexcute_core.lowering.global_address import GlobalAddress
 from hexcute_core.lowering.shared_address import SharedAddress, address
-from hexcute_core.scalar import Const, Scalar, Var
+from hexcute_core.scalar import Const, Scalar, Var, compare, land
 from hexcute_core.synthesis.solution import CopyPlan
 from hexcute_core.tile import Copy, GlobalView, RegisterTensor, TileRef
 
@@ -17,21 +19,39 @@ def lower_copy(ctx: Context, op: Copy) -> tuple[th.Stmt, ...]:
     """Statements of one copy."""
     src, dst = ctx.program.tensor(op.src.tensor), ctx.program.tensor(op.dst.tensor)
     if isinstance(src, RegisterTensor) and isinstance(dst, RegisterTensor):
-        return _registers(ctx, op)
+        return lower_same(ctx, op.dst, op.src, op.span)
     plan = ctx.solution.copies[op.id]
     sizes = [rep.size for rep in plan.reps]
     loops = ctx.loops(sizes)
     sides = [_side(ctx, op, ref, plan, loops) for ref in (op.src, op.dst)]
     (source, source_ok), (target, target_ok) = sides
     predicate = target_ok if source_ok is None else source_ok
+    guard = _first_holder(ctx, plan) if not isinstance(dst, RegisterTensor) else None
     if plan.second is not None:
         body = _staged(ctx, op, plan, source, target, predicate)
     else:
         operands: tuple[th.Operand, ...] = (target, source)
+        if predicate is not None and guard is not None and plan.row.name.startswith("st."):
+            predicate, guard = land(guard, predicate), None
         if predicate is not None:
             operands = (*operands, predicate)
         body = (th.Prim(plan.row.name, operands, op.span),)
-    return nest(loops, sizes, body)
+    whole = nest(loops, sizes, body)
+    return whole if guard is None else (th.If(guard, whole, (), op.span),)
+
+
+def _first_holder(ctx: Context, plan: CopyPlan) -> Scalar | None:
+    """Whether a thread is the first of those that hold the same elements; None where all are."""
+    if plan.row.access == "matrix":
+        return None
+    conditions: list[Scalar] = []
+    sizes = [m.size for m in plan.thread]
+    for mode, digit in zip(plan.thread, digits(ctx.lane, sizes, ctx.team.threads)):
+        if mode.step == 0 and mode.size > 1:
+            conditions.append(compare("eq", digit, 0))
+    if product(plan.thread) < ctx.team.threads:
+        conditions.append(compare("lt", ctx.lane, product(plan.thread)))
+    return ctx.once(land(*conditions)) if conditions else None
 
 
 def _side(
@@ -44,7 +64,7 @@ def _side(
         offset = register_offset(ctx.register_base(ref), plan.reps, loops)
         return th.Regs(ref.tensor, offset, plan.pieces, plan.width, tensor.dtype), None
     if isinstance(tensor, GlobalView):
-        place = GlobalAddress(ctx.program, ctx.facts, ref)
+        place = GlobalAddress(ctx.program, ctx.facts, ref, ctx.team)
         own, moves = place.coordinates(plan.thread, list(zip(modes, loops)))
         bound = {v.name: m.size for v, m in zip(loops, modes) if isinstance(v, Var)}
         own = [ctx.once(c) for c in own]
@@ -53,8 +73,8 @@ def _side(
     shared = SharedAddress(
         ctx.solution.shared[ref.tensor],
         ref,
-        tensor.dtype.bits // 8,
-        ctx.program.block_dim,
+        tensor.dtype.bits / 8,
+        ctx.team,
         ctx.facts,
         op.span,
     )
@@ -92,11 +112,3 @@ def _staged(
 
 def _always(predicate: Scalar | None) -> Scalar:
     return Const(True, boolean) if predicate is None else predicate
-
-
-def _registers(ctx: Context, op: Copy) -> tuple[th.Stmt, ...]:
-    """Register to register under one layout: element by element."""
-    count = ctx.fragment(op.dst).values
-    loops = ctx.loops([count])
-    value = ctx.element(op.src, loops[0])
-    return nest(loops, [count], (ctx.assign(op.dst, loops[0], value, op.span),))

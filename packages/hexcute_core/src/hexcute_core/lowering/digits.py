@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hexcute_core.dtypes import i32
-from hexcute_core.scalar import Const, Scalar, Var, floordiv, mod, mul
-from hexcute_core.scalar.build import add
+from hexcute_core.dtypes import i32, u32
+from hexcute_core.scalar import Const, Scalar, Var, add, binary, cast, floordiv, mod, mul
+from hexcute_core.synthesis.graph import Team
 
 THREAD = Var("threadIdx.x", i32)
 
@@ -34,6 +34,15 @@ class Part:
         for k in range(self.size):
             mask |= k * self.stride
         return mask
+
+
+def index_in(team: Team) -> Scalar:
+    """The thread's number within `team`, known not to be negative."""
+    if team.first == 0:
+        return THREAD
+    if team.threads & (team.threads - 1) == 0 and team.first % team.threads == 0:
+        return binary("and", THREAD, team.threads - 1)
+    return cast(binary("sub", THREAD, team.first), u32)
 
 
 def digits(index: Scalar, sizes: Sequence[int], total: int) -> list[Scalar]:

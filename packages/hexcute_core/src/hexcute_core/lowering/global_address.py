@@ -11,24 +11,25 @@ from collections.abc import Sequence
 
 from hexcute_core import dtypes
 from hexcute_core.arch import Mode
-from hexcute_core.lowering.digits import THREAD, digits
+from hexcute_core.lowering.digits import digits, index_in
 from hexcute_core.scalar import Const, Scalar, add, cast, compare, land, mul
 from hexcute_core.scalar.expr import Var
 from hexcute_core.scalar.visit import free_vars
 from hexcute_core.synthesis.facts import Facts
+from hexcute_core.synthesis.graph import Team
 from hexcute_core.tile import GlobalTensor, GlobalView, SubMode, TileProgram, TileRef
 
 
 class GlobalAddress:
     """Addresses of one copy's side in one global view."""
 
-    def __init__(self, program: TileProgram, facts: Facts, ref: TileRef) -> None:
+    def __init__(self, program: TileProgram, facts: Facts, ref: TileRef, team: Team) -> None:
         view = program.tensor(ref.tensor)
         assert isinstance(view, GlobalView)
         self.param: GlobalTensor = program.param(view.param)
         self._view, self._ref, self._facts = view, ref, facts
         self._wide = program.promise.wide
-        self._threads = program.block_dim
+        self._team = team
         rank = len(self.param.shape)
         self._base: list[Scalar] = [*view.origin]
         for m, start in enumerate(ref.starts):
@@ -62,7 +63,7 @@ class GlobalAddress:
     ) -> tuple[list[Scalar], list[list[Scalar]]]:
         """(thread coordinate, repetition moves) along every buffer dimension."""
         own: list[Scalar] = [Const(0, dtypes.i32) for _ in self._base]
-        found = digits(THREAD, [m.size for m in thread], self._threads)
+        found = digits(index_in(self._team), [m.size for m in thread], self._team.threads)
         for mode, digit in zip(thread, found):
             for step, d in self._spread(mode, digit):
                 own[d] = add(own[d], step)
@@ -71,6 +72,10 @@ class GlobalAddress:
             for step, d in self._spread(mode, loop):
                 moves[d].append(step)
         return own, moves
+
+    def corner(self, own: Sequence[Scalar]) -> list[Scalar]:
+        """The tile's first coordinate along every buffer dimension, moved by `own`."""
+        return [add(base, mine) for base, mine in zip(self._base, own)]
 
     def at(
         self, own: Sequence[Scalar], moves: Sequence[Sequence[Scalar]], bound: dict[str, int]

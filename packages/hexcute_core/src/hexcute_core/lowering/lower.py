@@ -5,15 +5,28 @@ from __future__ import annotations
 from hexcute_core import thread as th
 from hexcute_core.arch import Arch
 from hexcute_core.dtypes import i32
+from hexcute_core.errors import LayoutConflict
 from hexcute_core.lowering.arena import build_arena
+from hexcute_core.lowering.bulk import lower_bulk_store
 from hexcute_core.lowering.context import Context
 from hexcute_core.lowering.copy import lower_copy
 from hexcute_core.lowering.elements import lower_elements, resolve, set_element
 from hexcute_core.lowering.elementwise import lower_cast, lower_elementwise, lower_fill
+from hexcute_core.lowering.exchange import lower_exchange
 from hexcute_core.lowering.gemm import lower_gemm
+from hexcute_core.lowering.pipeline import (
+    arena_name,
+    lower_init,
+    lower_produce,
+    lower_release,
+    lower_wait,
+    rings,
+)
 from hexcute_core.lowering.reduce import lower_reduce, scratch_bytes
+from hexcute_core.lowering.roles import lower_roles, proxy_fence
+from hexcute_core.lowering.wgmma import lower_wgmma
 from hexcute_core.scalar import Const
-from hexcute_core.synthesis.graph import build_graph
+from hexcute_core.synthesis.graph import Team, build_graph
 from hexcute_core.synthesis.solution import Solution
 from hexcute_core.tile import (
     Assign,
@@ -27,10 +40,15 @@ from hexcute_core.tile import (
     For,
     ForElements,
     Gemm,
+    GemmWait,
     If,
+    PipelineRelease,
+    PipelineWait,
+    Produce,
     Rearrange,
     Reduce,
     RegisterTensor,
+    Role,
     SetElement,
     Stmt,
     Sync,
@@ -53,12 +71,22 @@ def lower(solution: Solution, arch: Arch) -> th.ThreadProgram:
         ),
         default=0,
     )  # fmt: skip
-    ctx = Context(program, solution, graph.facts, build_arena(program, arch, scratch))
+    barriers = rings(program, solution)
+    fixed = {arena_name(name): ring.bytes for name, ring in barriers.items()}
+    arena = build_arena(program, arch, scratch, fixed)
+    ctx = Context(program, solution, graph.facts, arena, Team(0, program.block_dim))
+    ctx.rings.update(barriers)
     asynchronous = any(plan.row.asynchronous for plan in solution.copies.values())
     body: list[th.Stmt] = []
     for i, stmt in enumerate(program.body):
         if i in ctx.arena.fences:
             body += _fence(stmt, asynchronous)
+        if isinstance(stmt, Role):
+            # A run of roles is one chain of branches, lowered at its first.
+            before = program.body[i - 1] if i else None
+            if not isinstance(before, Role):
+                body += lower_roles(ctx, program.body[i:], lower_body)
+            continue
         body += _lower(ctx, stmt)
     arrays = tuple(
         th.DeclareArray(t.name, t.dtype, ctx.array_size(t))
@@ -71,8 +99,10 @@ def lower(solution: Solution, arch: Arch) -> th.ThreadProgram:
         program.grid_dim,
         program.block_dim,
         ctx.arena.size,
-        (*arrays, *ctx.prologue, *body),
+        (*arrays, *lower_init(ctx), *ctx.prologue, *body),
         program.min_blocks,
+        tuple(th.TensorMap(name, *key) for key, name in ctx.maps.items()),
+        program.cluster_dim,
     )
 
 
@@ -101,10 +131,28 @@ def _lower(ctx: Context, stmt: Stmt) -> tuple[th.Stmt, ...]:
     match stmt:
         case Fill():
             return lower_fill(ctx, stmt)
+        case Copy() if stmt.id in ctx.solution.bulk:
+            return lower_bulk_store(ctx, stmt)
         case Copy():
-            return lower_copy(ctx, stmt)
+            return (*lower_copy(ctx, stmt), *proxy_fence(ctx, stmt))
+        case Gemm() if stmt.id in ctx.solution.wgmmas:
+            return lower_wgmma(ctx, stmt)
         case Gemm():
             return lower_gemm(ctx, stmt)
+        case GemmWait():
+            return (th.Prim("wgmma.wait", (Const(stmt.pending, i32),), stmt.span),)
+        case Produce():
+            return lower_produce(ctx, stmt, lower_body)
+        case PipelineWait():
+            return lower_wait(ctx, stmt)
+        case PipelineRelease():
+            return lower_release(ctx, stmt)
+        case Role():
+            raise LayoutConflict(
+                "a role inside a loop, a branch or another role",
+                stmt.span,
+                "write the roles one after another at the top of the kernel, their loops inside",
+            )
         case CastTile():
             return lower_cast(ctx, stmt)
         case Elementwise():
@@ -112,13 +160,13 @@ def _lower(ctx: Context, stmt: Stmt) -> tuple[th.Stmt, ...]:
         case Reduce():
             return lower_reduce(ctx, stmt)
         case Rearrange():
-            raise TypeError("rearranges become copies before lowering")
+            return lower_exchange(ctx, stmt, ctx.solution.exchanges[stmt.id])
         case ForElements():
             return lower_elements(ctx, stmt, lower_body)
         case SetElement():
             return (set_element(ctx, stmt),)
         case Sync():
-            return (th.Prim("bar.sync", (), stmt.span),)
+            return (ctx.barrier(stmt.span),)
         case AsyncCommit():
             return (th.Prim("cp.async.commit", (), stmt.span),)
         case AsyncWait():

@@ -1,18 +1,19 @@
 """reduce: a thread's own values, then lanes by shuffles, then the rest through shared memory.
 
-Only thread modes that move along the reduced dimension take part, so replicated values are never
-counted twice.
+Only thread digits that move along the reduced dimension take part, so replicated values are never
+counted twice. Types narrower than 32 bits are accumulated in 32.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from hexcute_core import thread as th
 from hexcute_core.arch import Fragment, Mode
-from hexcute_core.dtypes import DType, i32
+from hexcute_core.dtypes import DType, f32, i32
 from hexcute_core.lowering.context import Context, nest
-from hexcute_core.lowering.digits import THREAD
+from hexcute_core.lowering.elementwise import refine
 from hexcute_core.scalar import (
     Call,
     Const,
@@ -21,15 +22,19 @@ from hexcute_core.scalar import (
     Var,
     add,
     binary,
+    cast,
     floordiv,
     mod,
     mul,
     sub,
 )
 from hexcute_core.scalar.expr import BinaryOp
+from hexcute_core.synthesis.registers import locate
 from hexcute_core.tile import Reduce
 
 WARP = 32
+# Values of a thread that go through shared memory between two barriers.
+TOGETHER = 16
 _OPS: dict[str, BinaryOp] = {"sum": "add", "max": "max", "min": "min"}
 
 
@@ -43,7 +48,8 @@ class ThreadDigit:
     @property
     def shuffles(self) -> bool:
         """Whether XOR shuffles within a warp reach all of its values."""
-        return self.size & (self.size - 1) == 0 and self.size * self.stride <= WARP
+        powers = self.size & (self.size - 1) == 0 and self.stride & (self.stride - 1) == 0
+        return powers and self.size * self.stride <= WARP
 
 
 def thread_digits(f: Fragment, axis: int) -> tuple[ThreadDigit, ...]:
@@ -54,59 +60,84 @@ def thread_digits(f: Fragment, axis: int) -> tuple[ThreadDigit, ...]:
         if m.step and m.dim == axis:
             inside = WARP // stride if stride < WARP else 1
             if 1 < inside < m.size and m.size % inside == 0:
-                out += [ThreadDigit(inside, stride), ThreadDigit(m.size // inside, WARP)]
+                out += [
+                    ThreadDigit(inside, stride),
+                    ThreadDigit(m.size // inside, stride * inside),
+                ]
             else:
                 out.append(ThreadDigit(m.size, stride))
         stride *= m.size
     return tuple(out)
 
 
+def accumulator(dtype: DType) -> DType:
+    """The type that values of `dtype` are combined in."""
+    if dtype.bits >= 32:
+        return dtype
+    return f32 if dtype.is_float else i32
+
+
 def scratch_bytes(f: Fragment, axis: int, dtype: DType) -> int:
     """Shared memory that the exchange between warps needs."""
     if all(d.shuffles for d in thread_digits(f, axis)):
         return 0
-    return f.threads * max(4, dtype.bits // 8)
+    return f.threads * _together(_kept(f, axis)) * accumulator(dtype).bits // 8
+
+
+def _kept(f: Fragment, axis: int) -> int:
+    """Results a thread holds."""
+    return prod(m.size for m in f.value if m.dim != axis)
+
+
+def _together(count: int) -> int:
+    return next(n for n in range(min(count, TOGETHER), 0, -1) if count % n == 0)
 
 
 def lower_reduce(ctx: Context, op: Reduce) -> tuple[th.Stmt, ...]:
     """dst[..., 0, ...] = op over src along `axis`."""
-    f = ctx.fragment(op.src)
-    kept = [(m, s) for m, s in _strided(f) if m.dim != op.axis]
-    gone = [(m, s) for m, s in _strided(f) if m.dim == op.axis]
-    outer, inner = ctx.loops([m.size for m, _ in kept]), ctx.loops([m.size for m, _ in gone])
-    target: Scalar = Const(0, i32)
-    stride = 1
-    for (m, _), loop in zip(kept, outer):
-        target = add(target, mul(loop, stride))
-        stride *= m.size
-    start = add(*(mul(loop, s) for (_, s), loop in zip(kept, outer)))
+    f, g = ctx.fragment(op.src), ctx.fragment(op.dst)
+    strided = _strided(f)
+    kept = [(m, s) for m, s in strided if m.dim != op.axis]
+    gone = [(m, s) for m, s in strided if m.dim == op.axis]
+    found = [locate(g, m) for m, _ in kept]
+    sizes, (targets, sources) = refine(
+        [m.size for m, _ in kept],
+        [[list(p or ()) for p in found], [[(m.size, s)] for m, s in kept]],
+    )
+    outer, inner = ctx.loops(sizes), ctx.loops([m.size for m, _ in gone])
+    target = add(*(mul(loop, s) for loop, s in zip(outer, targets)))
+    start = add(*(mul(loop, s) for loop, s in zip(outer, sources)))
     source = add(start, *(mul(loop, s) for (_, s), loop in zip(gone, inner)))
-    dtype = ctx.dtype(op.dst)
-    total = Var(ctx.fresh("total_"), dtype)
-    first = ctx.element(op.src, start)
-    value = ctx.element(op.src, source)
+    dtype, wide = ctx.dtype(op.dst), accumulator(ctx.dtype(op.dst))
+    total = Var(ctx.fresh("total_"), wide)
+    first = cast(ctx.element(op.src, start), wide)
+    value = cast(ctx.element(op.src, source), wide)
     combine = _OPS[op.op]
     # max and min have no neutral element that every type can hold: they start from a value.
-    body: list[th.Stmt] = [th.Assign(total, _seed(op.op, first, dtype), True, op.span)]
+    body: list[th.Stmt] = [th.Assign(total, _seed(op.op, first, wide), True, op.span)]
     step = th.Assign(total, binary(combine, total, value), False, op.span)
     body += nest(inner, [m.size for m, _ in gone], (step,))
-    rest = []
-    for digit in thread_digits(f, op.axis):
-        if not digit.shuffles:
-            rest.append(digit)
-            continue
+    digits = thread_digits(f, op.axis)
+    for digit in digits:
         mask = digit.stride
-        while mask < digit.size * digit.stride:
-            other = Call("shfl.xor", (total, Const(mask, i32)), dtype)
+        while digit.shuffles and mask < digit.size * digit.stride:
+            other = Call("shfl.xor", (total, Const(mask, i32)), wide)
             body.append(th.Assign(total, binary(combine, total, other), False, op.span))
             mask *= 2
-    for digit in rest:
-        body += _exchange(ctx, op, digit, total, combine)
-    body.append(ctx.assign(op.dst, target, total, op.span))
-    return nest(outer, [m.size for m, _ in kept], body)
+    rest = [d for d in digits if not d.shuffles]
+    if not rest:
+        body.append(ctx.assign(op.dst, target, total, op.span))
+        return nest(outer, sizes, body)
+    partial, count = ctx.fresh("partial_"), _kept(f, op.axis)
+    body.append(th.SetElement(partial, target, total, op.span))
+    return (
+        th.DeclareArray(partial, wide, count),
+        *nest(outer, sizes, body),
+        *_exchange(ctx, op, rest, partial, count, dtype),
+    )
 
 
-def _seed(op: str, first: Element, dtype: DType) -> Scalar:
+def _seed(op: str, first: Scalar, dtype: DType) -> Scalar:
     if op == "sum":
         return Const(0.0 if dtype.is_float else 0, dtype)
     return first
@@ -123,39 +154,41 @@ def _strided(f: Fragment) -> list[tuple[Mode, int]]:
 
 
 def _exchange(
-    ctx: Context, op: Reduce, digit: ThreadDigit, total: Var, combine: BinaryOp
-) -> list[th.Stmt]:
-    """All threads publish their totals; each combines those that differ from it in `digit`."""
-    scratch = ctx.arena.offsets[""]
-    size = total.dtype.bits // 8
+    ctx: Context, op: Reduce, rest: list[ThreadDigit], partial: str, count: int, dtype: DType
+) -> tuple[th.Stmt, ...]:
+    """All threads publish their partial results, some registers at a time; each combines those of
+    the threads that differ from it in the digits `rest`."""
+    f, wide = ctx.fragment(op.src), accumulator(dtype)
+    scratch, size, together = ctx.arena.offsets[""], wide.bits // 8, _together(count)
+    lane = ctx.lane if f.threads == ctx.team.threads else mod(ctx.lane, f.threads)
+    home: Scalar = lane
+    for digit in rest:
+        home = sub(home, mul(mod(floordiv(lane, digit.stride), digit.size), digit.stride))
+    lane, home = ctx.once(lane), ctx.once(home)
+    chunk, at = ctx.loops([count // together]), ctx.loops([together])
+    others = ctx.loops([d.size for d in rest])
+    register = add(mul(chunk[0], together), at[0])
+
+    def place(thread: Scalar) -> th.SharedPtr:
+        return th.SharedPtr(add(mul(add(thread, mul(at[0], f.threads)), size), scratch))
+
     cell = ctx.fresh("cell_")
-    own = th.Regs(cell, Const(0, i32), (0,), 1, total.dtype)
-    index = Element(cell, (Const(0, i32),), total.dtype)
-    mine = mod(floordiv(THREAD, digit.stride), digit.size)
-    home = sub(THREAD, mul(mine, digit.stride))
-    loop = Var(ctx.fresh("i"), i32)
-    there = add(mul(add(home, mul(loop, digit.stride)), size), scratch)
-    zero, one = Const(0, i32), Const(1, i32)
-    barrier = th.Prim("bar.sync", (), op.span)
-    result = Var(ctx.fresh("total_"), total.dtype)
-    load = th.Prim(f"ld.shared.{size}", (own, th.SharedPtr(there)), op.span)
-    first = th.Prim(
-        f"ld.shared.{size}", (own, th.SharedPtr(add(mul(home, size), scratch))), op.span
-    )
-    return [
-        th.DeclareArray(cell, total.dtype, 1),
-        th.SetElement(cell, zero, total, op.span),
-        barrier,
-        th.Prim(
-            f"st.shared.{size}", (th.SharedPtr(add(mul(THREAD, size), scratch)), own), op.span
-        ),
-        barrier,
-        first,
-        th.Assign(result, index, True, op.span),
-        th.For(
-            loop, one, Const(digit.size, i32), one,
-            (load, th.Assign(result, binary(combine, result, index), False, op.span)),
-            unroll=True, span=op.span,
-        ),
-        th.Assign(total, result, False, op.span),
-    ]  # fmt: skip
+    held = th.Regs(cell, Const(0, i32), (0,), 1, wide)
+    value = Element(cell, (Const(0, i32),), wide)
+    total = Var(ctx.fresh("total_"), wide)
+    there = add(home, *(mul(loop, d.stride) for loop, d in zip(others, rest)))
+    own = th.Regs(partial, register, (0,), 1, wide)
+    publish = th.Prim(f"st.shared.{size}", (place(lane), own), op.span)
+    load = th.Prim(f"ld.shared.{size}", (held, place(there)), op.span)
+    first = th.Prim(f"ld.shared.{size}", (held, place(home)), op.span)
+    seed = _seed(op.op, value, wide)
+    combine = th.Assign(total, binary(_OPS[op.op], total, value), False, op.span)
+    gather: list[th.Stmt] = [
+        *([first] if seed is value else []),
+        th.Assign(total, seed, True, op.span),
+        *nest(others, [d.size for d in rest], (load, combine)),
+        ctx.assign(op.dst, register, total, op.span),
+    ]
+    barrier = ctx.barrier(op.span)
+    body = [barrier, *nest(at, [together], (publish,)), barrier, *nest(at, [together], gather)]
+    return (th.DeclareArray(cell, wide, 1), *nest(chunk, [count // together], body))

@@ -8,16 +8,18 @@ instruction (`+`) or cost one XOR each distinct value.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log2
 from typing import Any
 
 from cute_layout import Layout, composition
 from hexcute_core.arch import Mode
 from hexcute_core.dtypes import i32
 from hexcute_core.errors import LayoutConflict, SourceSpan
-from hexcute_core.lowering.digits import THREAD, Part, digits, total
+from hexcute_core.lowering.digits import Part, digits, index_in, total
 from hexcute_core.scalar import Binary, Const, Scalar, add, floordiv, xor
 from hexcute_core.scalar.build import binary
 from hexcute_core.synthesis.facts import Facts
+from hexcute_core.synthesis.graph import Team
 from hexcute_core.synthesis.linear import unit
 from hexcute_core.synthesis.solution import SharedLayout
 from hexcute_core.tile import TileRef
@@ -31,19 +33,20 @@ def leaves(tree: Any) -> list[int]:
 
 
 class SharedAddress:
-    """Addresses of one copy's side in one shared tensor."""
+    """Addresses of one copy's side in one shared tensor; `element_bytes` is a fraction for types
+    narrower than a byte, whose accesses start at whole bytes all the same."""
 
     def __init__(
         self,
         layout: SharedLayout,
         ref: TileRef,
-        element_bytes: int,
-        threads: int,
+        element_bytes: float,
+        team: Team,
         facts: Facts,
         span: SourceSpan,
     ) -> None:
         self._layout, self._ref, self._bytes = layout, ref, element_bytes
-        self._threads, self._facts, self._span = threads, facts, span
+        self._team, self._facts, self._span = team, facts, span
         self._starts = self._start_parts()
 
     def strides(self, modes: Sequence[Mode]) -> list[list[tuple[int, int]]]:
@@ -58,13 +61,17 @@ class SharedAddress:
         out = []
         for part in parts:
             pairs = zip(leaves(part.shape), leaves(part.stride))
-            out.append([(n, s * self._bytes) for n, s in pairs])
+            out.append([(n, self._at(s)) for n, s in pairs])
         return out
+
+    def _at(self, elements: int) -> int:
+        """Byte offset of `elements`; a digit that only the run of an access has is no address."""
+        return int(elements * self._bytes)
 
     def thread_parts(self, modes: Sequence[Mode]) -> list[Part]:
         """The thread's share of the address."""
         pairs = [p for mode in self.strides(modes) for p in mode]
-        found = digits(THREAD, [n for n, _ in pairs], self._threads)
+        found = digits(index_in(self._team), [n for n, _ in pairs], self._team.threads)
         return [Part(d, n, s) for d, (n, s) in zip(found, pairs) if s]
 
     def rep_parts(self, modes: Sequence[Mode], loops: Sequence[Scalar]) -> list[Part]:
@@ -88,18 +95,22 @@ class SharedAddress:
             parts += self._tile_parts(start, extent, mode)
         return parts
 
+    def start_bytes(self) -> Scalar:
+        """Bytes of the tile's start, before the swizzle."""
+        return total(self._starts)
+
     def _tile_parts(self, start: Scalar, extent: int, mode: Any) -> list[Part]:
         """m(start) for a start that is a multiple of `extent` (any start for an extent of 1)."""
         sizes, strides = leaves(mode.shape), leaves(mode.stride)
         blocks = Layout(tuple(sizes), tuple(strides))
         length = blocks.size
         if isinstance(start, Const):
-            return [Part(Const(1, i32), 2, int(blocks(int(start.value))) * self._bytes)]
+            return [Part(Const(1, i32), 2, self._at(int(blocks(int(start.value)))))]
         moved = composition(blocks, Layout(length // extent, extent)) if extent > 1 else blocks
         count = length // extent
         pairs = list(zip(leaves(moved.shape), leaves(moved.stride)))
         found = digits(floordiv(start, extent), [n for n, _ in pairs], count)
-        return [Part(d, n, s * self._bytes) for d, (n, s) in zip(found, pairs)]
+        return [Part(d, n, self._at(s)) for d, (n, s) in zip(found, pairs)]
 
     def _require_aligned(self, m: int, start: Scalar, mode: Any) -> None:
         extent, length = self._ref.extents[m], self._layout.shape[m]
@@ -128,7 +139,7 @@ class SharedAddress:
         if swizzle is None:
             return total(own), [], [p.value for p in (*self._starts, *repeated)]
         shift = swizzle.shift
-        base = swizzle.base + (self._bytes.bit_length() - 1)
+        base = swizzle.base + int(log2(self._bytes))
         window = ((1 << swizzle.bits) - 1) << base
         period = 1 << (base + shift + swizzle.bits)
 

@@ -1,49 +1,124 @@
-"""The layout of a component without a gemm: coalesce the copy that moves most bytes.
+"""The layout of a tensor that no equation reaches: coalesce the copies that move it.
 
 Memory modes are sorted by stride; the first gives each thread a vector as wide as divisibility
-allows, consecutive threads take consecutive vectors, and what is left repeats.
+allows, consecutive threads take consecutive vectors, and what is left repeats. Threads beyond the
+tile hold what others hold.
 """
 
 from __future__ import annotations
 
-from math import gcd
+from collections.abc import Iterator
+from functools import lru_cache
+from math import gcd, prod
 
 from hexcute_core.arch import Fragment, Mode
 
+QUAD = 4
 
+
+@lru_cache(maxsize=4096)
 def coalesced(
     shape: tuple[int, ...], order: tuple[int, ...], vector: int, threads: int
 ) -> Fragment:
     """Tile `shape` over `threads`, dimension order[0] contiguous in memory with vectors of
-    `vector` elements; threads beyond the tile replicate it."""
+    `vector` elements.
+
+    Threads split the tile by powers of two and other common divisors; where more of them find
+    work that way, by any divisors of the extents, the last threads repeating the first.
+    """
+    extents = [shape[d] // (vector if d == order[0] else 1) for d in order]
+    common = _takes(extents, threads, gcd)
+    other = _takes(extents, threads, _largest_divisor)
+    takes = common if prod(common) >= prod(other) else other
+    spare = threads // prod(takes) if takes is common else 1
+    return _spread(shape, order, vector, takes, spare)
+
+
+def _takes(extents: list[int], threads: int, pick: object) -> list[int]:
+    """Threads along each dimension, contiguous first."""
+    left, out = threads, []
+    for extent in extents:
+        take = pick(extent, left)  # type: ignore[operator]
+        out.append(take)
+        left //= take
+    return out
+
+
+def _largest_divisor(extent: int, limit: int) -> int:
+    return next(d for d in range(min(extent, limit), 0, -1) if extent % d == 0)
+
+
+def _spread(
+    shape: tuple[int, ...], order: tuple[int, ...], vector: int, takes: list[int], spare: int
+) -> Fragment:
     thread: list[Mode] = []
-    value: list[Mode] = []
-    left = threads
-    first = order[0]
-    if vector > 1:
-        value.append(Mode(vector, 1, first))
-    for dim in order:
-        step = vector if dim == first else 1
+    value: list[Mode] = [Mode(vector, 1, order[0])] if vector > 1 else []
+    for dim, take in zip(order, takes):
+        step = vector if dim == order[0] else 1
         extent = shape[dim] // step
-        take = gcd(extent, left)
         if take > 1:
             thread.append(Mode(take, step, dim))
         if extent > take:
             value.append(Mode(extent // take, step * take, dim))
-        left //= take
-    if left > 1:
-        thread.append(Mode(left, 0, 0))
+    if spare > 1:
+        thread.append(Mode(spare, 0, 0))
+    return Fragment(shape, tuple(thread), tuple(value))
+
+
+@lru_cache(maxsize=4096)
+def quads(
+    shape: tuple[int, ...], order: tuple[int, ...], vector: int, threads: int
+) -> Fragment | None:
+    """Vectors along order[0] given to four lanes, the next eight lanes along order[1]: what a
+    matrix load, plain or transposed, can fill; None where the tile is too small."""
+    if len(order) < 2 or threads % 32 or vector < 2:
+        return None
+    first, second = order[:2]
+    if shape[first] % (QUAD * vector) or shape[second] % 8:
+        return None
+    warps = threads // 32
+    left = {first: shape[first] // (QUAD * vector), second: shape[second] // 8}
+    step = {first: QUAD * vector, second: 8}
+    thread = [Mode(QUAD, vector, first), Mode(8, 1, second)]
+    value = [Mode(vector, 1, first)]
+    for dim in (second, first):
+        take = gcd(left[dim], warps)
+        if take > 1:
+            thread.append(Mode(take, step[dim], dim))
+        if left[dim] > take:
+            value.append(Mode(left[dim] // take, step[dim] * take, dim))
+        warps //= take
+    for dim in order[2:]:
+        if shape[dim] > 1:
+            value.append(Mode(shape[dim], 1, dim))
+    if warps > 1:
+        thread.append(Mode(warps, 0, 0))
     return Fragment(shape, tuple(thread), tuple(value))
 
 
 def vector_that_spreads(
     shape: tuple[int, ...], order: tuple[int, ...], widest: int, threads: int
 ) -> int:
-    """The widest vector <= `widest` with which every thread still has work, 1 at least."""
+    """The widest vector <= `widest` with which every thread still has work, `widest` where none
+    has; it divides the contiguous extent."""
+    while widest > 1 and shape[order[0]] % widest:
+        widest //= 2
     vector = widest
     while vector > 1:
         f = coalesced(shape, order, vector, threads)
-        if not any(m.step == 0 for m in f.thread):
+        if f.threads == threads and not any(m.step == 0 for m in f.thread):
             return vector
         vector //= 2
-    return widest if widest >= 1 else 1
+    return max(widest, 1)
+
+
+def layouts(
+    shape: tuple[int, ...], order: tuple[int, ...], widest: int, threads: int, matrices: bool
+) -> Iterator[Fragment]:
+    """Layouts worth trying for a tile that memory holds along `order`, best first."""
+    vector = vector_that_spreads(shape, order, widest, threads)
+    yield coalesced(shape, order, vector, threads)
+    if matrices:
+        found = quads(shape, order, vector, threads)
+        if found is not None:
+            yield found

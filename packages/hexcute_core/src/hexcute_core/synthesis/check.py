@@ -2,7 +2,7 @@
 
 Nothing here calls the solver or the layout algebra's composition and inverse. Copies are replayed
 from the meaning of their instruction, gemms from the products they sum, shared layouts from their
-values.
+values. Tables are numpy arrays [thread, value, dimension].
 """
 
 from __future__ import annotations
@@ -10,16 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product as cartesian
 from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hexcute_core.arch import Fragment, Mode
-from hexcute_core.errors import VerifyError
-from hexcute_core.synthesis.graph import build_graph
-from hexcute_core.synthesis.solution import CopyPlan, GemmPlan, SharedLayout, Solution
+from hexcute_core.errors import SourceSpan, VerifyError
+from hexcute_core.synthesis.check_gemm import check_gemm
+from hexcute_core.synthesis.graph import WeightedOp, build_graph
+from hexcute_core.synthesis.solution import CopyPlan, Exchange, SharedLayout, Solution
 from hexcute_core.tile import (
     CastTile,
     Copy,
     Elementwise,
+    ForElements,
     Gemm,
+    Rearrange,
     Reduce,
     RegisterTensor,
     SharedTensor,
@@ -27,7 +34,7 @@ from hexcute_core.tile import (
     TileRef,
 )
 
-Coord = tuple[int, ...]
+Table: TypeAlias = NDArray[np.int64]
 
 
 def check(solution: Solution) -> None:
@@ -35,116 +42,154 @@ def check(solution: Solution) -> None:
     program = solution.program
     for name, layout in solution.shared.items():
         _bijection(program, name, layout)
-    for name, f in solution.fragments.items():
-        if not f.covers():
-            raise VerifyError(f"`{name}`: {f} does not cover its tile", program.tensor(name).span)
     for item in build_graph(program).ops:
-        op = item.op
+        op, threads = item.op, item.team.threads
         match op:
             case Copy() if op.id in solution.copies:
-                _copy(solution, op)
+                _copy(solution, op, item)
             case Copy() | CastTile():
-                _alike(solution, op.src, op.dst, op)
+                _alike(solution, op.src, op.dst, op.span, threads)
             case Elementwise():
                 for src in op.srcs:
-                    _alike(solution, src, op.dst, op)
+                    _alike(solution, src, op.dst, op.span, threads)
             case Reduce():
-                _reduced(solution, op)
-            case Gemm():
-                _gemm(solution, op)
+                _reduced(solution, op, threads)
+            case Gemm() if op.id in solution.gemms:
+                check_gemm(solution, op, threads)
+            case Rearrange():
+                _exchanged(solution, op, solution.exchanges[op.id], threads)
+            case ForElements():
+                _covers(solution, op.ref, op.span, threads)
             case _:
                 pass
 
 
-def _digits(index: int, modes: Sequence[Mode], rank: int) -> Coord:
-    out = [0] * rank
+def digits(index: Any, modes: Sequence[Mode], rank: int) -> Table:
+    """Tile coordinates [..., rank] of `index` split over `modes`, first fastest."""
+    index = np.asarray(index, dtype=np.int64)
+    out = np.zeros((*index.shape, rank), dtype=np.int64)
     for m in modes:
-        out[m.dim] += (index % m.size) * m.step
-        index //= m.size
-    return tuple(out)
+        out[..., m.dim] += index % m.size * m.step
+        index = index // m.size
+    return out
 
 
-def _plus(a: Coord, b: Coord) -> Coord:
-    return tuple(x + y for x, y in zip(a, b))
+def fragment_table(f: Fragment, threads: int) -> Table:
+    """f(t, v) of every thread and value."""
+    rank = len(f.shape)
+    own = digits(np.arange(threads), f.thread, rank)
+    held = digits(np.arange(f.values), f.value, rank)
+    return own[:, None, :] + held[None, :, :]
 
 
-def _calls(plan: CopyPlan, rank: int) -> Iterator[tuple[Coord, int]]:
-    """(tile move, register offset) of every call."""
-    for picks in cartesian(*(range(r.size) for r in plan.reps)):
-        move, reg = [0] * rank, 0
-        for pick, rep in zip(picks, plan.reps):
-            move[rep.dim] += pick * rep.step
-            reg += pick * rep.reg
-        yield tuple(move), reg
+def _index(coords: Table, shape: Sequence[int]) -> Table:
+    """Coordinates as one number each."""
+    out = np.zeros(coords.shape[:-1], dtype=np.int64)
+    for d, extent in enumerate(shape):
+        out = out * extent + coords[..., d]
+    return out
 
 
-def _offset(layout: SharedLayout, coord: Coord) -> int:
-    plain = int(layout.layout(*coord))
-    return plain if layout.swizzle is None else int(layout.swizzle(plain))
+def _fragment(solution: Solution, ref: TileRef, threads: int) -> Table:
+    return fragment_table(solution.fragments[ref.tensor], threads)
+
+
+def _covers(solution: Solution, ref: TileRef, span: SourceSpan, threads: int) -> None:
+    f = solution.fragments[ref.tensor]
+    flat = _index(_fragment(solution, ref, threads), f.shape)
+    doubled = any(len(np.unique(row)) != len(row) for row in flat)
+    if doubled or not _whole(flat, f.shape):
+        raise VerifyError(f"`{ref.tensor}`: {f} does not cover its tile", span)
+
+
+def _whole(flat: Table, shape: Sequence[int]) -> bool:
+    """Whether the numbers are those of all elements of a tile and no others."""
+    return np.array_equal(np.unique(flat), np.arange(prod(shape)))
+
+
+def offsets(layout: SharedLayout) -> Table:
+    """The element offset of every coordinate of a shared tensor, by evaluation."""
+    total = np.zeros(layout.shape, dtype=np.int64)
+    for m, extent in enumerate(layout.shape):
+        mode = layout.layout[m]
+        line = np.array([int(mode(i)) for i in range(extent)])
+        total += line.reshape([-1 if d == m else 1 for d in range(len(layout.shape))])
+    if layout.swizzle is None:
+        return total
+    moved = np.array([int(layout.swizzle(i)) for i in range(int(total.max()) + 1)])
+    return moved[total]
 
 
 def _bijection(program: TileProgram, name: str, layout: SharedLayout) -> None:
     tensor = program.tensor(name)
     assert isinstance(tensor, SharedTensor)
-    seen = {_offset(layout, c) for c in cartesian(*(range(e) for e in tensor.shape))}
-    if seen != set(range(prod(tensor.shape))):
+    if not _whole(offsets(layout).reshape(-1), tensor.shape):
         raise VerifyError(f"`{name}`: {layout} is not a bijection", tensor.span)
 
 
-def _copy(solution: Solution, op: Copy) -> None:
-    plan, program = solution.copies[op.id], solution.program
+def _copy(solution: Solution, op: Copy, item: WeightedOp) -> None:
+    plan, program, threads = solution.copies[op.id], solution.program, item.team.threads
     for ref in (op.src, op.dst):
         tensor = program.tensor(ref.tensor)
         if isinstance(tensor, RegisterTensor):
-            _registers(plan, solution.fragments[ref.tensor], program, op)
+            _covers(solution, ref, op.span, threads)
+            _registers(plan, solution.fragments[ref.tensor], op, threads)
         elif isinstance(tensor, SharedTensor):
-            _contiguous(plan, solution.shared[ref.tensor], ref, tensor, program, op)
+            _contiguous(plan, solution.shared[ref.tensor], ref, tensor, op, threads)
     rank = len(op.dst.shape)
-    reached = {
-        _plus(_plus(_digits(t, plan.thread, rank), move), _digits(i, plan.run, rank))
-        for t in range(program.block_dim)
-        for move, _ in _calls(plan, rank)
-        for i in range(prod(m.size for m in plan.run))
-    }
-    if reached != set(cartesian(*(range(e) for e in op.dst.shape))):
+    run = digits(np.arange(prod(m.size for m in plan.run)), plan.run, rank)
+    starts = digits(np.arange(threads), plan.thread, rank)
+    reached = np.concatenate(
+        [_index(starts[:, None] + run + move, op.dst.shape).reshape(-1)
+         for move, _ in _calls(plan, rank)]
+    )  # fmt: skip
+    if not _whole(reached, op.dst.shape):
         raise VerifyError(f"{plan.name} does not cover the tile", op.span)
 
 
-def _registers(plan: CopyPlan, f: Fragment, program: TileProgram, op: Copy) -> None:
+def _calls(plan: CopyPlan, rank: int) -> Iterator[tuple[Table, int]]:
+    """(tile move, register offset) of every call."""
+    for picks in cartesian(*(range(r.size) for r in plan.reps)):
+        move, reg = np.zeros(rank, dtype=np.int64), 0
+        for pick, rep in zip(picks, plan.reps):
+            move[rep.dim] += pick * rep.step
+            reg += pick * rep.reg
+        yield move, reg
+
+
+def _registers(plan: CopyPlan, f: Fragment, op: Copy, threads: int) -> None:
     """Every register element must hold the tile element that memory has at its address."""
-    rank = len(f.shape)
-    for t in range(program.block_dim):
-        for move, reg in _calls(plan, rank):
-            for index, place in _moved(plan, t, rank):
-                have = f.coord(t, reg + index)
-                want = _plus(move, place)
-                if have != want:
-                    raise VerifyError(
-                        f"{plan.name}: thread {t} moves element {want} to the register of {have}",
-                        op.span,
-                    )
+    table, places = fragment_table(f, threads), _moved(plan, threads, len(f.shape))
+    registers = np.array([p + w for p in plan.pieces for w in range(plan.width)])
+    done = np.zeros(f.values, dtype=np.int64)
+    for move, reg in _calls(plan, len(f.shape)):
+        have, want = table[:, reg + registers], places + move
+        done[reg + registers] += 1
+        wrong = np.argwhere((have != want).any(axis=2))
+        if len(wrong):
+            t, i = (int(x) for x in wrong[0])
+            raise VerifyError(
+                f"{plan.name}: thread {t} moves element {tuple(want[t, i])} to the register of "
+                f"{tuple(have[t, i])}",
+                op.span,
+            )
+    if (done != 1).any():
+        raise VerifyError(f"{plan.name} does not move every register once", op.span)
 
 
-def _moved(plan: CopyPlan, t: int, rank: int) -> Iterator[tuple[int, Coord]]:
-    """(register, tile coordinate) of the elements one call gives thread `t`."""
-    registers = [p + w for p in plan.pieces for w in range(plan.width)]
+def _moved(plan: CopyPlan, threads: int, rank: int) -> Table:
+    """[thread, register of a call] -> tile coordinate that one call moves there."""
+    count = len(plan.pieces) * plan.width
+    t, i = np.arange(threads)[:, None], np.arange(count)[None, :]
     if plan.row.access == "vector":
-        start = _digits(t, plan.thread, rank)
-        for i, register in enumerate(registers):
-            yield register, _plus(start, _digits(i, plan.run, rank))
-        return
+        return digits(t + 0 * i, plan.thread, rank) + digits(i + 0 * t, plan.run, rank)
     # PTX "ldmatrix": lane 8*i + r gives row r of matrix i; lane l receives row l / 4, word l % 4
     # of each matrix, or with .trans column l / 4, rows 2 * (l % 4) and the next.
-    lane, warp = t % 32, t - t % 32
-    word = plan.width
-    trans = plan.row.name.endswith(".trans")
-    for i in range(len(plan.pieces)):
-        for w in range(word):
-            row, column = lane // 4, word * (lane % 4) + w
-            if trans:
-                row, column = 2 * (lane % 4) + w, lane // 4
-            start = _digits(warp + 8 * i + row, plan.thread, rank)
-            yield plan.pieces[i] + w, _plus(start, _digits(column, plan.run, rank))
+    lane, matrix, w = t % 32, i // plan.width, i % plan.width
+    row, column = lane // 4 + 0 * i, plan.width * (lane % 4) + w
+    if plan.row.name.endswith(".trans"):
+        row, column = 2 * (lane % 4) + w, lane // 4 + 0 * i
+    return digits(t - lane + 8 * matrix + row, plan.thread, rank) + digits(column, plan.run, rank)
 
 
 def _contiguous(
@@ -152,112 +197,75 @@ def _contiguous(
     layout: SharedLayout,
     ref: TileRef,
     tensor: SharedTensor,
-    program: TileProgram,
     op: Copy,
+    threads: int,
 ) -> None:
-    """A call's run must lie in consecutive, aligned offsets of shared memory."""
+    """A call's run must lie in consecutive, aligned offsets of shared memory, wherever the slice
+    starts that the compiler knows of."""
     rank, run = len(ref.shape), prod(m.size for m in plan.run)
-    for t in range(program.block_dim):
-        for move, _ in _calls(plan, rank):
-            start = _plus(_digits(t, plan.thread, rank), move)
-            offsets = []
-            for i in range(run):
-                inside = _plus(start, _digits(i, plan.run, rank))
-                whole = [0] * len(tensor.shape)
-                for m, c in zip(ref.kept, inside):
-                    whole[m] = c
-                offsets.append(_offset(layout, tuple(whole)))
-            if offsets != list(range(offsets[0], offsets[0] + run)) or offsets[0] % run:
-                raise VerifyError(
-                    f"{plan.name} at {start} is not {run} aligned elements of {layout}", op.span
-                )
+    table = offsets(layout)
+    inside = digits(np.arange(run), plan.run, rank)
+    starts = digits(np.arange(threads), plan.thread, rank)
+    corner = [int(getattr(s, "value", 0)) for s in ref.starts]
+    for move, _ in _calls(plan, rank):
+        coords = starts[:, None] + inside + move
+        where: list[Any] = list(corner)
+        for d, m in enumerate(ref.kept):
+            where[m] = corner[m] + coords[..., d]
+        found = np.broadcast_to(table[tuple(where)], coords.shape[:-1])
+        if (found != found[:, :1] + np.arange(run)).any() or (found[:, 0] % run).any():
+            raise VerifyError(f"{plan.name}: {run} elements are not aligned in {layout}", op.span)
 
 
-def _alike(
-    solution: Solution, src: TileRef, dst: TileRef, op: CastTile | Copy | Elementwise
-) -> None:
+def _alike(solution: Solution, src: TileRef, dst: TileRef, span: SourceSpan, threads: int) -> None:
     """Thread t must hold, for each of its elements of dst, the element of src it needs."""
-    f, g = solution.fragments[dst.tensor], solution.fragments[src.tensor]
-    for t in range(f.threads):
-        held = {g.coord(t, v) for v in range(g.values)}
-        for v in range(f.values):
-            at = f.coord(t, v)
-            need = tuple(0 if s == 1 else c for c, s in zip(at, src.shape))
-            if need not in held:
-                raise VerifyError(
-                    f"thread {t} needs element {need} of `{src.tensor}` and does not hold it",
-                    op.span,
-                )
-
-
-def _reduced(solution: Solution, op: Reduce) -> None:
-    f, g = solution.fragments[op.src.tensor], solution.fragments[op.dst.tensor]
-    for t in range(f.threads):
-        want = {
-            tuple(0 if d == op.axis else c for d, c in enumerate(f.coord(t, v)))
-            for v in range(f.values)
-        }
-        if want != {g.coord(t, v) for v in range(g.values)}:
-            raise VerifyError(f"thread {t} reduces {want} into other elements", op.span)
-
-
-def _gemm(solution: Solution, op: Gemm) -> None:
-    """The products summed into c[i, j] must be a[i, k] b[j, k] for every k, each once."""
-    plan = solution.gemms[op.id]
-    c, a, b = (solution.fragments[r.tensor] for r in (op.c, op.a, op.b))
-    groups = solution.program.block_dim // plan.row.threads
-    done: dict[Coord, int] = {}
-    for group in range(groups):
-        for regs in _gemm_calls(plan):
-            _gemm_call(plan, (c, a, b), group, regs, done, op)
-    m, n = op.c.shape
-    k = op.a.shape[1]
-    if len(done) != m * n * k or any(count != 1 for count in done.values()):
-        raise VerifyError(f"{plan.row.name} does not sum every product once", op.span)
-
-
-def _gemm_calls(plan: GemmPlan) -> Iterator[tuple[int, int, int]]:
-    """(c, a, b) register offsets of every instruction."""
-    levels = [*((x, "m") for x in plan.m), *((x, "n") for x in plan.n), *((x, "k") for x in plan.k)]
-    for picks in cartesian(*(range(level.size) for level, _ in levels)):
-        c = a = b = 0
-        for pick, (level, axis) in zip(picks, levels):
-            if axis == "m":
-                c, a = c + pick * level.first, a + pick * level.second
-            elif axis == "n":
-                c, b = c + pick * level.first, b + pick * level.second
-            else:
-                a, b = a + pick * level.first, b + pick * level.second
-        yield c, a, b
-
-
-def _gemm_call(
-    plan: GemmPlan,
-    fragments: tuple[Fragment, Fragment, Fragment],
-    group: int,
-    regs: tuple[int, int, int],
-    done: dict[Coord, int],
-    op: Gemm,
-) -> None:
-    row = plan.row
-    maps: list[dict[Coord, Coord]] = []
-    for f, atom, base, pieces in zip(
-        fragments, (row.c, row.a, row.b), regs, (plan.c_pieces, plan.a_pieces, plan.b_pieces)
-    ):
-        found: dict[Coord, Coord] = {}
-        for lane in range(row.threads):
-            for v in range(atom.values):
-                place = f.coord(group * row.threads + lane, base + pieces[v])
-                if found.setdefault(atom.coord(lane, v), place) != place:
-                    raise VerifyError(f"{row.name} reads one element from two places", op.span)
-        maps.append(found)
-    c, a, b = maps
-    im, inn, ik = row.tile
-    for i, j, k in cartesian(range(im), range(inn), range(ik)):
-        (ci, cj), (ai, ak), (bj, bk) = c[i, j], a[i, k], b[j, k]
-        if ci != ai or cj != bj or ak != bk:
+    _covers(solution, dst, span, threads)
+    need = _fragment(solution, dst, threads).copy()
+    for d, extent in enumerate(src.shape):
+        if extent == 1:
+            need[..., d] = 0
+    want = _index(need, src.shape)
+    held = _index(_fragment(solution, src, threads), src.shape)
+    for t in range(threads):
+        missing = np.setdiff1d(want[t], held[t])
+        if len(missing):
             raise VerifyError(
-                f"{row.name} adds a[{ai}, {ak}] * b[{bj}, {bk}] to c[{ci}, {cj}]", op.span
+                f"thread {t} needs element {np.unravel_index(int(missing[0]), src.shape)} of "
+                f"`{src.tensor}` and does not hold it",
+                span,
             )
-        key = (ci, cj, ak)
-        done[key] = done.get(key, 0) + 1
+
+
+def _reduced(solution: Solution, op: Reduce, threads: int) -> None:
+    _covers(solution, op.src, op.span, threads)
+    _covers(solution, op.dst, op.span, threads)
+    table = _fragment(solution, op.src, threads).copy()
+    table[..., op.axis] = 0
+    want = _index(table, op.dst.shape)
+    held = _index(_fragment(solution, op.dst, threads), op.dst.shape)
+    for t in range(threads):
+        if not np.array_equal(np.unique(want[t]), np.unique(held[t])):
+            raise VerifyError(f"thread {t} reduces into elements that are not its own", op.span)
+
+
+def _exchanged(solution: Solution, op: Rearrange, plan: Exchange, threads: int) -> None:
+    """Every destination value must be the source value that the digits name, in the same warp."""
+    f, g = solution.fragments[op.src.tensor], solution.fragments[op.dst.tensor]
+    source, target = fragment_table(f, threads), fragment_table(g, threads)
+    t = np.arange(threads)
+    values = [m for m in plan.moves if not m.dst.lane]
+    own = sum((t // place % n * place for n, place in plan.own), np.zeros_like(t))
+    for picks in cartesian(*(range(m.size) for m in values)):
+        lane, register, index = own.copy(), np.zeros_like(t), 0
+        chosen = dict(zip(map(id, values), picks))
+        for m in plan.moves:
+            digit = chosen[id(m)] if id(m) in chosen else t // m.dst.stride % m.size
+            index += 0 if m.dst.lane else int(digit) * m.dst.stride
+            if m.src.lane:
+                lane = lane + digit * m.src.stride
+            else:
+                register = register + digit * m.src.stride
+        # The hardware asks a lane of the own warp, whatever the number says above it.
+        asked = t - t % 32 + lane % 32
+        if (source[asked, register] != target[:, index]).any():
+            raise VerifyError(f"value {index} of the rearrange is another element", op.span)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
-from cute_layout import composition, right_inverse
+from cute_layout import Layout, composition, right_inverse
 from hexcute_core.arch import Arch, CopyRow, Fragment, Mode
 from hexcute_core.synthesis.anchor import coalesced
 from hexcute_core.synthesis.linear import from_linear, to_linear
@@ -30,9 +31,17 @@ Candidate = CopyPlan | Rejection
 
 
 def register_copies(
-    arch: Arch, g: Fragment, bits: int, memory: GlobalTile | None, load: bool
+    arch: Arch,
+    g: Fragment,
+    bits: int,
+    memory: GlobalTile | None,
+    load: bool,
+    starts: tuple[int, ...] = (),
 ) -> Iterator[Candidate]:
-    """Plans between registers spread as `g` and memory: global (`memory` given) or shared."""
+    """Plans between registers spread as `g` and memory: global (`memory` given) or shared.
+
+    `starts` are known divisors of where a shared tile begins, by dimension (0: at the origin).
+    """
     scope = "shared" if memory is None else "global"
     src, dst = (scope, "register") if load else ("register", scope)
     for row in arch.copies:
@@ -40,15 +49,35 @@ def register_copies(
             continue
         if row.access == "matrix":
             if row.element_bits == bits:
-                yield _matrix(row, g)
+                yield _aligned(_matrix(row, g), starts)
         else:
-            yield from _vector(row, g, bits, memory)
+            yield from (_aligned(c, starts) for c in _vector(row, g, bits, memory))
+
+
+def _aligned(candidate: Candidate, starts: tuple[int, ...]) -> Candidate:
+    """`candidate`, unless a run of it may begin inside another because of where the tile starts."""
+    if isinstance(candidate, CopyPlan):
+        for m in candidate.run:
+            if m.dim < len(starts) and starts[m.dim] % (m.step * m.size):
+                return Rejection(
+                    candidate.name,
+                    f"the tile starts at a multiple of {starts[m.dim]} along dimension {m.dim}, "
+                    f"its runs take {m.step * m.size}",
+                )
+    return candidate
 
 
 def memory_copies(
-    arch: Arch, shape: tuple[int, ...], bits: int, memory: GlobalTile, threads: int, load: bool
+    arch: Arch,
+    shape: tuple[int, ...],
+    bits: int,
+    memory: GlobalTile,
+    threads: int,
+    load: bool,
+    starts: tuple[int, ...] = (),
 ) -> Iterator[Candidate]:
-    """Plans between global memory and shared memory: asynchronous rows, then load and store."""
+    """Plans between global memory and shared memory: asynchronous rows, then load and store;
+    `starts` as for `register_copies`."""
     src, dst = ("global", "shared") if load else ("shared", "global")
     pairs: list[tuple[CopyRow, CopyRow | None]] = [
         (row, None) for row in arch.copies if (row.src, row.dst) == (src, dst)
@@ -71,7 +100,7 @@ def memory_copies(
             for mode in reps:
                 out.append(Rep(mode.size, mode.step, mode.dim, stride))
                 stride *= mode.size
-            yield CopyPlan(row, second, f.thread, run, tuple(out), (0,), vector)
+            yield _aligned(CopyPlan(row, second, f.thread, run, tuple(out), (0,), vector), starts)
 
 
 def _too_wide(vector: int, memory: GlobalTile) -> str:
@@ -89,23 +118,17 @@ def _vector(row: CopyRow, g: Fragment, bits: int, memory: GlobalTile | None) -> 
         yield Rejection(row.name, f"{row.bytes} bytes is not a whole number of elements")
         return
     if count == 1:
-        yield _plan_vector(row, g, None, 1)
+        yield _plan_vector(row, g, [])
         return
-    if memory is not None:
-        if count > memory.vector:
-            yield Rejection(row.name, _too_wide(count, memory))
-            return
-        dims = [] if memory.contiguous is None else [memory.contiguous]
-    else:
-        dims = sorted({m.dim for m in g.value})
-    found = False
-    for dim in dims:
-        if _run_along(g, dim, count) is not None:
-            plan = _plan_vector(row, g, dim, count)
-            # One instruction writes consecutive registers.
-            if len(plan.pieces) == 1:
-                found = True
-                yield plan
+    if memory is not None and count > memory.vector:
+        yield Rejection(row.name, _too_wide(count, memory))
+        return
+    found: list[CopyPlan] = []
+    for run in _runs(g, count, memory):
+        plan = _plan_vector(row, g, run)
+        if plan not in found:
+            found.append(plan)
+    yield from found
     if not found:
         yield Rejection(
             row.name,
@@ -113,9 +136,46 @@ def _vector(row: CopyRow, g: Fragment, bits: int, memory: GlobalTile | None) -> 
         )
 
 
-def _run_along(g: Fragment, dim: int | None, count: int) -> list[tuple[int, int]] | None:
-    """(index of value mode, part of its size) whose digits make a run of `count` along `dim`."""
-    chosen: list[tuple[int, int]] = []
+Run = list[tuple[int, int]]
+"""(index of a value mode, part of its size) for each digit of a contiguous run, fastest first."""
+
+
+def _runs(g: Fragment, count: int, memory: GlobalTile | None) -> Iterator[Run]:
+    """Ways for a thread to hold `count` elements that memory has side by side. Global memory says
+    along which dimension; in shared memory any digits may be neighbours, those of one dimension or
+    those that are neighbours in the registers."""
+    if memory is not None:
+        dims = [] if memory.contiguous is None else [memory.contiguous]
+    else:
+        dims = sorted({m.dim for m in g.value})
+    for dim in dims:
+        along = _run_along(g, dim, count)
+        if along is not None:
+            yield along
+    if memory is None:
+        packed = _run_in_order(g, count)
+        if packed is not None:
+            yield packed
+
+
+def _run_in_order(g: Fragment, count: int) -> Run | None:
+    """The first `count` values in register order."""
+    chosen: Run = []
+    for i, m in enumerate(g.value):
+        part = min(m.size, count)
+        if m.size % part or count % part:
+            return None
+        if part > 1:
+            chosen.append((i, part))
+        count //= part
+        if count == 1:
+            return chosen
+    return None
+
+
+def _run_along(g: Fragment, dim: int, count: int) -> Run | None:
+    """Value digits that make a run of `count` along `dim`."""
+    chosen: Run = []
     step = 1
     while step < count:
         index = next((i for i, m in enumerate(g.value) if m.dim == dim and m.step == step), None)
@@ -129,19 +189,19 @@ def _run_along(g: Fragment, dim: int | None, count: int) -> list[tuple[int, int]
     return chosen
 
 
-def _plan_vector(row: CopyRow, g: Fragment, dim: int | None, count: int) -> CopyPlan:
-    chosen = dict(_run_along(g, dim, count) or [])
-    run: list[tuple[Mode, int]] = []
+def _plan_vector(row: CopyRow, g: Fragment, chosen: Run) -> CopyPlan:
+    parts = dict(chosen)
+    found: dict[int, tuple[Mode, int]] = {}
     reps: list[Rep] = []
     stride = 1
     for i, m in enumerate(g.value):
-        part = chosen.get(i, 1)
+        part = parts.get(i, 1)
         if part > 1:
-            run.append((Mode(part, m.step, m.dim), stride))
+            found[i] = (Mode(part, m.step, m.dim), stride)
         if m.size > part:
             reps.append(Rep(m.size // part, m.step * part, m.dim, stride * part))
         stride *= m.size
-    run.sort(key=lambda item: item[0].step)
+    run = [found[i] for i, _ in chosen]
     offsets = [0]
     for mode, reg in run:
         offsets = [o + d * reg for d in range(mode.size) for o in offsets]
@@ -175,8 +235,7 @@ def _matrix(row: CopyRow, g: Fragment) -> Candidate:
     warp, others = picked
     selected, regs, reps = values
     part = Fragment(g.shape, warp, selected)
-    g_o_q = composition(to_linear(part), right_inverse(to_linear(q)))
-    f = from_linear(composition(g_o_q, to_linear(p)), g.shape)
+    f = from_linear(composition(to_linear(part), _rows_to_registers(row)), g.shape)
     if f is None:
         return Rejection(row.name, f"{g} scatters the instruction's rows")
     rows_modes, run_modes = f[: len(p.thread)], f[len(p.thread) :]
@@ -184,6 +243,14 @@ def _matrix(row: CopyRow, g: Fragment) -> Candidate:
     thread = (*(m for part_modes in rows_modes for m in part_modes), *others)
     pieces, width = regs[::word], word
     return CopyPlan(row, None, thread, run, reps, pieces, width)
+
+
+@lru_cache(maxsize=256)
+def _rows_to_registers(row: CopyRow) -> Layout:
+    """`q^-1 o p`: from (lane of a row's address, column) to (lane, register) that receives it."""
+    p, q = row.p, row.q
+    assert p is not None and q is not None
+    return composition(right_inverse(to_linear(q)), to_linear(p))
 
 
 def _pick_lanes(g: Fragment, lanes: int) -> tuple[tuple[Mode, ...], tuple[Mode, ...]] | None:

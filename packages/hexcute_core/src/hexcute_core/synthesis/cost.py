@@ -10,13 +10,18 @@ from math import prod
 
 from hexcute_core.arch import Mode
 from hexcute_core.synthesis.memory import GlobalTile
+from hexcute_core.synthesis.operands import BulkPlan
 from hexcute_core.synthesis.solution import CopyPlan, GemmPlan
+from hexcute_core.synthesis.wgmma import WgmmaPlan
 
 WARP = 32
 ISSUE_SLOT = 1.0
 SECTOR_BYTES = 32
 CLOCKS_A_SECTOR = 0.5
 TENSOR_UNITS = 4
+BOX_CLOCKS = 4.0
+# A byte permute a word, a quarter of the multiprocessor's lanes each.
+CLOCKS_A_PACKED_WORD = 0.5
 
 
 def lanes_of(modes: tuple[Mode, ...]) -> list[tuple[int, ...]]:
@@ -56,12 +61,29 @@ def shared_cost(plan: CopyPlan, wavefronts: float, warps: float) -> float:
     return warps * (plan.calls * ISSUE_SLOT + wavefronts)
 
 
+def packing_cost(plan: CopyPlan, bits: int, warps: float) -> float:
+    """Clocks to gather registers narrower than a word into the words of an access, once."""
+    if plan.second is not None or plan.row.bytes < 4 or plan.width * bits >= 32:
+        return 0.0
+    return warps * plan.calls * CLOCKS_A_PACKED_WORD * plan.row.bytes / 4
+
+
 def least_wavefronts(plan: CopyPlan, bits: int) -> float:
     """Wavefronts of one warp without conflicts: 128 bytes each."""
     if plan.row.access == "matrix":
         return plan.calls * plan.row.bytes / 4
     run = prod(m.size for m in plan.run) * bits / 8
     return plan.calls * max(1.0, run / 4)
+
+
+def bulk_cost(plan: BulkPlan) -> float:
+    """Clocks of a copy by TMA, once: no thread waits, the bytes still pass."""
+    return BOX_CLOCKS * plan.calls + CLOCKS_A_SECTOR * plan.bytes / SECTOR_BYTES
+
+
+def wgmma_cost(plan: WgmmaPlan) -> float:
+    """Clocks of a gemm by warp groups, once; they take turns on the Tensor Cores."""
+    return prod(plan.groups) * prod(plan.repeats) * plan.row.timing.issue
 
 
 def gemm_cost(plan: GemmPlan, warps: float) -> float:

@@ -68,6 +68,13 @@ def _operations(solution: Solution) -> Iterator[str]:
 
 
 def _operation(solution: Solution, op: TileOp) -> str | None:
+    if isinstance(op, Gemm) and op.id in solution.wgmmas:
+        return _wgmma(solution, op)
+    if isinstance(op, Copy) and op.id in solution.bulk:
+        plan = solution.bulk[op.id]
+        box = "x".join(map(str, plan.box))
+        text = f"copy {op.src.tensor} -> {op.dst.tensor}: {plan.name} x{plan.calls}, box {box}"
+        return f"{text}, {plan.bytes} bytes, swizzle {plan.span if plan.span > 16 else 0}"
     if isinstance(op, Gemm):
         return _gemm(solution.gemms[op.id], op)
     if isinstance(op, Copy) and op.id in solution.copies:
@@ -94,3 +101,11 @@ def _copy(solution: Solution, plan: CopyPlan, op: Copy) -> str:
 def _gemm(plan: GemmPlan, op: Gemm) -> str:
     calls = prod(level.size for level in (*plan.m, *plan.n, *plan.k))
     return f"gemm {op.c.tensor}: {plan.row.name} x{calls}, warps {plan.groups[0]}x{plan.groups[1]}"
+
+
+def _wgmma(solution: Solution, op: Gemm) -> str:
+    plan = solution.wgmmas[op.id]
+    sides = [solution.operands.get((op.id, side)) for side in "ab"]
+    majors = "".join("r" if s is None else s.major for s in sides)
+    groups = f"warp groups {plan.groups[0]}x{plan.groups[1]}"
+    return f"gemm {op.c.tensor}: {plan.row.name(majors)} x{prod(plan.repeats)}, {groups}"

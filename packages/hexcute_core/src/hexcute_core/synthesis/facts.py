@@ -10,7 +10,17 @@ from collections.abc import Iterable, Iterator
 from math import gcd
 
 from hexcute_core.scalar import Binary, Cast, Compare, Const, Scalar, Select, Var
-from hexcute_core.tile import Assign, For, ForElements, If, Stmt, TileProgram, While
+from hexcute_core.tile import (
+    Assign,
+    For,
+    ForElements,
+    If,
+    Produce,
+    Role,
+    Stmt,
+    TileProgram,
+    While,
+)
 
 _ANY = 1
 
@@ -19,7 +29,7 @@ def _statements(body: Iterable[Stmt]) -> Iterator[Stmt]:
     for stmt in body:
         yield stmt
         match stmt:
-            case For() | While() | ForElements():
+            case For() | While() | ForElements() | Role() | Produce():
                 yield from _statements(stmt.body)
             case If():
                 yield from _statements(stmt.then)

@@ -1,47 +1,75 @@
 """gemm(c, a, b): along M `f_c o p_C^-1 ~ f_a o p_A^-1`, along N c with b, along K a with b.
 
 `gemm_anchors` tiles C with an instruction and solves A and B: M digits of C appear in A, N
-digits in B, and K digits appear in both in one order that is ours to choose, so it is also
-offered in the order that lets a thread load a contiguous run along K. `plan_gemm` turns three
-fragments into register offsets, or says why they do not fit the equation.
+digits in B, and K digits appear in both. The order of the digits along each axis is ours to
+choose, so axes are also offered in orders that let a thread move a contiguous run. `plan_gemm`
+turns three fragments into register offsets, or says why they do not fit the equation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import product as cartesian
 
 from hexcute_core.arch import Arch, Fragment, MmaRow, Mode, product
+from hexcute_core.synthesis.registers import locate, same_threads
 from hexcute_core.synthesis.solution import GemmLoop, GemmPlan
+from hexcute_core.tile import Gemm
+
+
+@dataclass(frozen=True)
+class Orders:
+    """Lengths of the contiguous runs, in elements, that each axis may be ordered for."""
+
+    k: tuple[int, ...] = ()
+    m: tuple[int, ...] = ()
+    n: tuple[int, ...] = ()
+
+
+NATURAL = Orders()
 
 
 @dataclass(frozen=True)
 class GemmAnchor:
-    """Fragments of C, A and B under one instruction, arrangement and K order.
+    """Fragments of C, A and B under one instruction, arrangement and order of the axes.
 
-    Value digits stand in the instruction's order, its repetitions behind them. Registers may hold
-    them in any order: `layouts` has the one that keeps a contiguous run of K together.
+    `runs` are the contiguous runs along (M, N, K), 0 for the instruction's own order. Value
+    digits stand in the instruction's order, its repetitions behind them; registers may hold them
+    in any order: `layouts` has the one that keeps runs together.
     """
 
     row: MmaRow
     groups: tuple[int, int]
-    k_order: str
+    runs: tuple[int, int, int]
     c: Fragment
     a: Fragment
     b: Fragment
 
-    @property
+    def placed(self, op: Gemm) -> tuple[tuple[str, Fragment, Fragment], ...]:
+        """(tensor, its fragment in the instruction's order, its layout) of `op`'s registers."""
+        names = (op.c.tensor, op.a.tensor, op.b.tensor)
+        return tuple(zip(names, (self.c, self.a, self.b), self.layouts))
+
+    @cached_property
     def layouts(self) -> tuple[Fragment, Fragment, Fragment]:
         """(c, a, b) as registers hold them."""
-        if self.k_order == "natural":
-            return self.c, self.a, self.b
-        return self.c, _run_first(self.a), _run_first(self.b)
+        m, n, k = self.runs
+        c = _run_first(self.c, 1) if n else _run_first(self.c, 0) if m else self.c
+        a = _run_first(self.a, 1) if k else _run_first(self.a, 0) if m else self.a
+        b = _run_first(self.b, 1) if k else _run_first(self.b, 0) if n else self.b
+        return c, a, b
+
+    def __str__(self) -> str:
+        runs = [f"{axis} in runs of {r}" for axis, r in zip("MNK", self.runs) if r]
+        return f"{self.row.name} warps {self.groups[0]}x{self.groups[1]} {' '.join(runs)}".strip()
 
 
-def _run_first(f: Fragment) -> Fragment:
-    """`f` with its values along K in memory order before the others."""
-    along = sorted((x for x in f.value if x.dim == 1), key=lambda x: x.step)
-    return Fragment(f.shape, f.thread, (*along, *(x for x in f.value if x.dim != 1)))
+def _run_first(f: Fragment, dim: int) -> Fragment:
+    """`f` with its values along `dim` in memory order before the others."""
+    along = sorted((x for x in f.value if x.dim == dim), key=lambda x: x.step)
+    return Fragment(f.shape, f.thread, (*along, *(x for x in f.value if x.dim != dim)))
 
 
 def mma_rows(arch: Arch, a: str, b: str, c: str) -> tuple[MmaRow, ...]:
@@ -60,63 +88,115 @@ def mma_rows(arch: Arch, a: str, b: str, c: str) -> tuple[MmaRow, ...]:
 
 
 def gemm_anchors(
-    row: MmaRow, m: int, n: int, k: int, threads: int, forced: tuple[int, int] | None
+    row: MmaRow,
+    m: int,
+    n: int,
+    k: int,
+    threads: int,
+    forced: tuple[int, int] | None,
+    orders: Orders = NATURAL,
 ) -> Iterator[GemmAnchor]:
     """Every arrangement of the block's instruction groups, least operand traffic first.
 
-    With `forced`, that (along M, along N) arrangement alone. Yields nothing where the
-    instruction does not tile (m, n, k).
+    With `forced`, that (along M, along N) arrangement alone. Groups that the tile has no room for
+    repeat the work of others. Yields nothing where the instruction does not tile (m, n, k).
     """
     im, inn, ik = row.tile
     if threads % row.threads or m % im or n % inn or k % ik:
         return
     groups = threads // row.threads
-    shapes = [
-        (gm, groups // gm)
+    for gm, gn in _arrangements(m // im, n // inn, groups, forced):
+        for runs in cartesian(
+            (0, *(r for r in orders.m if m // gm % (im * r) == 0 and r > 1)),
+            (0, *(r for r in orders.n if n // gn % (inn * r) == 0 and r > 1)),
+            (0, *_k_runs(row, k, orders.k)),
+        ):
+            yield _anchor(row, m, n, k, (gm, gn), groups, runs)
+
+
+def _arrangements(
+    m_tiles: int, n_tiles: int, groups: int, forced: tuple[int, int] | None
+) -> list[tuple[int, int]]:
+    """(along M, along N) for as many groups as find work."""
+    fitting = [
+        (gm, gn)
         for gm in range(1, groups + 1)
-        if groups % gm == 0 and m % (gm * im) == 0 and n % (groups // gm * inn) == 0
+        for gn in range(1, groups // gm + 1)
+        if m_tiles % gm == 0 and n_tiles % gn == 0
     ]
     if forced is not None:
-        shapes = [s for s in shapes if s == forced]
-    shapes.sort(key=lambda s: (m // s[0] + n // s[1], s[0]))
-    for gm, gn in shapes:
-        for order in ("natural", *_vector_orders(row, k)):
-            yield _anchor(row, m, n, k, (gm, gn), order)
+        return [s for s in fitting if s == forced]
+    most = max((gm * gn for gm, gn in fitting), default=0)
+    shapes = [s for s in fitting if s[0] * s[1] == most]
+    return sorted(shapes, key=lambda s: (m_tiles // s[0] + n_tiles // s[1], s[0]))
 
 
-def _vector_orders(row: MmaRow, k: int) -> tuple[str, ...]:
-    """K orders that give each thread a contiguous run of 16 or 8 bytes."""
+def _k_runs(row: MmaRow, k: int, wanted: tuple[int, ...]) -> tuple[int, ...]:
+    """Runs along K, longest first, that are longer than what a thread holds side by side."""
     own = product(x for x in row.a.value if x.dim == 1)
     lanes = product(x for x in row.a.thread if x.dim == 1)
     if row.threads == 1 or own != product(x for x in row.b.value if x.dim == 1):
         return ()
-    found = []
-    for size in (16, 8):
-        run = size * 8 // row.a_dtype.bits
-        if run > own // 2 and run % own == 0 and k % (run * lanes) == 0:
-            found.append(f"run{run}")
-    return tuple(found)
+    return tuple(
+        run
+        for run in sorted(wanted, reverse=True)
+        if run > own // 2 and run % own == 0 and k % (run * lanes) == 0
+    )
 
 
-def _anchor(row: MmaRow, m: int, n: int, k: int, groups: tuple[int, int], order: str) -> GemmAnchor:
+def _anchor(
+    row: MmaRow,
+    m: int,
+    n: int,
+    k: int,
+    groups: tuple[int, int],
+    present: int,
+    runs: tuple[int, int, int],
+) -> GemmAnchor:
     im, inn, ik = row.tile
     gm, gn = groups
-    m_rep, n_rep, k_rep = m // gm // im, n // gn // inn, k // ik
-    m_warp, n_warp = Mode(gm, m // gm, 0), Mode(gn, n // gn, 0)
-    m_reps, n_reps = Mode(m_rep, im, 0), Mode(n_rep, inn, 0)
+    spare, rest = divmod(present, gm * gn)
+    extra = (Mode(spare, 0, 0),) if rest == 0 else ()
+    m_run, n_run, k_run = runs
+    m_scale, m_reps = _stretched(im, m // gm // im, m_run, 0)
+    n_scale, n_reps = _stretched(inn, n // gn // inn, n_run, 0)
+    c_atom = _scaled(_scaled(row.c, 0, m_scale), 1, n_scale)
+    a_atom, b_atom = _scaled(row.a, 0, m_scale), _scaled(row.b, 0, n_scale)
+    k_reps: tuple[Mode, ...] = (Mode(k // ik, ik, 1),)
+    if k_run:
+        a_atom, k_reps = _rerun(a_atom, k, k_run)
+        b_atom, _ = _rerun(b_atom, k, k_run)
     c = Fragment(
         (m, n),
-        (*row.c.thread, m_warp, Mode(gn, n // gn, 1)),
-        (*row.c.value, m_reps, Mode(n_rep, inn, 1)),
+        (*c_atom.thread, Mode(gm, m // gm, 0), Mode(gn, n // gn, 1), *extra),
+        (*c_atom.value, *m_reps, *(Mode(x.size, x.step, 1) for x in n_reps)),
     )
-    a_atom, b_atom = row.a, row.b
-    k_reps: tuple[Mode, ...] = (Mode(k_rep, ik, 1),)
-    if order != "natural":
-        a_atom, k_reps = _rerun(row.a, k, int(order[3:]))
-        b_atom, _ = _rerun(row.b, k, int(order[3:]))
-    a = Fragment((m, k), (*a_atom.thread, m_warp, Mode(gn, 0, 0)), (*a_atom.value, m_reps, *k_reps))
-    b = Fragment((n, k), (*b_atom.thread, Mode(gm, 0, 0), n_warp), (*b_atom.value, n_reps, *k_reps))
-    return GemmAnchor(row, groups, order, _tidy(c), _tidy(a), _tidy(b))
+    a = Fragment(
+        (m, k),
+        (*a_atom.thread, Mode(gm, m // gm, 0), Mode(gn, 0, 0), *extra),
+        (*a_atom.value, *m_reps, *k_reps),
+    )
+    b = Fragment(
+        (n, k),
+        (*b_atom.thread, Mode(gm, 0, 0), Mode(gn, n // gn, 0), *extra),
+        (*b_atom.value, *n_reps, *k_reps),
+    )
+    return GemmAnchor(row, groups, runs, _tidy(c), _tidy(a), _tidy(b))
+
+
+def _stretched(tile: int, reps: int, run: int, dim: int) -> tuple[int, tuple[Mode, ...]]:
+    """(scale of the instruction's own steps, repetitions): `run` of them stand side by side, the
+    instruction's rows between them."""
+    if not run:
+        return 1, (Mode(reps, tile, dim),)
+    return run, (Mode(run, 1, dim), Mode(reps // run, tile * run, dim))
+
+
+def _scaled(atom: Fragment, dim: int, scale: int) -> Fragment:
+    def modes(xs: tuple[Mode, ...]) -> tuple[Mode, ...]:
+        return tuple(Mode(x.size, x.step * scale, x.dim) if x.dim == dim else x for x in xs)
+
+    return atom if scale == 1 else Fragment(atom.shape, modes(atom.thread), modes(atom.value))
 
 
 def _rerun(atom: Fragment, k: int, run: int) -> tuple[Fragment, tuple[Mode, ...]]:
@@ -146,37 +226,6 @@ def _tidy(f: Fragment) -> Fragment:
     )
 
 
-def locate(f: Fragment, digit: Mode) -> int | None:
-    """Register stride of value digit `digit` in `f`: moving by its step once moves this many
-    registers; None where `f` does not have that digit among its values."""
-    stride = 1
-    for x in f.value:
-        if x.dim == digit.dim and x.step and digit.step % x.step == 0:
-            ratio = digit.step // x.step
-            if x.size % (ratio * digit.size) == 0:
-                return stride * ratio
-        stride *= x.size
-    return None
-
-
-def same_threads(f: Fragment, g: Fragment) -> bool:
-    """Whether both spread threads alike (equal functions of t at v = 0)."""
-    return f.threads == g.threads and all(f.coord(t, 0) == g.coord(t, 0) for t in _digits(f))
-
-
-def _digits(f: Fragment) -> list[int]:
-    """Thread indices that together determine a digit-wise linear function: powers and digits."""
-    points, stride = [0], 1
-    while stride < f.threads:
-        points.append(stride)
-        stride *= 2
-    stride = 1
-    for x in f.thread:
-        points += [stride * d for d in range(x.size)]
-        stride *= x.size
-    return points
-
-
 def plan_gemm(anchor: GemmAnchor, c: Fragment, a: Fragment, b: Fragment) -> GemmPlan | str:
     """The plan of `anchor` on the actual fragments, or the reason why they do not fit it."""
     for name, want, have in (("c", anchor.c, c), ("a", anchor.a, a), ("b", anchor.b, b)):
@@ -185,12 +234,11 @@ def plan_gemm(anchor: GemmAnchor, c: Fragment, a: Fragment, b: Fragment) -> Gemm
     row = anchor.row
     pieces = []
     for atom, want, have in ((row.c, anchor.c, c), (row.a, anchor.a, a), (row.b, anchor.b, b)):
-        count = sum(1 for x in atom.value if x.size > 1)
-        found = _pieces(want.value[:count], have)
+        found = _pieces(want.value[: _own(atom)], have)
         if found is None:
             return f"the registers {have} do not hold the fragment {want} of {row.name}"
         pieces.append(found)
-    loops: dict[str, list[GemmLoop]] = {"m": [], "n": [], "k": []}
+    loops: dict[str, tuple[GemmLoop, ...]] = {}
     sides = {
         "m": ((anchor.c, c, row.c, 0), (anchor.a, a, row.a, 0)),
         "n": ((anchor.c, c, row.c, 1), (anchor.b, b, row.b, 0)),
@@ -198,40 +246,63 @@ def plan_gemm(anchor: GemmAnchor, c: Fragment, a: Fragment, b: Fragment) -> Gemm
     }
     for axis, (first, second) in sides.items():
         ones, twos = _reps(*first), _reps(*second)
-        if ones is None or twos is None or [s for s, _ in ones] != [s for s, _ in twos]:
+        together = None if ones is None or twos is None else _zip(ones, twos)
+        if together is None:
             return f"the operands of {row.name} do not repeat alike along {axis.upper()}"
-        loops[axis] = [GemmLoop(s, x, y) for (s, x), (_, y) in zip(ones, twos)]
+        loops[axis] = together
     return GemmPlan(
         row,
         anchor.groups,
-        tuple(loops["m"]),
-        tuple(loops["n"]),
-        tuple(loops["k"]),
+        loops["m"],
+        loops["n"],
+        loops["k"],
         a_pieces=pieces[1],
         b_pieces=pieces[2],
         c_pieces=pieces[0],
     )
 
 
+def _own(atom: Fragment) -> int:
+    """Value digits of one call."""
+    return sum(1 for x in atom.value if x.size > 1)
+
+
 def _pieces(digits: tuple[Mode, ...], have: Fragment) -> tuple[int, ...] | None:
     """Register offset of each value of an instruction's operand, in the instruction's order."""
     offsets = [0]
     for digit in digits:
-        stride = locate(have, digit)
-        if stride is None:
+        parts = locate(have, digit)
+        if parts is None:
             return None
-        offsets = [o + d * stride for d in range(digit.size) for o in offsets]
+        for size, stride in parts:
+            offsets = [o + d * stride for d in range(size) for o in offsets]
     return tuple(offsets)
 
 
 def _reps(want: Fragment, have: Fragment, atom: Fragment, dim: int) -> list[tuple[int, int]] | None:
     """(size, register stride) of every repetition of the instruction along `dim`."""
-    count = sum(1 for x in atom.value if x.size > 1)
-    out = []
-    for digit in want.value[count:]:
+    out: list[tuple[int, int]] = []
+    for digit in want.value[_own(atom) :]:
         if digit.dim == dim:
-            stride = locate(have, digit)
-            if stride is None:
+            parts = locate(have, digit)
+            if parts is None:
                 return None
-            out.append((digit.size, stride))
+            out += parts
     return out
+
+
+def _zip(ones: list[tuple[int, int]], twos: list[tuple[int, int]]) -> tuple[GemmLoop, ...] | None:
+    """Both operands' repetitions, cut until their sizes agree."""
+    out: list[GemmLoop] = []
+    first, second = list(ones), list(twos)
+    while first and second:
+        (n, x), (m, y) = first.pop(0), second.pop(0)
+        size = min(n, m)
+        if n % size or m % size:
+            return None
+        out.append(GemmLoop(size, x, y))
+        if n > size:
+            first.insert(0, (n // size, x * size))
+        if m > size:
+            second.insert(0, (m // size, y * size))
+    return None if first or second else tuple(out)

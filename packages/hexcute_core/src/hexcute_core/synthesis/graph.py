@@ -6,7 +6,7 @@ register-to-register copies. Shared and global memory cut the graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from hexcute_core.scalar import Element, Scalar
@@ -23,11 +23,14 @@ from hexcute_core.tile import (
     ForElements,
     Gemm,
     If,
+    Produce,
     Rearrange,
     Reduce,
     RegisterTensor,
+    Role,
     SetElement,
     Stmt,
+    Tensor,
     TileProgram,
     TileRef,
     While,
@@ -38,11 +41,24 @@ BRANCH_WEIGHT = 0.5
 
 
 @dataclass(frozen=True)
+class Team:
+    """The threads [first, first + threads) of a block, which run an operation together."""
+
+    first: int
+    threads: int
+
+
+@dataclass(frozen=True)
 class WeightedOp:
-    """An operation and how often it runs in one block (branches count half)."""
+    """An operation, how often it runs in one block (branches count half), and who runs it.
+
+    `pipeline` is the ring whose slot a copy fills, where it stands in a `Produce`.
+    """
 
     op: TileOp
     weight: float
+    team: Team
+    pipeline: str | None = None
 
 
 @dataclass(frozen=True)
@@ -51,6 +67,11 @@ class Component:
 
     tensors: tuple[str, ...]
     ops: tuple[WeightedOp, ...]
+
+    @property
+    def team(self) -> Team:
+        """The threads that hold the tensors; `build_graph` has seen to it that they agree."""
+        return self.ops[0].team
 
 
 @dataclass(frozen=True)
@@ -61,15 +82,17 @@ class Graph:
     facts: Facts
     ops: tuple[WeightedOp, ...]
     components: tuple[Component, ...]
+    tensors: Mapping[str, Tensor]
 
     def is_register(self, ref: TileRef) -> bool:
-        return isinstance(self.program.tensor(ref.tensor), RegisterTensor)
+        return isinstance(self.tensors[ref.tensor], RegisterTensor)
 
 
 def build_graph(program: TileProgram) -> Graph:
     """The graph of `program`; components in order of their first operation."""
     facts = Facts(program)
-    ops = tuple(_weighted(program.body, 1.0, facts))
+    block = Team(0, program.block_dim)
+    ops = tuple(_weighted(program.body, 1.0, block, None, facts))
     registers = {t.name for t in program.tensors if isinstance(t, RegisterTensor)}
     parent = {name: name for name in registers}
 
@@ -86,15 +109,17 @@ def build_graph(program: TileProgram) -> Graph:
         for name in names[1:]:
             if not isinstance(item.op, Rearrange):
                 parent[find(name)] = find(names[0])
-    groups: dict[str, list[str]] = {}
+    members: dict[str, list[str]] = {}
     for name in (t.name for t in program.tensors if t.name in registers):
-        groups.setdefault(find(name), []).append(name)
-    components = []
-    for root, members in groups.items():
-        mine = [item for item, names in zip(ops, touched) if any(find(n) == root for n in names)]
-        if mine:
-            components.append(Component(tuple(members), tuple(mine)))
-    return Graph(program, facts, ops, tuple(components))
+        members.setdefault(find(name), []).append(name)
+    mine: dict[str, list[WeightedOp]] = {}
+    for item, names in zip(ops, touched):
+        for root in dict.fromkeys(find(n) for n in names):
+            mine.setdefault(root, []).append(item)
+    components = tuple(
+        Component(tuple(members[root]), tuple(found)) for root, found in mine.items()
+    )
+    return Graph(program, facts, ops, components, {t.name: t for t in program.tensors})
 
 
 def op_refs(op: TileOp) -> tuple[TileRef, ...]:
@@ -147,7 +172,12 @@ def element_tensors(body: Iterable[Stmt]) -> list[str]:
     return names
 
 
-def _weighted(body: Iterable[Stmt], weight: float, facts: Facts) -> Iterator[WeightedOp]:
+def _weighted(
+    body: Iterable[Stmt], weight: float, team: Team, pipeline: str | None, facts: Facts
+) -> Iterator[WeightedOp]:
+    def inside(body: Iterable[Stmt], weight: float) -> Iterator[WeightedOp]:
+        return _weighted(body, weight, team, pipeline, facts)
+
     for stmt in body:
         match stmt:
             case (
@@ -160,13 +190,18 @@ def _weighted(body: Iterable[Stmt], weight: float, facts: Facts) -> Iterator[Wei
                 | Rearrange()
                 | ForElements()
             ):
-                yield WeightedOp(stmt, weight)
+                yield WeightedOp(stmt, weight, team, pipeline)
             case For():
-                yield from _weighted(stmt.body, weight * facts.trips(stmt), facts)
+                yield from inside(stmt.body, weight * facts.trips(stmt))
             case While():
-                yield from _weighted(stmt.body, weight * 32, facts)
+                yield from inside(stmt.body, weight * 32)
             case If():
-                yield from _weighted(stmt.then, weight * BRANCH_WEIGHT, facts)
-                yield from _weighted(stmt.otherwise, weight * BRANCH_WEIGHT, facts)
+                yield from inside(stmt.then, weight * BRANCH_WEIGHT)
+                yield from inside(stmt.otherwise, weight * BRANCH_WEIGHT)
+            case Role():
+                role = Team(stmt.first, stmt.threads)
+                yield from _weighted(stmt.body, weight, role, pipeline, facts)
+            case Produce():
+                yield from _weighted(stmt.body, weight, team, stmt.pipeline, facts)
             case _:
                 pass

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from html import escape
 
 from cute_layout import ComposedLayout, Layout, TVLayout, composition, draw, draw_tv
-
 from hexcute_core.arch import Fragment, Mode
 from hexcute_core.synthesis.linear import modes_to_layout
 from hexcute_core.synthesis.solution import SharedLayout, Solution

@@ -1,29 +1,20 @@
-"""Fixpoint of the equations with one unknown, from an anchor outwards.
+"""Fixpoint of the equations with one unknown: layouts spread from what is known.
 
 elementwise, cast and register copies: all layouts equal, a broadcast operand a projection;
-reduce: `g = mu o f`, mu collapsing the reduced dimension. The rules run until nothing changes;
-tensors that no equation reaches get a layout of their own from their widest copy.
+reduce: `g = mu o f`, mu collapsing the reduced dimension. Equal means that every thread holds the
+same elements; their order in its registers is free.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from hexcute_core.arch import Fragment
 from hexcute_core.errors import SourceSpan
-from hexcute_core.synthesis.gemm import GemmAnchor, plan_gemm
 from hexcute_core.synthesis.graph import Component, Graph, op_refs, op_tensors
-from hexcute_core.synthesis.solution import GemmPlan
-from hexcute_core.tile import (
-    CastTile,
-    Copy,
-    Elementwise,
-    ForElements,
-    Gemm,
-    Reduce,
-    TileRef,
-)
+from hexcute_core.synthesis.registers import register_map
+from hexcute_core.tile import CastTile, Copy, Elementwise, ForElements, Reduce, TileRef
 from hexcute_core.tile.ir import TileOp
 
 
@@ -39,66 +30,109 @@ class Conflict:
 
 
 @dataclass(frozen=True)
-class Assignment:
-    """Layouts of a component's tensors over their tiles, with the plans of its gemms."""
+class Rule:
+    """`unknown` follows from `known`, with dimensions `collapse` of its tile projected away."""
+
+    op: TileOp
+    known: str
+    unknown: str
+    collapse: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    def apply(self, f: Fragment) -> Fragment:
+        """The layout of `unknown` where `known` has layout `f`."""
+        return f.project(self.collapse, self.shape) if self.collapse else f
+
+
+@dataclass
+class State:
+    """Layouts known so far, with the operation that each came from."""
 
     fragments: dict[str, Fragment]
-    gemms: dict[int, GemmPlan]
+    origin: dict[str, TileOp] = field(default_factory=dict)
+
+    def copy(self) -> State:
+        return State(dict(self.fragments), dict(self.origin))
+
+    def learn(self, name: str, f: Fragment, op: TileOp) -> bool:
+        """Notes the layout of a tensor that had none; whether it was news."""
+        if name in self.fragments:
+            return False
+        self.fragments[name] = f
+        self.origin[name] = op
+        return True
 
 
-Default = Callable[[str], Fragment]
+def component_rules(graph: Graph, component: Component) -> tuple[Rule, ...]:
+    """Every direction of every equation of the component's operations."""
+    return tuple(r for item in component.ops for r in _rules(graph, item.op))
 
 
-def propagate(
-    graph: Graph,
-    component: Component,
-    anchors: Mapping[int, GemmAnchor],
-    default: Default,
-    forced: Mapping[str, Fragment],
-) -> Assignment | Conflict:
-    """Layouts for every tensor of `component`, given its gemms' anchors and `forced` layouts."""
-    state = {name: f for name, f in forced.items() if name in component.tensors}
-    origin: dict[str, TileOp] = {}
-    gemms: dict[int, GemmPlan] = {}
-    ops = [item.op for item in component.ops]
-    for op in ops:
-        if isinstance(op, Gemm):
-            anchor = anchors[op.id]
-            for ref, f in zip((op.c, op.a, op.b), anchor.layouts):
-                state.setdefault(ref.tensor, f)
-                origin.setdefault(ref.tensor, op)
-    while True:
-        _close(graph, ops, state, origin)
-        missing = [t for t in component.tensors if t not in state]
-        if not missing:
-            break
-        # The largest tile first: broadcast and reduced tensors follow from it.
-        name = max(missing, key=lambda t: _elements(graph, component, t))
-        state[name] = default(name)
-    for op in ops:
-        problem = _check(graph, op, state, origin)
-        if problem is not None:
-            return problem
-        if isinstance(op, Gemm):
-            plan = plan_gemm(
-                anchors[op.id], state[op.c.tensor], state[op.a.tensor], state[op.b.tensor]
+def _rules(graph: Graph, op: TileOp) -> list[Rule]:
+    def both(a: TileRef, b: TileRef) -> list[Rule]:
+        return [Rule(op, x.tensor, y.tensor, (), y.shape) for x, y in ((a, b), (b, a))]
+
+    match op:
+        case CastTile():
+            return both(op.src, op.dst)
+        case Copy() if graph.is_register(op.src) and graph.is_register(op.dst):
+            return both(op.src, op.dst)
+        case Elementwise():
+            rules = []
+            for src in op.srcs:
+                dims = broadcast_dims(src, op.dst)
+                rules.append(Rule(op, op.dst.tensor, src.tensor, dims, src.shape))
+                if not dims:
+                    rules.append(Rule(op, src.tensor, op.dst.tensor, (), op.dst.shape))
+            return rules
+        case Reduce():
+            return [Rule(op, op.src.tensor, op.dst.tensor, (op.axis,), op.dst.shape)]
+        case ForElements():
+            first, *others = op_tensors(op)
+            shape = op.ref.shape
+            return [
+                r
+                for name in others
+                for r in (Rule(op, first, name, (), shape), Rule(op, name, first, (), shape))
+            ]
+        case _:
+            return []
+
+
+def broadcast_dims(src: TileRef, dst: TileRef) -> tuple[int, ...]:
+    """Dimensions along which `src` has extent 1 and `dst` more."""
+    return tuple(d for d, (s, t) in enumerate(zip(src.shape, dst.shape)) if s == 1 and t > 1)
+
+
+def close(rules: Sequence[Rule], state: State) -> None:
+    """Applies the rules until no new layout appears."""
+    changed = True
+    while changed:
+        changed = False
+        for rule in rules:
+            f = state.fragments.get(rule.known)
+            if f is not None and rule.unknown not in state.fragments:
+                changed |= state.learn(rule.unknown, rule.apply(f), rule.op)
+
+
+def violated(rules: Sequence[Rule], state: State) -> Conflict | None:
+    """The first equation that the known layouts break."""
+    for rule in rules:
+        f, g = state.fragments.get(rule.known), state.fragments.get(rule.unknown)
+        if f is None or g is None:
+            continue
+        want = rule.apply(f)
+        if want != g and register_map(want, g) is None:
+            first = state.origin.get(rule.known, rule.op)
+            second = state.origin.get(rule.unknown, rule.op)
+            return Conflict(
+                rule.unknown,
+                name_of(first),
+                name_of(second),
+                rule.op.span,
+                f"`{rule.unknown}` would have to be {want}, but is {g}",
             )
-            if isinstance(plan, str):
-                first = next(
-                    (origin[r.tensor] for r in (op.a, op.b, op.c)
-                     if origin.get(r.tensor, op) is not op), op,
-                )  # fmt: skip
-                return Conflict(op.c.tensor, _name(op), _name(first), op.span, plan)
-            gemms[op.id] = plan
-    return Assignment(state, gemms)
-
-
-def _elements(graph: Graph, component: Component, name: str) -> int:
-    shape = tile_shape(component, name)
-    total = 1
-    for extent in shape:
-        total *= extent
-    return total
+    return None
 
 
 def tile_shape(component: Component, name: str) -> tuple[int, ...]:
@@ -115,96 +149,6 @@ def component_refs(component: Component, name: str) -> list[TileRef]:
     return [r for item in component.ops for r in op_refs(item.op) if r.tensor == name]
 
 
-def _close(
-    graph: Graph, ops: list[TileOp], state: dict[str, Fragment], origin: dict[str, TileOp]
-) -> None:
-    """Applies the rules until no new layout appears."""
-
-    def learn(name: str, f: Fragment, op: TileOp) -> bool:
-        if name in state:
-            return False
-        state[name] = f
-        origin[name] = op
-        return True
-
-    changed = True
-    while changed:
-        changed = False
-        for op in ops:
-            for known, unknown, collapse in _rules(graph, op):
-                if known.tensor in state and unknown.tensor not in state:
-                    f = state[known.tensor]
-                    if collapse:
-                        f = f.project(collapse, unknown.shape)
-                    changed |= learn(unknown.tensor, f, op)
-            if isinstance(op, ForElements):
-                shared = [t for t in op_tensors(op) if t in state]
-                for name in op_tensors(op):
-                    if shared:
-                        changed |= learn(name, state[shared[0]], op)
-
-
-def _rules(graph: Graph, op: TileOp) -> list[tuple[TileRef, TileRef, tuple[int, ...]]]:
-    """(known, unknown, dimensions that collapse on the way) for every direction of `op`."""
-    match op:
-        case CastTile():
-            return [(op.src, op.dst, ()), (op.dst, op.src, ())]
-        case Copy() if graph.is_register(op.src) and graph.is_register(op.dst):
-            return [(op.src, op.dst, ()), (op.dst, op.src, ())]
-        case Elementwise():
-            rules = []
-            for src in op.srcs:
-                dims = broadcast_dims(src, op.dst)
-                rules.append((op.dst, src, dims))
-                if not dims:
-                    rules.append((src, op.dst, ()))
-            return rules
-        case Reduce():
-            return [(op.src, op.dst, (op.axis,))]
-        case _:
-            return []
-
-
-def broadcast_dims(src: TileRef, dst: TileRef) -> tuple[int, ...]:
-    """Dimensions along which `src` has extent 1 and `dst` more."""
-    return tuple(d for d, (s, t) in enumerate(zip(src.shape, dst.shape)) if s == 1 and t > 1)
-
-
-def _check(
-    graph: Graph, op: TileOp, state: dict[str, Fragment], origin: dict[str, TileOp]
-) -> Conflict | None:
-    """Verifies that every equation of `op` holds for the chosen layouts."""
-    for known, unknown, collapse in _rules(graph, op):
-        f = state[known.tensor]
-        if collapse:
-            f = f.project(collapse, unknown.shape)
-        if not _equal(f, state[unknown.tensor]):
-            first, second = origin.get(known.tensor), origin.get(unknown.tensor)
-            return Conflict(
-                unknown.tensor,
-                _name(first or op),
-                _name(second or op),
-                op.span,
-                f"`{unknown.tensor}` would have to be {f}, but is {state[unknown.tensor]}",
-            )
-    if isinstance(op, ForElements):
-        names = op_tensors(op)
-        for name in names[1:]:
-            if not _equal(state[names[0]], state[name]):
-                return Conflict(
-                    name, _name(op), _name(origin.get(name, op)), op.span,
-                    f"`{names[0]}` is {state[names[0]]}, `{name}` is {state[name]}",
-                )  # fmt: skip
-    return None
-
-
-def _equal(f: Fragment, g: Fragment) -> bool:
-    if (f.thread, f.value) == (g.thread, g.value):
-        return True
-    if f.threads != g.threads or f.values != g.values:
-        return False
-    return f.table() == g.table()
-
-
-def _name(op: TileOp) -> str:
+def name_of(op: TileOp) -> str:
+    """`gemm at file:line`."""
     return f"{type(op).__name__.lower()} at {op.span}"

@@ -1,49 +1,46 @@
-"""Joint choice of layouts and instructions: least clocks over all components and buffers.
+"""Joint choice of layouts and instructions in one island: least clocks over its components and
+buffers.
 
-Components are combined depth first; buffers that share no copy are independent, so each is
-searched alone: its copies' candidates in order of a lower bound (no bank conflicts), until the
-bound of the next combination is no better than the best found (branch and bound, exact unless the
-budget is hit).
+Every component brings its layouts in order of a lower bound (no bank conflicts); combinations are
+tried in order of the sum, each buffer's copies searched together, until the next sum is no better
+than the best found (branch and bound, exact unless a budget is hit).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 
 from hexcute_core.arch import Arch, Fragment
 from hexcute_core.errors import NoLayout
-from hexcute_core.synthesis.copies import Rejection, memory_copies, register_copies
-from hexcute_core.synthesis.cost import gemm_cost, global_cost, least_wavefronts, shared_cost
+from hexcute_core.synthesis.buffer import BufferChoice, Use, by_bound, search_buffer
+from hexcute_core.synthesis.candidates import Assignment, ComponentChoices
+from hexcute_core.synthesis.cost import gemm_cost, wgmma_cost
+from hexcute_core.synthesis.exchange import BARRIER, exchange_clocks, plan_exchange
 from hexcute_core.synthesis.graph import Graph, WeightedOp
-from hexcute_core.synthesis.memory import GlobalTile, describe_global
-from hexcute_core.synthesis.propagate import Assignment
-from hexcute_core.synthesis.shared import SharedUse, synthesize_shared
-from hexcute_core.synthesis.solution import CopyPlan, Rejected, SharedLayout
-from hexcute_core.tile import Copy, GlobalView, RegisterTensor, SharedTensor, TileRef
+from hexcute_core.synthesis.islands import Island
+from hexcute_core.synthesis.operands import BulkPlan, Operand
+from hexcute_core.synthesis.options import CopyOptions, Option, Options, refusals
+from hexcute_core.synthesis.rewrite import Detour
+from hexcute_core.synthesis.solution import CopyPlan, Exchange, Rejected, SharedLayout
+from hexcute_core.tile import Copy, Gemm, SharedTensor
 
 WARP = 32
-# Combinations a buffer may cost: every pair of a dozen candidates, with room for a third copy.
-BUDGET = 1024
+# Combinations of component layouts whose buffers are searched: every pair of eight.
+COMBINATIONS = 64
 
 
 @dataclass(frozen=True)
-class Option:
-    """A plan for a copy with its clocks in one block if its shared side has no conflicts."""
-
-    plan: CopyPlan
-    bound: float
-
-
-@dataclass(frozen=True)
-class Leaf:
-    """A complete choice for one combination of component layouts."""
+class Choice:
+    """A complete choice for one island; costs in clocks of one block, by operation."""
 
     fragments: Mapping[str, Fragment]
     assignments: tuple[Assignment, ...]
     copies: Mapping[int, CopyPlan]
+    bulk: Mapping[int, BulkPlan]
+    operands: Mapping[tuple[int, str], Operand]
     shared: Mapping[str, SharedLayout]
+    exchanges: Mapping[int, Exchange]
     op_cost: Mapping[int, float]
     rejected: tuple[Rejected, ...]
     exact: bool
@@ -53,209 +50,228 @@ class Leaf:
         return sum(self.op_cost.values())
 
 
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """One layout of a component with the options of its copies; `bound` is its least cost."""
+
+    assignment: Assignment
+    options: Mapping[int, Options]
+    gemms: Mapping[int, float]
+    bound: float
+
+
 @dataclass
 class Search:
-    """Evaluates combinations of component layouts; remembers what does not depend on them."""
+    """Searches the islands of one graph; remembers buffers that come again."""
 
     graph: Graph
     arch: Arch
-    _memory: dict[int, list[Option]] = field(default_factory=dict)
-    _buffers: dict[object, tuple[list[CopyPlan], SharedLayout, list[Rejected], bool]] = field(
-        default_factory=dict
-    )
+    detours: Sequence[Detour]
+    options: CopyOptions = field(init=False)
+    _buffers: dict[object, BufferChoice] = field(default_factory=dict)
 
-    @property
-    def warps(self) -> float:
-        return self.graph.program.block_dim / WARP
+    def __post_init__(self) -> None:
+        self.options = CopyOptions(self.graph, self.arch)
+        self._detour_of = {d.buffer: d for d in self.detours}
 
-    def evaluate(self, assignments: Sequence[Assignment]) -> Leaf:
-        """The best instructions for these layouts."""
-        fragments = {n: f for a in assignments for n, f in a.fragments.items()}
-        plans: dict[int, CopyPlan] = {}
-        cost: dict[int, float] = {}
+    def best(self, island: Island, choices: Sequence[ComponentChoices]) -> Choice:
+        """The cheapest choice for `island`; `choices` are those of its components, in order.
+
+        Raises NoLayout, located, where a copy has no instruction.
+        """
+        owned = self._owned(island)
+        ladders: list[list[_Part]] = []
         rejected: list[Rejected] = []
-        buffers: dict[str, list[tuple[WeightedOp, list[Option]]]] = {}
-        for item in self.graph.ops:
-            op = item.op
-            if not isinstance(op, Copy):
-                continue
-            tensors = [self.graph.program.tensor(r.tensor) for r in (op.src, op.dst)]
-            if all(isinstance(t, RegisterTensor) for t in tensors):
-                continue
-            options, refused = self._options(item, fragments)
-            rejected += refused
-            shared = next((t for t in tensors if isinstance(t, SharedTensor)), None)
-            if shared is not None:
-                buffers.setdefault(shared.name, []).append((item, options))
-                continue
-            best = min(options, key=lambda o: o.bound)
-            plans[op.id], cost[op.id] = best.plan, best.bound
-            rejected += [_loses(op, o, best) for o in options if o is not best]
-        layouts: dict[str, SharedLayout] = {}
-        exact = True
-        for name, uses in buffers.items():
-            chosen, layout, lost, complete = self._buffer(name, uses)
-            layouts[name] = layout
-            exact &= complete
-            rejected += lost
-            for (item, options), plan in zip(uses, chosen):
-                bound = next(o.bound for o in options if o.plan == plan)
-                waves, least = layout.wavefronts[item.op.id]
-                extra = item.weight * self.warps * (waves - least)
-                plans[item.op.id], cost[item.op.id] = plan, bound + extra
-        for item in self.graph.ops:
-            for a in assignments:
-                gemm = a.gemms.get(item.op.id)
-                if gemm is not None:
-                    cost[item.op.id] = item.weight * gemm_cost(gemm, self.warps)
-        return Leaf(fragments, tuple(assignments), plans, layouts, cost, tuple(rejected), exact)
-
-    def _options(
-        self, item: WeightedOp, fragments: Mapping[str, Fragment]
-    ) -> tuple[list[Option], list[Rejected]]:
-        """Legal instructions for a copy, cheapest bound first."""
-        op = item.op
-        assert isinstance(op, Copy)
-        program = self.graph.program
-        src, dst = program.tensor(op.src.tensor), program.tensor(op.dst.tensor)
-        bits = src.dtype.bits
-        memory: GlobalTile | None = None
-        for ref, tensor in ((op.src, src), (op.dst, dst)):
-            if isinstance(tensor, GlobalView):
-                memory = describe_global(program, self.graph.facts, ref)
-        if isinstance(src, RegisterTensor) or isinstance(dst, RegisterTensor):
-            load = isinstance(dst, RegisterTensor)
-            fragment = fragments[(op.dst if load else op.src).tensor]
-            candidates = register_copies(self.arch, fragment, bits, memory, load)
-        else:
-            if memory is None or (isinstance(src, GlobalView) and isinstance(dst, GlobalView)):
-                raise NoLayout(
-                    f"copy between two {'shared' if memory is None else 'global'} tensors "
-                    f"`{src.name}` and `{dst.name}`",
-                    op.span,
-                    "copy through a register tensor",
-                )
-            candidates = memory_copies(
-                self.arch, op.dst.shape, bits, memory, program.block_dim,
-                load=isinstance(src, GlobalView),
-            )  # fmt: skip
-        options, rejected = [], []
-        for candidate in candidates:
-            if isinstance(candidate, Rejection):
-                rejected.append(
-                    Rejected(f"copy {src.name} -> {dst.name}", candidate.name, candidate.reason,
-                             op.span)
-                )  # fmt: skip
-                continue
-            options.append(Option(candidate, item.weight * self._bound(candidate, memory, bits)))
-        if not options:
-            raise NoLayout(
-                f"no instruction of {self.arch.name} copies `{src.name}` to `{dst.name}`: "
-                + "; ".join(f"{r.candidate}: {r.reason}" for r in rejected),
-                op.span,
-            )
-        options.sort(key=lambda o: o.bound)
-        return options, rejected
-
-    def _bound(self, plan: CopyPlan, memory: GlobalTile | None, bits: int) -> float:
-        total = 0.0
-        if memory is not None:
-            total += global_cost(plan, memory, bits, self.warps)
-        if "shared" in (plan.row.src, plan.row.dst) or plan.second is not None:
-            total += shared_cost(plan, least_wavefronts(plan, bits), self.warps)
-        return total
-
-    def _buffer(
-        self, name: str, uses: list[tuple[WeightedOp, list[Option]]]
-    ) -> tuple[list[CopyPlan], SharedLayout, list[Rejected], bool]:
-        """Instructions and layout of one shared tensor."""
-        key = (name, tuple(tuple(o.plan for o in options) for _, options in uses))
-        if key not in self._buffers:
-            self._buffers[key] = self._search_buffer(name, uses)
-        return self._buffers[key]
-
-    def _search_buffer(
-        self, name: str, uses: list[tuple[WeightedOp, list[Option]]]
-    ) -> tuple[list[CopyPlan], SharedLayout, list[Rejected], bool]:
-        tensor = self.graph.program.tensor(name)
-        assert isinstance(tensor, SharedTensor)
-        # Copies with the same candidates (a prologue's and the loop's) choose together.
-        groups: dict[tuple[CopyPlan, ...], list[int]] = {}
-        for i, (_, options) in enumerate(uses):
-            groups.setdefault(tuple(o.plan for o in options), []).append(i)
-        ladders = []
-        for members in groups.values():
-            options = uses[members[0]][1]
-            ladders.append(
-                [(sum(uses[i][1][k].bound for i in members), o.plan) for k, o in enumerate(options)]
-            )
-        best: tuple[float, list[CopyPlan], SharedLayout] | None = None
-        rejected: list[Rejected] = []
-        exact = True
-        for tried, (bound, picks) in enumerate(_by_bound([[b for b, _ in x] for x in ladders])):
-            if best is not None and bound >= best[0]:
+        for index, found in zip(island.components, choices):
+            parts, failures = self._parts(found, owned.get(index, []))
+            if not parts:
+                raise failures[0]
+            ladders.append(sorted(parts, key=lambda p: p.bound))
+            rejected += found.rejected
+        free = owned.get(-1, [])
+        between = {item.op.id: self.options.of(item, {}) for item in free}
+        base = sum(item.weight * between[item.op.id].least for item in free if self._counts(item))
+        best: Choice | None = None
+        last: NoLayout | None = None
+        exact = all(c.complete for c in choices)
+        for tried, (bound, picks) in enumerate(by_bound([[p.bound for p in x] for x in ladders])):
+            if best is not None and base + bound >= best.cost:
                 break
-            if tried == BUDGET:
+            if tried == COMBINATIONS:
                 exact = False
                 break
-            plans: list[CopyPlan] = [ladders[0][0][1]] * len(uses)
-            for ladder, pick, members in zip(ladders, picks, groups.values()):
-                for i in members:
-                    plans[i] = ladder[pick][1]
-            found = [
-                SharedUse(item.op.id, _shared_ref(item, name), plan, item.weight)
-                for (item, _), plan in zip(uses, plans)
-            ]
-            layout = synthesize_shared(tensor, found)
-            names = ", ".join(dict.fromkeys(p.name for p in plans))
-            if isinstance(layout, str):
-                rejected.append(Rejected(name, names, layout, tensor.span))
+            parts = [ladder[i] for ladder, i in zip(ladders, picks)]
+            try:
+                found_choice = self._complete(island, parts, between)
+            except NoLayout as error:
+                last = error
                 continue
-            extra = sum(
-                use.weight * self.warps * (w - least)
-                for use in found
-                for w, least in [layout.wavefronts[use.op]]
-            )
-            if best is None or bound + extra < best[0]:
+            if best is None or found_choice.cost < best.cost:
                 if best is not None:
-                    old = ", ".join(dict.fromkeys(p.name for p in best[1]))
-                    rejected.append(_slower(name, old, best[0], bound + extra, tensor))
-                best = (bound + extra, plans, layout)
+                    rejected.append(_lost(best, found_choice))
+                best = found_choice
             else:
-                rejected.append(_slower(name, names, bound + extra, best[0], tensor))
+                rejected.append(_lost(found_choice, best))
         if best is None:
-            reasons = "; ".join(f"{r.candidate}: {r.reason}" for r in rejected[:4])
-            raise NoLayout(f"no layout of `{name}` suits its copies: {reasons}", tensor.span)
-        return best[1], best[2], rejected, exact
+            assert last is not None
+            raise last
+        return Choice(
+            best.fragments, best.assignments, best.copies, best.bulk, best.operands, best.shared,
+            best.exchanges, best.op_cost, (*rejected, *best.rejected), exact and best.exact,
+        )  # fmt: skip
+
+    def _owned(self, island: Island) -> dict[int, list[WeightedOp]]:
+        """Copies by the component whose registers they touch; -1 for those between memories."""
+        home = {n: i for i in island.components for n in self.graph.components[i].tensors}
+        owned: dict[int, list[WeightedOp]] = {}
+        for item in island.copies:
+            assert isinstance(item.op, Copy)
+            sides = (item.op.src.tensor, item.op.dst.tensor)
+            index = next((home[s] for s in sides if s in home), -1)
+            owned.setdefault(index, []).append(item)
+        return owned
+
+    def _counts(self, item: WeightedOp) -> bool:
+        """Whether a copy's own clocks are certain: a detour may turn out not to be needed."""
+        assert isinstance(item.op, Copy)
+        return not {item.op.src.tensor, item.op.dst.tensor} & set(self._detour_of)
+
+    def _parts(
+        self, found: ComponentChoices, copies: Sequence[WeightedOp]
+    ) -> tuple[list[_Part], list[NoLayout]]:
+        parts: list[_Part] = []
+        failures: list[NoLayout] = []
+        for assignment in found.assignments:
+            try:
+                options = {c.op.id: self.options.of(c, assignment.fragments) for c in copies}
+            except NoLayout as error:
+                failures.append(error)
+                continue
+            gemms = self._gemms(assignment)
+            bound = sum(gemms.values())
+            bound += sum(c.weight * options[c.op.id].least for c in copies if self._counts(c))
+            parts.append(_Part(assignment, options, gemms, bound))
+        return parts, failures
+
+    def _gemms(self, assignment: Assignment) -> dict[int, float]:
+        out = {}
+        for item in self.graph.ops:
+            plan, groups = assignment.gemms.get(item.op.id), assignment.wgmmas.get(item.op.id)
+            if plan is not None:
+                out[item.op.id] = item.weight * gemm_cost(plan, item.team.threads / WARP)
+            elif groups is not None:
+                out[item.op.id] = item.weight * wgmma_cost(groups)
+        return out
+
+    def _complete(
+        self, island: Island, parts: Sequence[_Part], between: Mapping[int, Options]
+    ) -> Choice:
+        """Instructions and shared layouts for one combination of component layouts."""
+        fragments = {n: f for p in parts for n, f in p.assignment.fragments.items()}
+        options = dict(between)
+        cost: dict[int, float] = {}
+        for part in parts:
+            options.update(part.options)
+            cost.update(part.gemms)
+        plans: dict[int, CopyPlan] = {}
+        bulk: dict[int, BulkPlan] = {}
+        operands: dict[tuple[int, str], Operand] = {}
+        shared: dict[str, SharedLayout] = {}
+        exchanges: dict[int, Exchange] = {}
+        rejected: list[Rejected] = []
+        uses: dict[str, list[Use]] = {}
+        exact = True
+        for item in island.copies:
+            op = item.op
+            assert isinstance(op, Copy)
+            mine = options[op.id]
+            rejected += refusals(op, mine)
+            inside = next(
+                (r for r in (op.src, op.dst)
+                 if isinstance(self.graph.tensors[r.tensor], SharedTensor)), None,
+            )  # fmt: skip
+            if inside is not None:
+                uses.setdefault(inside.tensor, []).append(Use(item, mine, inside))
+                continue
+            direct_plan = mine.choices[0].plan
+            assert isinstance(direct_plan, CopyPlan)
+            plans[op.id], cost[op.id] = direct_plan, item.weight * mine.least
+            rejected += (_loses(op, o, mine.choices[0]) for o in mine.choices[1:])
+        wgmmas = {i: p for part in parts for i, p in part.assignment.wgmmas.items()}
+        for item in self.graph.ops:
+            gemm = item.op
+            if isinstance(gemm, Gemm) and gemm.id in wgmmas:
+                for side, ref in (("a", gemm.a), ("b", gemm.b)):
+                    if isinstance(self.graph.tensors[ref.tensor], SharedTensor):
+                        ways = self.options.operand(gemm, side, wgmmas[gemm.id])
+                        uses.setdefault(ref.tensor, []).append(Use(item, ways, ref))
+        for name, found in uses.items():
+            choice = self._buffer(name, found)
+            detour = self._detour_of.get(name)
+            if detour is not None:
+                item = found[0][0]
+                direct = self._direct(detour, found, fragments)
+                around = choice.cost + item.weight * 2 * BARRIER
+                if direct is not None:
+                    clocks = item.weight * exchange_clocks(direct, item.team.threads / WARP)
+                    if clocks <= around:
+                        exchanges[detour.op], cost[detour.op] = direct, clocks
+                        continue
+            if choice.layout is None:
+                reasons = "; ".join(f"{r.candidate}: {r.reason}" for r in choice.rejected[:4])
+                tensor = self.graph.tensors[name]
+                raise NoLayout(f"no layout of `{name}` suits its copies: {reasons}", tensor.span)
+            shared[name] = choice.layout
+            exact &= choice.exact
+            rejected += choice.rejected
+            for (item, _, ref), plan, bound in zip(found, choice.plans, choice.bounds):
+                if isinstance(plan, Operand):
+                    assert isinstance(item.op, Gemm)
+                    sides = [s for s, r in (("a", item.op.a), ("b", item.op.b)) if r == ref]
+                    operands.update({(item.op.id, side): plan for side in sides})
+                    continue
+                if isinstance(plan, BulkPlan):
+                    bulk[item.op.id], cost[item.op.id] = plan, item.weight * bound
+                    continue
+                waves, least = choice.layout.wavefronts[item.op.id]
+                extra = (waves - least) * item.team.threads / WARP
+                plans[item.op.id] = plan
+                cost[item.op.id] = item.weight * (bound + extra + (detour is not None) * BARRIER)
+        return Choice(
+            fragments, tuple(p.assignment for p in parts), plans, bulk, operands, shared,
+            exchanges, cost, tuple(rejected), exact,
+        )  # fmt: skip
+
+    def _direct(
+        self,
+        detour: Detour,
+        uses: Sequence[Use],
+        fragments: Mapping[str, Fragment],
+    ) -> Exchange | None:
+        """The rearrange without shared memory, where its warps can do it themselves."""
+        (store, _, _), (load, _, _) = uses
+        assert isinstance(store.op, Copy) and isinstance(load.op, Copy)
+        if store.team != load.team:
+            return None
+        f, g = fragments[store.op.src.tensor], fragments[load.op.dst.tensor]
+        return plan_exchange(f, g, store.team.threads)
+
+    def _buffer(self, name: str, uses: list[Use]) -> BufferChoice:
+        key = (name, tuple(id(use.options) for use in uses))
+        if key not in self._buffers:
+            tensor = self.graph.tensors[name]
+            assert isinstance(tensor, SharedTensor)
+            self._buffers[key] = search_buffer(tensor, uses)
+        return self._buffers[key]
 
 
-def _slower(name: str, candidate: str, cost: float, best: float, tensor: SharedTensor) -> Rejected:
-    return Rejected(name, candidate, f"{cost:.0f} clocks, the chosen {best:.0f}", tensor.span)
+def _lost(loser: Choice, winner: Choice) -> Rejected:
+    different = [n for n, f in loser.fragments.items() if winner.fragments[n] != f]
+    layouts = "; ".join(f"{n} {loser.fragments[n]}" for n in different[:3])
+    reason = f"{loser.cost:.0f} clocks, the chosen {winner.cost:.0f}"
+    return Rejected(", ".join(different), layouts, reason, None)
 
 
 def _loses(op: Copy, option: Option, best: Option) -> Rejected:
     reason = f"{option.bound:.0f} clocks, {best.plan.name} takes {best.bound:.0f}"
     return Rejected(f"copy {op.src.tensor} -> {op.dst.tensor}", option.plan.name, reason, op.span)
-
-
-def _shared_ref(item: WeightedOp, name: str) -> TileRef:
-    op = item.op
-    assert isinstance(op, Copy)
-    return op.src if op.src.tensor == name else op.dst
-
-
-def _by_bound(ladders: list[list[float]]) -> Iterator[tuple[float, tuple[int, ...]]]:
-    """Index combinations in order of the sum of their bounds (each ladder ascending)."""
-    start = (0,) * len(ladders)
-    heap = [(sum(ladder[0] for ladder in ladders), start)]
-    seen = {start}
-    while heap:
-        bound, picks = heappop(heap)
-        yield bound, picks
-        for i, ladder in enumerate(ladders):
-            if picks[i] + 1 < len(ladder):
-                following = (*picks[:i], picks[i] + 1, *picks[i + 1 :])
-                if following not in seen:
-                    seen.add(following)
-                    step = ladder[picks[i] + 1] - ladder[picks[i]]
-                    heappush(heap, (bound + step, following))

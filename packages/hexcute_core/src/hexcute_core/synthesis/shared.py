@@ -3,28 +3,31 @@
 Every copy demands that `m` maps its run to consecutive offsets: a partial layout with the run's
 strides known and the rest free. Unification merges the demands of all copies of a buffer,
 materialization fills the gaps with a bijection, and the swizzle S is chosen for all copies
-together. Dimensions may be filled in any order; the order with the fewest wavefronts wins.
+together. Free strides may be given out in any order: dimension by dimension, or first to the
+digits along which a warp's lanes lie; the order with the fewest wavefronts wins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from functools import lru_cache, partial
+from itertools import combinations, permutations
 from math import prod
+from typing import NamedTuple
 
 from cute_layout import (
-    ComposedLayout,
     Layout,
     LayoutError,
     PartialLayout,
-    bank_conflicts,
-    choose_swizzle,
+    Swizzle,
+    Unknown,
     materialize,
     unify,
 )
 from hexcute_core.arch import Mode
-from hexcute_core.synthesis.linear import unit
+from hexcute_core.synthesis.conflicts import Access, choose, swizzles
+from hexcute_core.synthesis.operands import BulkPlan, Known, Operand, Plan, swizzle_of
 from hexcute_core.synthesis.solution import CopyPlan, SharedLayout
 from hexcute_core.tile import SharedTensor, TileRef
 
@@ -33,23 +36,57 @@ WARP = 32
 
 @dataclass(frozen=True)
 class SharedUse:
-    """One copy's access to a buffer: its tile, its plan and how often it runs."""
+    """One operation's access to a buffer: its tile, its plan and how often its warps run it."""
 
     op: int
     ref: TileRef
-    plan: CopyPlan
+    plan: Plan
     weight: float
+
+    def known(self, bits: int) -> tuple[Known, ...]:
+        """The strides it demands, over the tile's dimensions."""
+        match self.plan:
+            case BulkPlan():
+                return self.plan.demand()
+            case Operand():
+                return self.plan.demand(bits)
+            case CopyPlan():
+                out, stride = [], 1
+                for mode in self.plan.run:
+                    out.append(Known(mode.dim, mode.step, mode.size, stride))
+                    stride *= mode.size
+                return tuple(out)
+
+    @property
+    def span(self) -> int | None:
+        """Bytes of the swizzle's span that hardware fixes, None where it is free."""
+        return None if isinstance(self.plan, CopyPlan) else self.plan.span
+
+
+class Piece(NamedTuple):
+    """A mode of a tensor dimension: `extent` steps of `step`, at `stride` in memory if known."""
+
+    dim: int
+    step: int
+    extent: int
+    stride: int | Unknown
 
 
 def constraint(tensor: SharedTensor, use: SharedUse) -> PartialLayout:
     """The partial layout that `use` demands of the tensor, a mode a dimension."""
-    known: list[list[tuple[int, int, int]]] = [[] for _ in tensor.shape]
-    stride = 1
-    for mode in use.plan.run:
-        known[use.ref.kept[mode.dim]].append((mode.step, mode.size, stride))
-        stride *= mode.size
+    return _constraint(tensor.shape, use.ref.kept, use.known(tensor.dtype.bits))
+
+
+@lru_cache(maxsize=4096)
+def _constraint(
+    extents: tuple[int, ...], kept: tuple[int, ...], demand: tuple[Known, ...]
+) -> PartialLayout:
+    known: list[list[tuple[int, int, int]]] = [[] for _ in extents]
+    for dim, step, size, stride in demand:
+        if size > 1:
+            known[kept[dim]].append((step, size, stride))
     shape, strides = [], []
-    for extent, pieces in zip(tensor.shape, known):
+    for extent, pieces in zip(extents, known):
         sizes: list[int] = []
         steps: list[int | None] = []
         reached = 1
@@ -70,70 +107,217 @@ def constraint(tensor: SharedTensor, use: SharedUse) -> PartialLayout:
 
 def synthesize_shared(tensor: SharedTensor, uses: Sequence[SharedUse]) -> SharedLayout | str:
     """The layout of `tensor` for all its uses, or why none satisfies them."""
-    demands = [constraint(tensor, use) for use in uses]
-    try:
-        merged = unify(*demands) if demands else PartialLayout(tensor.shape)
-    except LayoutError as error:
-        return str(error)
+    spans = {use.span for use in uses} - {None}
+    if len(spans) > 1:
+        return f"its uses want swizzles of {sorted(s or 0 for s in spans)} bytes"
+    demands = tuple(dict.fromkeys(constraint(tensor, use) for use in uses))
+    merged = _unified(demands) if demands else PartialLayout(tensor.shape)
+    if isinstance(merged, str):
+        return merged
     best: SharedLayout | None = None
-    best_cost = float("inf")
-    for order in _orders(tensor, uses):
-        candidate = _finish(tensor, uses, merged, order)
-        if isinstance(candidate, str):
+    best_cost = ideal = float("inf")
+    reason = ""
+    for order in _orders(tensor, uses, _pieces(merged)):
+        layout = _materialized(order, len(tensor.shape))
+        if isinstance(layout, str):
+            reason = reason or layout
             continue
+        misfit = next((m for use in uses if (m := _misfit(layout, tensor, use))), None)
+        if misfit is not None:
+            reason = reason or misfit
+            continue
+        candidate = _swizzled(tensor, uses, layout)
         cost = sum(use.weight * candidate.wavefronts[use.op][0] for use in uses)
+        ideal = sum(use.weight * candidate.wavefronts[use.op][1] for use in uses)
         if cost < best_cost:
             best, best_cost = candidate, cost
-    return best if best is not None else f"{merged} has no bijection onto a contiguous range"
+        if best_cost <= ideal:
+            break
+    return best if best is not None else reason
 
 
-def _orders(tensor: SharedTensor, uses: Sequence[SharedUse]) -> list[tuple[int, ...]]:
-    """Orders in which free strides are given out: tiled dimensions permuted, the others last."""
+@lru_cache(maxsize=4096)
+def _unified(demands: tuple[PartialLayout, ...]) -> PartialLayout | str:
+    """What all `demands` have in common, or why nothing does; a conflict of two is one of all."""
+    if len(demands) > 2:
+        for pair in combinations(demands, 2):
+            found = _unified(pair)
+            if isinstance(found, str):
+                return found
+    try:
+        return unify(*demands)
+    except LayoutError as error:
+        return str(error)
+
+
+def _pieces(merged: PartialLayout) -> list[Piece]:
+    out = []
+    for dim, modes in enumerate(merged.dimensions):
+        step = 1
+        for mode in modes:
+            if mode.extent > 1:
+                out.append(Piece(dim, step, mode.extent, mode.stride))
+            step *= mode.extent
+    return out
+
+
+def _orders(
+    tensor: SharedTensor, uses: Sequence[SharedUse], pieces: Sequence[Piece]
+) -> Iterator[list[Piece]]:
+    """Orders in which free strides are given out, the plainest first: tiled dimensions permuted,
+    the others last; then the digits of each use's lanes before the rest."""
     tiled = sorted({m for use in uses for m in use.ref.kept})
-    leading = [use.ref.kept[use.plan.run[0].dim] for use in uses if use.plan.run]
+    bits = tensor.dtype.bits
+    leading = [use.ref.kept[known[0].dim] for use in uses if (known := use.known(bits))]
     first = leading[0] if leading else (tiled[-1] if tiled else 0)
     outer = tuple(m for m in range(len(tensor.shape)) if m not in tiled)
     orders = list(permutations(tiled)) if len(tiled) <= 3 else [tuple(tiled)]
     orders.sort(key=lambda p: (p[:1] != (first,), p))
-    return [(*p, *outer) for p in orders]
+    for p in orders:
+        place = {dim: i for i, dim in enumerate((*p, *outer))}
+        yield sorted(pieces, key=lambda piece: (place[piece.dim], piece.step))
+    place = {dim: i for i, dim in enumerate((*orders[0], *outer))}
+    seen: set[tuple[tuple[int, int], ...]] = set()
+    for use in uses:
+        if not isinstance(use.plan, CopyPlan):
+            continue
+        lanes = tuple((use.ref.kept[m.dim], m.step, m.size) for m in _lanes(use.plan) if m.step)
+        cut = pieces
+        for dim, step, size in lanes:
+            cut = _cut(_cut(cut, dim, step), dim, step * size)
+        ranks = {
+            (piece.dim, piece.step): i
+            for i, (dim, step, size) in enumerate(lanes)
+            for piece in cut
+            if piece.dim == dim and step <= piece.step < step * size
+        }
+        # Lanes take the smallest free strides; or the leading dimension is finished first, so
+        # that lanes lie a whole row apart.
+        for whole_row in (-1, first):
+            order = sorted(cut, key=partial(_rank, ranks, len(lanes), place, whole_row))
+            name = tuple((p.dim, p.step) for p in order)
+            if name not in seen:
+                seen.add(name)
+                yield order
 
 
-def _finish(
-    tensor: SharedTensor, uses: Sequence[SharedUse], merged: PartialLayout, order: tuple[int, ...]
-) -> SharedLayout | str:
-    """Materialize in `order` and swizzle."""
-    shapes = merged.shape if isinstance(merged.shape, tuple) else (merged.shape,)
-    strides = merged.stride if isinstance(merged.stride, tuple) else (merged.stride,)
-    turned = PartialLayout(tuple(shapes[d] for d in order), tuple(strides[d] for d in order))
+def _rank(
+    lanes: Mapping[tuple[int, int], int],
+    last: int,
+    place: Mapping[int, int],
+    whole_row: int,
+    piece: Piece,
+) -> tuple[int, int, int]:
+    """Where `piece` stands: dimension `whole_row`, then the lanes' digits in their order, then the
+    rest."""
+    rank = -1 if piece.dim == whole_row else lanes.get((piece.dim, piece.step), last)
+    return rank, place[piece.dim], piece.step
+
+
+def _cut(pieces: Sequence[Piece], dim: int, at: int) -> list[Piece]:
+    """`pieces` with a free one of dimension `dim` cut where its digit reaches `at`."""
+    out: list[Piece] = []
+    for p in pieces:
+        free = isinstance(p.stride, Unknown) and not p.stride.linear
+        inner, rest = divmod(at, p.step)
+        if p.dim == dim and free and rest == 0 and 1 < inner < p.extent and p.extent % inner == 0:
+            out.append(Piece(dim, p.step, inner, Unknown(f"{p.dim}_{p.step}")))
+            out.append(Piece(dim, at, p.extent // inner, Unknown(f"{p.dim}_{at}")))
+        else:
+            out.append(p)
+    return out
+
+
+def _materialized(order: Sequence[Piece], rank: int) -> Layout | str:
+    """The layout that gives out free strides in `order`, its modes back in their dimensions."""
+    names = [
+        Unknown(f"D{i}", p.stride.linear) if isinstance(p.stride, Unknown) else p.stride
+        for i, p in enumerate(order)
+    ]
     try:
-        filled = materialize(turned)
+        filled = materialize(
+            PartialLayout(tuple(p.extent for p in order) or (1,), tuple(names) or (0,))
+        )
     except LayoutError as error:
         return str(error)
-    back = [order.index(d) for d in range(len(order))]
-    layout = Layout(tuple(filled[i].shape for i in back), tuple(filled[i].stride for i in back))
+    shapes: list[list[int]] = [[] for _ in range(rank)]
+    strides: list[list[int]] = [[] for _ in range(rank)]
+    parts = [filled[i] for i in range(len(order))]
+    for piece, part in sorted(zip(order, parts), key=lambda item: item[0].step):
+        shapes[piece.dim] += part.flat_shape
+        strides[piece.dim] += part.flat_stride
+    modes = [_coalesced(s, d) for s, d in zip(shapes, strides)]
+    return Layout(tuple(s for s, _ in modes), tuple(d for _, d in modes))
+
+
+def _coalesced(
+    shapes: list[int], strides: list[int]
+) -> tuple[int | tuple[int, ...], int | tuple[int, ...]]:
+    """Adjacent modes merged where they chain; a single mode as a plain number."""
+    out: list[tuple[int, int]] = []
+    for size, stride in zip(shapes, strides):
+        if out and stride == out[-1][0] * out[-1][1]:
+            out[-1] = (out[-1][0] * size, out[-1][1])
+        elif size > 1:
+            out.append((size, stride))
+    if not out:
+        return 1, 0
+    if len(out) == 1:
+        return out[0]
+    return tuple(n for n, _ in out), tuple(d for _, d in out)
+
+
+def _misfit(layout: Layout, tensor: SharedTensor, use: SharedUse) -> str | None:
+    """Why one descriptor cannot say where `use`, an operand read by hardware, lies."""
+    if not isinstance(use.plan, Operand):
+        return None
+
+    def offset(row: int, k: int) -> int:
+        coords = [0] * len(tensor.shape)
+        for m, c in zip(use.ref.kept, (row, k)):
+            coords[m] = c
+        return int(layout(*coords))
+
+    found = use.plan.steps(offset, tensor.dtype.bits // 8)
+    return found if isinstance(found, str) else None
+
+
+def _swizzled(tensor: SharedTensor, uses: Sequence[SharedUse], layout: Layout) -> SharedLayout:
+    """`layout` with the swizzle of the fewest wavefronts, or the one that hardware fixes, and the
+    counts of every use."""
     bits = tensor.dtype.bits
-    accesses = [(_access(tensor, use), max(1, round(use.weight * use.plan.calls))) for use in uses]
-    swizzle = choose_swizzle(layout, accesses, bits) if accesses else None
-    if swizzle is not None and swizzle.bits == 0:
-        swizzle = None
-    counted: dict[int, tuple[int, int]] = {}
-    whole = layout if swizzle is None else ComposedLayout(swizzle, 0, layout)
-    for use, (access, _) in zip(uses, accesses):
-        width = prod(m.size for m in use.plan.run) * bits
-        found = bank_conflicts(whole, access, bits, width)
-        counted[use.op] = (found.wavefronts * use.plan.calls, found.ideal * use.plan.calls)
-    return SharedLayout(tensor.shape, layout, swizzle, counted)
+    fixed = next((use.span for use in uses if use.span is not None), None)
+    kinds: dict[tuple[tuple[int, ...], int], float] = {}
+    names: dict[int, tuple[tuple[int, ...], int]] = {}
+    for use in uses:
+        if isinstance(use.plan, CopyPlan):
+            width = prod(m.size for m in use.plan.run) * bits
+            name = (_starts(tensor, use.ref, use.plan, layout), width)
+            names[use.op] = name
+            kinds[name] = kinds.get(name, 0.0) + use.weight * use.plan.calls
+    candidates: tuple[Swizzle, ...]
+    if fixed is not None:
+        forced = swizzle_of(fixed, bits)
+        candidates = (Swizzle(0, 0, 0) if forced is None else forced,)
+    else:
+        widest = max((width for _, width in kinds), default=bits) // bits
+        candidates = swizzles(widest.bit_length() - 1, prod(tensor.shape), bits)
+    accesses = [Access(starts, width, weight) for (starts, width), weight in kinds.items()]
+    swizzle, found = choose(accesses, bits, candidates)
+    by_name = dict(zip(kinds, found))
+    counted = {use.op: (0, 0) for use in uses}
+    for use in uses:
+        if isinstance(use.plan, CopyPlan):
+            waves, least = by_name[names[use.op]]
+            counted[use.op] = (waves * use.plan.calls, least * use.plan.calls)
+    return SharedLayout(tensor.shape, layout, swizzle if swizzle.bits else None, counted)
 
 
-def _access(tensor: SharedTensor, use: SharedUse) -> Layout:
-    """(lane, run) -> index in the buffer, for the first warp and call."""
-
-    def step(mode: Mode) -> int:
-        return mode.step * unit(tensor.shape, use.ref.kept[mode.dim]) if mode.step else 0
-
+def _lanes(plan: CopyPlan) -> list[Mode]:
+    """The thread digits of the first warp."""
     lanes: list[Mode] = []
     count = 1
-    for mode in use.plan.thread:
+    for mode in plan.thread:
         if count >= WARP:
             break
         size = min(mode.size, max(1, WARP // count))
@@ -141,9 +325,26 @@ def _access(tensor: SharedTensor, use: SharedUse) -> Layout:
             size = mode.size
         lanes.append(Mode(size, mode.step, mode.dim))
         count *= size
-    lanes = lanes or [Mode(1, 0, 0)]
-    run = use.plan.run or (Mode(1, 0, 0),)
-    return Layout(
-        (tuple(m.size for m in lanes), tuple(m.size for m in run)),
-        (tuple(step(m) for m in lanes), tuple(step(m) for m in run)),
-    )
+    return lanes or [Mode(1, 0, 0)]
+
+
+def _starts(tensor: SharedTensor, ref: TileRef, plan: CopyPlan, layout: Layout) -> tuple[int, ...]:
+    """Offset, before the swizzle, where the access of each lane of the first warp begins."""
+    lanes = min(WARP, prod(m.size for m in plan.thread))
+    offsets = [0] * lanes
+    coords = [[0] * lanes for _ in tensor.shape]
+    place = 1
+    for mode in plan.thread:
+        if mode.step:
+            line = coords[ref.kept[mode.dim]]
+            for t in range(lanes):
+                line[t] += t // place % mode.size * mode.step
+        place *= mode.size
+        if place >= lanes:
+            break
+    for m, line in enumerate(coords):
+        mode_layout = layout[m]
+        known = {c: int(mode_layout(c)) for c in set(line)}
+        for t, c in enumerate(line):
+            offsets[t] += known[c]
+    return tuple(offsets)

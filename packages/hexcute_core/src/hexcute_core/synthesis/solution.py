@@ -5,12 +5,16 @@ every copy and gemm, the cost, and what was rejected and why.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hexcute_core.arch import CopyRow, Fragment, MmaRow, Mode
 from hexcute_core.errors import SourceSpan
 from hexcute_core.tile import TileProgram
+
+if TYPE_CHECKING:
+    from hexcute_core.synthesis.operands import BulkPlan, Operand
+    from hexcute_core.synthesis.wgmma import WgmmaPlan
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,51 @@ class GemmPlan:
     c_pieces: tuple[int, ...]
 
 
+class Place(NamedTuple):
+    """Where a digit of a tile stands: in the thread index (`lane`) or among a thread's values,
+    `stride` apart."""
+
+    lane: bool
+    stride: int
+
+
+class Move(NamedTuple):
+    """A digit of `size` that a rearrange takes from `src` to `dst`."""
+
+    size: int
+    dst: Place
+    src: Place
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A rearrange within warps: every digit with both its places; `own` are the (size, place) of
+    source thread digits that hold copies, where a thread asks its own."""
+
+    moves: tuple[Move, ...]
+    own: tuple[tuple[int, int], ...]
+
+    @property
+    def crossing(self) -> tuple[Move, ...]:
+        """Digits that are values in the source and threads in the destination."""
+        return tuple(m for m in self.moves if m.dst.lane and not m.src.lane)
+
+    @property
+    def shuffles(self) -> int:
+        """Shuffles a thread takes part in; 0 where every value stays with its thread."""
+        if all(m.dst.lane == m.src.lane and (m.dst == m.src or not m.dst.lane) for m in self.moves):
+            return 0
+        count = 1
+        for m in self.moves:
+            if not m.dst.lane or not m.src.lane:
+                count *= m.size
+        return count
+
+    @property
+    def name(self) -> str:
+        return f"{self.shuffles} shuffles" if self.shuffles else "registers renamed"
+
+
 @dataclass(frozen=True)
 class SharedLayout:
     """M = S o m: element offset of a tensor coordinate. `layout` is cute_layout's m over the
@@ -106,10 +155,26 @@ class Rejected:
 
 
 @dataclass(frozen=True)
+class Inserted:
+    """A rearrange that the compiler had to add: operation `op` of `program`, moving `tensor` from
+    what `source` (a line) gives to what `target` needs."""
+
+    op: int
+    tensor: str
+    source: SourceSpan
+    target: SourceSpan
+
+
+@dataclass(frozen=True)
 class Solution:
     """The outcome of synthesis; costs in clocks of one block.
 
-    `program` is the tile program that was solved, its rearranges written out as copies.
+    A copy or gemm has its plan in one of `copies`, `bulk` (by TMA), `gemms` and `wgmmas`;
+    `operands` says how the "a" or "b" of a wgmma lies in shared memory.
+
+    `program` is the tile program that was solved: nothing dead, rearranges through shared memory
+    written out as copies; `exchanges` has those within warps, `inserted` those the author did not
+    write.
     """
 
     program: TileProgram
@@ -117,10 +182,15 @@ class Solution:
     shared: Mapping[str, SharedLayout]
     copies: Mapping[int, CopyPlan]
     gemms: Mapping[int, GemmPlan]
+    exchanges: Mapping[int, Exchange]
     op_cost: Mapping[int, float]
     rejected: tuple[Rejected, ...]
     exact: bool
     seconds: float
+    inserted: tuple[Inserted, ...] = ()
+    bulk: Mapping[int, BulkPlan] = field(default_factory=dict)
+    wgmmas: Mapping[int, WgmmaPlan] = field(default_factory=dict)
+    operands: Mapping[tuple[int, str], Operand] = field(default_factory=dict)
 
     @property
     def cost(self) -> float:

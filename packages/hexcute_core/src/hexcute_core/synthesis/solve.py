@@ -2,64 +2,102 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
-from itertools import islice, product
+from dataclasses import replace
+from math import prod
 from time import perf_counter
 
 from hexcute_core.arch import Arch, Fragment
-from hexcute_core.synthesis.graph import build_graph
-from hexcute_core.synthesis.layouts import component_choices
-from hexcute_core.synthesis.rearrange import expand, forced_layouts
-from hexcute_core.synthesis.search import Leaf, Search
-from hexcute_core.synthesis.solution import Rejected, Solution
-from hexcute_core.tile import TileProgram
+from hexcute_core.synthesis.candidates import ComponentChoices, Conflicts, component_choices
+from hexcute_core.synthesis.dead import remove_dead
+from hexcute_core.synthesis.graph import Graph, build_graph
+from hexcute_core.synthesis.islands import islands
+from hexcute_core.synthesis.mending import mend
+from hexcute_core.synthesis.rearrange import forced_layouts
+from hexcute_core.synthesis.rewrite import expand, statements
+from hexcute_core.synthesis.search import Choice, Search
+from hexcute_core.synthesis.solution import Inserted, Rejected, Solution
+from hexcute_core.tile import Copy, SharedTensor, TileProgram
 
-# Combinations of component layouts whose buffers are searched.
-LEAVES = 64
+
+class RearrangeWarning(UserWarning):
+    """The compiler had to move a tile between threads, which the author did not ask for."""
 
 
 def synthesize(program: TileProgram, arch: Arch) -> Solution:
     """Layouts and instructions for `program` on `arch`, the cheapest found.
 
-    Raises NoLayout or LayoutConflict, located, where there is none.
+    Warns (RearrangeWarning) of rearranges it had to insert. Raises NoLayout or LayoutConflict,
+    located, where there is no solution.
     """
     started = perf_counter()
-    forced: Mapping[str, Fragment] = forced_layouts(program)
-    program = expand(program)
-    graph = build_graph(program)
-    choices = [component_choices(graph, arch, c, forced) for c in graph.components]
-    search = Search(graph, arch)
-    best: Leaf | None = None
-    rejected: list[Rejected] = [r for c in choices for r in c.rejected]
-    combinations = 1
-    for c in choices:
-        combinations *= len(c.assignments)
-    for combo in islice(product(*(c.assignments for c in choices)), LEAVES):
-        leaf = search.evaluate(combo)
-        if best is None or leaf.cost < best.cost:
-            if best is not None:
-                rejected.append(_lost(best, leaf))
-            best = leaf
-        else:
-            rejected.append(_lost(leaf, best))
-    assert best is not None
-    gemms = {i: p for a in best.assignments for i, p in a.gemms.items()}
+    program = remove_dead(program)
+    try:
+        solution = _solve(program, arch)
+    except Conflicts as conflict:
+        mended = mend(program, conflict, lambda changed: _solve(changed, arch))
+        if mended is None:
+            raise
+        solution = mended
+        for inserted in solution.inserted:
+            warnings.warn(warning(solution, inserted), RearrangeWarning, stacklevel=2)
+    return replace(solution, seconds=perf_counter() - started)
+
+
+def warning(solution: Solution, inserted: Inserted) -> str:
+    """What the author should know of a rearrange: both lines, what it costs, the fix."""
+    exchange = solution.exchanges.get(inserted.op)
+    if exchange is not None:
+        how, cost = exchange.name, solution.op_cost[inserted.op]
+    else:
+        buffer = f"rearranged_{inserted.op}"
+        copies = [
+            s.id
+            for s in statements(solution.program.body)
+            if isinstance(s, Copy) and buffer in (s.src.tensor, s.dst.tensor)
+        ]
+        tensor = solution.program.tensor(buffer)
+        assert isinstance(tensor, SharedTensor)
+        size = prod(tensor.shape) * tensor.dtype.bits // 8
+        how = f"{size} bytes through shared memory"
+        cost = sum(solution.op_cost[i] for i in copies)
+    return (
+        f"{inserted.target}: `{inserted.tensor}`, from {inserted.source}, is rearranged here: "
+        f"{how}, est. {cost:.0f} clocks a block; the same warps=(m, n) on the gemms of both lines "
+        f"may avoid it, hx.rearrange(...) says that it is meant"
+    )
+
+
+def _solve(program: TileProgram, arch: Arch) -> Solution:
+    forced = forced_layouts(program)
+    expanded = expand(program)
+    graph = build_graph(expanded.program)
+    found = _choices(graph, arch, forced)
+    search = Search(graph, arch, expanded.detours)
+    parts = [search.best(i, [found[c] for c in i.components]) for i in islands(graph)]
+    exchanges = {op: e for p in parts for op, e in p.exchanges.items()}
+    rejected: list[Rejected] = [r for p in parts for r in p.rejected]
     return Solution(
-        program=program,
-        fragments=best.fragments,
-        shared=best.shared,
-        copies=best.copies,
-        gemms=gemms,
-        op_cost=best.op_cost,
-        rejected=(*rejected, *best.rejected),
-        exact=best.exact and combinations <= LEAVES,
-        seconds=perf_counter() - started,
+        program=expand(program, kept=exchanges).program,
+        fragments={n: f for p in parts for n, f in p.fragments.items()},
+        shared={n: s for p in parts for n, s in p.shared.items()},
+        copies={i: c for p in parts for i, c in p.copies.items()},
+        gemms={i: g for p in parts for a in p.assignments for i, g in a.gemms.items()},
+        exchanges=exchanges,
+        op_cost=_costs(parts),
+        rejected=tuple(rejected),
+        exact=all(p.exact for p in parts),
+        seconds=0.0,
+        bulk={i: b for p in parts for i, b in p.bulk.items()},
+        wgmmas={i: w for p in parts for a in p.assignments for i, w in a.wgmmas.items()},
+        operands={key: o for p in parts for key, o in p.operands.items()},
     )
 
 
-def _lost(leaf: Leaf, winner: Leaf) -> Rejected:
-    different = [n for n, f in leaf.fragments.items() if winner.fragments[n] != f]
-    layouts = "; ".join(f"{n} {leaf.fragments[n]}" for n in different[:3])
-    return Rejected(
-        ", ".join(different), layouts, f"{leaf.cost:.0f} clocks, the chosen {winner.cost:.0f}", None
-    )
+def _choices(graph: Graph, arch: Arch, forced: Mapping[str, Fragment]) -> list[ComponentChoices]:
+    return [component_choices(graph, arch, c, forced) for c in graph.components]
+
+
+def _costs(parts: list[Choice]) -> dict[int, float]:
+    return {i: cost for p in parts for i, cost in p.op_cost.items()}

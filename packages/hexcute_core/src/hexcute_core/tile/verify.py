@@ -252,7 +252,7 @@ class _Checker:
                 apart = type(src) is not type(dst)
                 self.need(apart, f"`{src.name}` and `{dst.name}` share a space", span)
             case Gemm():
-                a, b = (self.ref(r, scope, span, _REGISTER) for r in (stmt.a, stmt.b))
+                a, b = (self.ref(r, scope, span, _REGISTER, _SHARED) for r in (stmt.a, stmt.b))
                 self.ref(stmt.c, scope, span, _REGISTER)
                 shapes = stmt.c.shape, stmt.a.shape, stmt.b.shape
                 fits = all(len(shape) == 2 for shape in shapes) and (

@@ -1,0 +1,77 @@
+"""The sm_90 table: sm_80's instructions, with wgmma and the tensor memory accelerator (sm_90a).
+
+Operand layouts are those of the PTX ISA manual, "Asynchronous warpgroup level matrix
+instructions": the accumulator of m64nN puts 16 rows on each warp and repeats the quad pattern of
+mma.sync along N; A from registers is mma.sync's A fragment, 16 rows a warp.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hexcute_core import dtypes as dt
+from hexcute_core.arch.fragment import Fragment, Mode
+from hexcute_core.arch.rows import BulkRows, Timing, WgmmaRow
+from hexcute_core.arch.sm80 import SM80
+from hexcute_core.dtypes import DType
+
+_TENSOR = "NVIDIA H100 whitepaper: 4096 dense f16 multiply-adds a clock a multiprocessor"
+_BULK = "NVIDIA H100 whitepaper: 3.35 TB/s over 132 multiprocessors at 1.755 GHz"
+_RATE = 4096.0
+"""Dense f16 multiply-adds a clock a multiprocessor; other types in proportion to their width."""
+
+_TYPES: tuple[tuple[DType, DType, DType], ...] = (
+    (dt.f16, dt.f16, dt.f32), (dt.f16, dt.f16, dt.f16), (dt.bf16, dt.bf16, dt.f32),
+    (dt.tf32, dt.tf32, dt.f32), (dt.f8e4m3, dt.f8e4m3, dt.f32), (dt.f8e4m3, dt.f8e5m2, dt.f32),
+    (dt.f8e5m2, dt.f8e4m3, dt.f32), (dt.f8e5m2, dt.f8e5m2, dt.f32),
+    (dt.i8, dt.i8, dt.i32), (dt.u8, dt.u8, dt.i32),
+)  # fmt: skip
+
+
+def _widths(a: DType) -> tuple[int, ...]:
+    """Every multiple of 8 up to 256; for 8-bit integers 8, 16, 24 and multiples of 16."""
+    if a in (dt.i8, dt.u8):
+        return (8, 16, 24, *range(32, 257, 16))
+    return tuple(range(8, 257, 8))
+
+
+def _wgmma(a: DType, b: DType, c: DType, n: int) -> WgmmaRow:
+    bits = 32 if a == dt.tf32 else a.bits
+    k, word = 256 // bits, 32 // bits
+    sixteen = a.bits == 16
+    lanes = Mode(8, 1, 0)
+    warps = Mode(4, 16, 0)
+    rate = _RATE * 16 / bits
+    return WgmmaRow(
+        (64, n, k), a, b, c,
+        ("k", "m") if sixteen else ("k",),
+        ("k", "n") if sixteen else ("k",),
+        Fragment(
+            (64, k),
+            (Mode(4, word, 1), lanes, warps),
+            (Mode(word, 1, 1), Mode(2, 8, 0), Mode(2, 4 * word, 1)),
+        ),
+        Fragment(
+            (64, n),
+            (Mode(4, 2, 1), lanes, warps),
+            (Mode(2, 1, 1), Mode(2, 8, 0), Mode(n // 8, 8, 1)),
+        ),
+        Timing(issue=64 * n * k / rate, latency=64 * n * k / rate + 32, source=_TENSOR),
+    )  # fmt: skip
+
+
+SM90 = replace(
+    SM80,
+    name="sm_90",
+    capability=(9, 0),
+    shared_per_block=227 * 1024,
+    wgmmas=tuple(_wgmma(a, b, c, n) for a, b, c in _TYPES for n in _widths(a)),
+    bulk=BulkRows(
+        swizzles=(128, 64, 32, 0),
+        box=256,
+        rank=5,
+        alignment=16,
+        bytes_per_clock=14.5,
+        timing=Timing(issue=4, latency=700, source=_BULK),
+    ),
+)

@@ -1,0 +1,206 @@
+"""Pipelines as mbarriers: slot s has a full barrier and an empty one.
+
+produce  wait empty[s] (parity of the round before); one thread expects the bytes of the TMA
+         boxes on full[s] and issues them; copies of other kinds arrive thread by thread
+wait     full[s] (parity of this round)
+release  arrive at empty[s]: one thread a warp group where wgmma alone reads the slot, since
+         its wait covers the group; every thread where threads read it themselves
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from hexcute_core import thread as th
+from hexcute_core.dtypes import i32
+from hexcute_core.errors import LayoutConflict
+from hexcute_core.lowering.bulk import lower_bulk_load
+from hexcute_core.lowering.context import Context
+from hexcute_core.lowering.copy import lower_copy
+from hexcute_core.lowering.digits import THREAD
+from hexcute_core.scalar import Const, Scalar, add, binary, compare, mod, mul
+from hexcute_core.synthesis.graph import Team
+from hexcute_core.synthesis.solution import Solution
+from hexcute_core.synthesis.wgmma import GROUP
+from hexcute_core.tile import (
+    Assign,
+    Copy,
+    For,
+    ForElements,
+    If,
+    Pipeline,
+    PipelineRelease,
+    PipelineWait,
+    Produce,
+    RegisterTensor,
+    Role,
+    Stmt,
+    TileProgram,
+    While,
+)
+
+Lower = Callable[[Context, tuple[Stmt, ...]], tuple[th.Stmt, ...]]
+
+BARRIER_BYTES = 8
+
+
+@dataclass(frozen=True)
+class Ring:
+    """A pipeline's barriers: arrivals that fill and empty a slot, whether TMA alone fills it, and
+    whether its readers arrive thread by thread."""
+
+    pipeline: Pipeline
+    filled_by: int
+    emptied_by: int
+    bulk: bool
+    each_thread: bool
+
+    @property
+    def bytes(self) -> int:
+        return 2 * self.pipeline.stages * BARRIER_BYTES
+
+
+def rings(program: TileProgram, solution: Solution) -> dict[str, Ring]:
+    """The barriers of every pipeline of `program`."""
+    found = {}
+    for pipeline in program.pipelines:
+        produced = [
+            (s, t)
+            for s, t in walk(program)
+            if isinstance(s, Produce) and s.pipeline == pipeline.name
+        ]
+        releasing = {
+            t for s, t in walk(program)
+            if isinstance(s, PipelineRelease) and s.pipeline == pipeline.name
+        }  # fmt: skip
+        if not produced or not releasing:
+            raise LayoutConflict(
+                f"pipeline `{pipeline.name}` is {'never released' if produced else 'never filled'}",
+                pipeline.span,
+                "fill its slots in one role and release them in another",
+            )
+        copies = [c for s, _ in produced for c in s.body if isinstance(c, Copy)]
+        bulk = all(c.id in solution.bulk for c in copies)
+        buffers = {c.dst.tensor for c in copies}
+        each = any(
+            isinstance(s, Copy)
+            and s.src.tensor in buffers
+            and isinstance(program.tensor(s.dst.tensor), RegisterTensor)
+            for s, _ in walk(program)
+        )
+        teams = {t for _, t in produced}
+        filled = 1 if bulk else sum(t.threads for t in teams)
+        emptied = sum(t.threads if each else t.threads // GROUP for t in releasing)
+        found[pipeline.name] = Ring(pipeline, filled, emptied, bulk, each)
+    return found
+
+
+def walk(program: TileProgram) -> Iterator[tuple[Stmt, Team]]:
+    """Every statement with the threads that run it."""
+
+    def visit(body: Iterable[Stmt], team: Team) -> Iterator[tuple[Stmt, Team]]:
+        for stmt in body:
+            inner = Team(stmt.first, stmt.threads) if isinstance(stmt, Role) else team
+            yield stmt, inner
+            for name in ("body", "then", "otherwise"):
+                if not isinstance(stmt, ForElements):
+                    yield from visit(getattr(stmt, name, ()), inner)
+
+    return visit(program.body, Team(0, program.block_dim))
+
+
+def _barrier(ctx: Context, name: str, stage: Scalar, empty: bool) -> th.SharedPtr:
+    ring = ctx.rings[name]
+    first = ctx.arena.offsets[arena_name(name)]
+    first += ring.pipeline.stages * BARRIER_BYTES if empty else 0
+    return th.SharedPtr(add(mul(stage, BARRIER_BYTES), first))
+
+
+def arena_name(pipeline: str) -> str:
+    """The name of a pipeline's barriers in the shared arena."""
+    return f"{pipeline} barriers"
+
+
+def lower_init(ctx: Context) -> tuple[th.Stmt, ...]:
+    """One thread initialises all barriers; nobody goes on before they are visible."""
+    if not ctx.rings:
+        return ()
+    body: list[th.Stmt] = []
+    for name, ring in ctx.rings.items():
+        for stage in range(ring.pipeline.stages):
+            for count, empty in ((ring.filled_by, False), (ring.emptied_by, True)):
+                where = _barrier(ctx, name, Const(stage, i32), empty)
+                operands = (where, Const(count, i32))
+                body.append(th.Prim("mbarrier.init", operands, ring.pipeline.span))
+    body.append(th.Prim("fence.mbarrier", ()))
+    return (th.If(compare("eq", THREAD, 0), tuple(body)), th.Prim("bar.sync", ()))
+
+
+def lower_produce(ctx: Context, stmt: Produce, lower: Lower) -> tuple[th.Stmt, ...]:
+    """Fills a slot; see the module. What is not a copy in it, `lower` makes first."""
+    ring = ctx.rings[stmt.pipeline]
+    full = _barrier(ctx, stmt.pipeline, stmt.stage, empty=False)
+    empty = _barrier(ctx, stmt.pipeline, stmt.stage, empty=True)
+    out: list[th.Stmt] = [
+        th.Prim("mbarrier.wait", (empty, binary("xor", stmt.phase, 1)), stmt.span)
+    ]
+    out += lower(ctx, tuple(s for s in stmt.body if not isinstance(s, Copy)))
+    copies = [c for c in stmt.body if isinstance(c, Copy)]
+    boxes = [c for c in copies if c.id in ctx.solution.bulk]
+    total = sum(ctx.solution.bulk[c.id].bytes for c in boxes)
+    issue: list[th.Stmt] = []
+    if boxes:
+        issue.append(th.Prim("mbarrier.expect", (full, Const(total, i32)), stmt.span))
+        for c in boxes:
+            issue += lower_bulk_load(ctx, c, full)
+    if ring.bulk:
+        # The role runs on one thread: see `single_threaded`.
+        return (*out, *issue)
+    plain = [c for c in copies if c.id not in ctx.solution.bulk]
+    for c in plain:
+        out += lower_copy(ctx, c)
+    asynchronous = any(ctx.solution.copies[c.id].row.asynchronous for c in plain)
+    if asynchronous:
+        # Written through the generic proxy, read through the async one: wait, then fence.
+        out += [
+            th.Prim("cp.async.commit", (), stmt.span),
+            th.Prim("cp.async.wait", (Const(0, i32),), stmt.span),
+        ]
+    out.append(th.Prim("fence.proxy", (), stmt.span))
+    arrive = (th.Prim("mbarrier.arrive", (full,), stmt.span),)
+    if not issue:
+        return (*out, *arrive)
+    first = compare("eq", ctx.lane, 0)
+    return (*out, th.If(first, tuple(issue), arrive, stmt.span))
+
+
+def lower_wait(ctx: Context, stmt: PipelineWait) -> tuple[th.Stmt, ...]:
+    """Until the slot is full."""
+    full = _barrier(ctx, stmt.pipeline, stmt.stage, empty=False)
+    return (th.Prim("mbarrier.wait", (full, stmt.phase), stmt.span),)
+
+
+def lower_release(ctx: Context, stmt: PipelineRelease) -> tuple[th.Stmt, ...]:
+    """The slot may be filled again as far as this team is concerned."""
+    empty = _barrier(ctx, stmt.pipeline, stmt.stage, empty=True)
+    arrive = th.Prim("mbarrier.arrive", (empty,), stmt.span)
+    if ctx.rings[stmt.pipeline].each_thread:
+        return (arrive,)
+    leader = compare("eq", mod(ctx.once(ctx.lane), GROUP), 0)
+    return (th.If(leader, (arrive,), (), stmt.span),)
+
+
+def single_threaded(ctx: Context, role: Role) -> bool:
+    """Whether one thread can run the role: it fills slots by TMA and does nothing else."""
+    fills = [s for s, t in walk(ctx.program) if t == Team(role.first, role.threads)]
+    return any(isinstance(s, Produce) for s in fills) and all(
+        ctx.rings[s.pipeline].bulk if isinstance(s, Produce) else not _needs_team(ctx, s)
+        for s in fills
+    )
+
+
+def _needs_team(ctx: Context, stmt: Stmt) -> bool:
+    if isinstance(stmt, Copy):
+        return stmt.id not in ctx.solution.bulk
+    return not isinstance(stmt, (Assign, For, If, While, Role))

@@ -1,0 +1,72 @@
+"""Roles: one chain of branches over the thread index, each with its registers and its barrier."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hexcute_core import thread as th
+from hexcute_core.dtypes import i32
+from hexcute_core.errors import LayoutConflict
+from hexcute_core.lowering.context import Context
+from hexcute_core.lowering.digits import THREAD
+from hexcute_core.lowering.pipeline import single_threaded
+from hexcute_core.scalar import Const, Scalar, compare, land
+from hexcute_core.synthesis.graph import Team
+from hexcute_core.tile import Copy, Role, SharedTensor, Stmt
+
+Lower = Callable[[Context, tuple[Stmt, ...]], tuple[th.Stmt, ...]]
+
+REGISTERS = 65536
+"""Registers of a multiprocessor, which a block of warp-specialised roles has to itself."""
+
+LAST_BARRIER = 15
+"""Named barriers are 1 to 15; 0 is the block's own."""
+
+
+def lower_roles(ctx: Context, body: Sequence[Stmt], lower: Lower) -> tuple[th.Stmt, ...]:
+    """The roles at the head of `body`, side by side."""
+    roles: list[Role] = []
+    for stmt in body:
+        if not isinstance(stmt, Role):
+            break
+        roles.append(stmt)
+    if len(roles) > LAST_BARRIER:
+        raise LayoutConflict(f"{len(roles)} roles, at most {LAST_BARRIER}", roles[-1].span)
+    threads = ctx.program.block_dim
+    branches = [_role(ctx, role, i, threads, lower) for i, role in enumerate(roles, start=1)]
+    chain = branches[-1]
+    if roles[-1].first + roles[-1].threads < threads:
+        chain = (th.If(_inside(roles[-1]), chain, (), roles[-1].span),)
+    for role, branch in reversed(list(zip(roles[:-1], branches))):
+        chain = (th.If(_inside(role), branch, chain, role.span),)
+    return chain
+
+
+def _inside(role: Role) -> Scalar:
+    low = compare("ge", THREAD, role.first) if role.first else None
+    high = compare("lt", THREAD, role.first + role.threads)
+    return high if low is None else land(low, high)
+
+
+def _role(ctx: Context, role: Role, number: int, threads: int, lower: Lower) -> tuple[th.Stmt, ...]:
+    claim: list[th.Stmt] = []
+    if role.registers is not None:
+        # A launch gives every thread the same share; a role gives back or takes more.
+        share = REGISTERS // threads // 8 * 8
+        change = "inc" if role.registers > share else "dec"
+        operand = (Const(role.registers, i32),)
+        claim.append(th.Prim(f"setmaxnreg.{change}", operand, role.span))
+    with ctx.acting(Team(role.first, role.threads), number) as prologue:
+        body = lower(ctx, role.body)
+    whole: tuple[th.Stmt, ...] = (*prologue, *body)
+    if single_threaded(ctx, role):
+        whole = (th.If(compare("eq", THREAD, role.first), whole, (), role.span),)
+    return (*claim, *whole)
+
+
+def proxy_fence(ctx: Context, op: Copy) -> tuple[th.Stmt, ...]:
+    """After threads wrote a buffer that TMA or wgmma reads: make it visible to the async proxy."""
+    written = ctx.program.tensor(op.dst.tensor)
+    if not isinstance(written, SharedTensor) or op.dst.tensor not in ctx.async_read:
+        return ()
+    return (th.Prim("fence.proxy", (), op.span),)

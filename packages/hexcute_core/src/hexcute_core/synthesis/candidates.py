@@ -1,0 +1,323 @@
+"""Candidate layouts of one component: depth first over its gemms' anchors, then over the layouts
+of what no equation reaches; a branch ends at the first equation it breaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+from hexcute_core.arch import Arch, Fragment
+from hexcute_core.errors import LayoutConflict, NoLayout
+from hexcute_core.synthesis.anchor import layouts
+from hexcute_core.synthesis.gemm import GemmAnchor, Orders, gemm_anchors, mma_rows, plan_gemm
+from hexcute_core.synthesis.graph import Component, Graph
+from hexcute_core.synthesis.memory import describe_global
+from hexcute_core.synthesis.propagate import (
+    Conflict,
+    State,
+    close,
+    component_refs,
+    component_rules,
+    name_of,
+    tile_shape,
+    violated,
+)
+from hexcute_core.synthesis.registers import same_threads
+from hexcute_core.synthesis.solution import GemmPlan, Rejected
+from hexcute_core.synthesis.wgmma import WgmmaAnchor, WgmmaPlan, plan_wgmma, shared_anchors
+from hexcute_core.tile import Copy, Gemm, GlobalView, RegisterTensor, SharedTensor
+from hexcute_core.tile.tensors import TileRef
+
+# A component offers this many layouts to the joint search: every arrangement of eight warps
+# (four) under every order of K, M and N that widens its copies (at most nine).
+CANDIDATES = 36
+# Branches looked at for them; a chain of three gemms has 36 for the first, few for the others.
+BRANCHES = 512
+WORD = 16
+
+
+Anchor = GemmAnchor | WgmmaAnchor
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Layouts of a component's tensors over their tiles, with the plans of its gemms."""
+
+    fragments: Mapping[str, Fragment]
+    gemms: Mapping[int, GemmPlan]
+    wgmmas: Mapping[int, WgmmaPlan]
+
+
+@dataclass(frozen=True)
+class ComponentChoices:
+    """Layouts of one component, best first, and what failed; `complete` unless a budget was hit."""
+
+    assignments: tuple[Assignment, ...]
+    rejected: tuple[Rejected, ...]
+    complete: bool
+
+
+class Conflicts(LayoutConflict):
+    """No candidates agree; carries the component and the first conflict for the caller."""
+
+    def __init__(self, component: Component, conflict: Conflict) -> None:
+        super().__init__(
+            f"{conflict.first} and {conflict.second} need different layouts of "
+            f"`{conflict.tensor}`: {conflict.reason}",
+            conflict.span,
+            "put hx.rearrange(...) between them, or give both the same warps=(m, n)",
+        )
+        self.component, self.conflict = component, conflict
+
+
+def component_choices(
+    graph: Graph, arch: Arch, component: Component, forced: Mapping[str, Fragment]
+) -> ComponentChoices:
+    """Raises NoLayout where no instruction fits a gemm, Conflicts where no anchors agree."""
+    _require_whole_tiles(graph, component)
+    walk = _Walk(graph, arch, component)
+    start = State({n: f for n, f in forced.items() if n in component.tensors})
+    walk.visit(start, {}, 0)
+    if not walk.found:
+        assert walk.conflict is not None
+        raise Conflicts(component, walk.conflict)
+    complete = walk.branches < BRANCHES and len(walk.found) < CANDIDATES
+    return ComponentChoices(tuple(walk.found), tuple(walk.rejected), complete)
+
+
+def _require_whole_tiles(graph: Graph, component: Component) -> None:
+    """A register tensor is one tile: its operations may index its other modes, not cut it."""
+    for name in component.tensors:
+        tensor = graph.tensors[name]
+        assert isinstance(tensor, RegisterTensor)
+        kept: tuple[int, ...] | None = None
+        for ref in component_refs(component, name):
+            whole = all(ref.extents[m] == tensor.shape[m] for m in ref.kept)
+            if len(ref.kept) == len(tensor.shape) and whole:
+                continue
+            if not whole or kept not in (None, ref.kept):
+                raise NoLayout(
+                    f"a part of register tensor `{name}` is used as a tile of its own",
+                    tensor.span,
+                    "give the part a mode of its own and index it by an integer, as in "
+                    "register_tensor(t, (M, N, PARTS))[:, :, i]",
+                )
+            kept = ref.kept
+
+
+class _Walk:
+    """The depth-first search; mutable while it runs."""
+
+    def __init__(self, graph: Graph, arch: Arch, component: Component) -> None:
+        self.graph, self.arch, self.component = graph, arch, component
+        self.rules = component_rules(graph, component)
+        # Gemms of the same tensors (an unrolled loop's) have one anchor.
+        alike: dict[tuple[object, ...], list[Gemm]] = {}
+        for item in component.ops:
+            if isinstance(item.op, Gemm):
+                op = item.op
+                name = (op.c.tensor, op.a.tensor, op.b.tensor, op.a.shape, op.b.shape, op.warps)
+                alike.setdefault(name, []).append(op)
+        self.gemms = list(alike.values())
+        self.found: list[Assignment] = []
+        self.rejected: list[Rejected] = []
+        self.conflict: Conflict | None = None
+        self.branches = 0
+
+    def full(self) -> bool:
+        return len(self.found) >= CANDIDATES or self.branches >= BRANCHES
+
+    def visit(self, state: State, chosen: Mapping[int, Anchor], depth: int) -> None:
+        """Extends a state that breaks no equation; `depth` gemms have their anchors."""
+        close(self.rules, state)
+        problem = violated(self.rules, state)
+        if problem is not None:
+            self._fail(problem, chosen)
+            return
+        if depth < len(self.gemms):
+            self._gemm(state, chosen, depth)
+            return
+        missing = [t for t in self.component.tensors if t not in state.fragments]
+        if not missing:
+            self._leaf(state, chosen)
+            return
+        # The largest tile first: broadcast and reduced tensors follow from it.
+        name = max(missing, key=lambda t: prod(tile_shape(self.component, t)))
+        for f in default_layouts(self.graph, self.component, name):
+            if self.full():
+                return
+            self.branches += 1
+            following = state.copy()
+            following.fragments[name] = f
+            self.visit(following, chosen, depth)
+
+    def _gemm(self, state: State, chosen: Mapping[int, Anchor], depth: int) -> None:
+        op = self.gemms[depth][0]
+        for anchor in anchors(self.graph, self.arch, self.component, op):
+            if self.full():
+                return
+            self.branches += 1
+            problem = self._misfit(op, anchor, state)
+            if problem is not None:
+                self._fail(problem, {**chosen, op.id: anchor})
+                continue
+            following = state.copy()
+            for name, _, f in anchor.placed(op):
+                following.learn(name, f, op)
+            picked = {same.id: anchor for same in self.gemms[depth]}
+            self.visit(following, {**chosen, **picked}, depth + 1)
+
+    def _misfit(self, op: Gemm, anchor: Anchor, state: State) -> Conflict | None:
+        """An operand that has a layout already, and not one that the anchor can use."""
+        for name, want, _ in anchor.placed(op):
+            have = state.fragments.get(name)
+            if have is not None and (want.values != have.values or not same_threads(want, have)):
+                first = state.origin.get(name, op)
+                reason = f"{anchor} wants {want}, it is {have}"
+                return Conflict(name, name_of(op), name_of(first), op.span, reason)
+        return None
+
+    def _leaf(self, state: State, chosen: Mapping[int, Anchor]) -> None:
+        plans: dict[int, GemmPlan] = {}
+        wgmmas: dict[int, WgmmaPlan] = {}
+        for ops in self.gemms:
+            op, anchor = ops[0], chosen[ops[0].id]
+            c, a, b = (state.fragments.get(r.tensor) for r in (op.c, op.a, op.b))
+            assert c is not None
+            if isinstance(anchor, WgmmaAnchor):
+                plan: GemmPlan | WgmmaPlan | str = plan_wgmma(anchor, c, a, op.a.shape[1])
+            else:
+                assert a is not None and b is not None
+                plan = plan_gemm(anchor, c, a, b)
+            if isinstance(plan, str):
+                others = [state.origin.get(r.tensor, op) for r in (op.a, op.b, op.c)]
+                first = next((o for o in others if o is not op), op)
+                self._fail(
+                    Conflict(op.c.tensor, name_of(op), name_of(first), op.span, plan), chosen
+                )
+                return
+            for same in ops:
+                if isinstance(plan, WgmmaPlan):
+                    wgmmas[same.id] = plan
+                else:
+                    plans[same.id] = plan
+        self.found.append(Assignment(state.fragments, plans, wgmmas))
+
+    def _fail(self, conflict: Conflict, chosen: Mapping[int, Anchor]) -> None:
+        self.conflict = self.conflict or conflict
+        names = ", ".join(dict.fromkeys(str(a) for a in chosen.values()))
+        self.rejected.append(Rejected(conflict.tensor, names, conflict.reason, conflict.span))
+
+
+def anchors(graph: Graph, arch: Arch, component: Component, op: Gemm) -> Sequence[Anchor]:
+    """Every instruction, arrangement and order for a gemm, best first.
+
+    Raises NoLayout, located, where there is none.
+    """
+    if isinstance(graph.tensors[op.b.tensor], SharedTensor):
+        return shared_anchors(graph, arch, component, op)
+    a, b, c = (graph.tensors[ref.tensor].dtype for ref in (op.a, op.b, op.c))
+    rows = mma_rows(arch, a.name, b.name, c.name)
+    if not rows:
+        known = sorted({f"{r.a_dtype} x {r.b_dtype} -> {r.c_dtype}" for r in arch.mmas})
+        raise NoLayout(
+            f"{arch.name} has no instruction for gemm of {a} x {b} -> {c}",
+            op.span,
+            f"cast the operands; there are {', '.join(known)}",
+        )
+    (m, n), k = op.c.shape, op.a.shape[1]
+    threads = component.team.threads
+    orders = _orders(graph, component, op)
+    found = [x for row in rows for x in _row_anchors(row, m, n, k, threads, op.warps, orders)]
+    if not found:
+        tiles = ", ".join("x".join(map(str, row.tile)) for row in rows)
+        arranged = f" arranged {op.warps}" if op.warps else ""
+        raise NoLayout(
+            f"gemm of {m}x{n}x{k} on {threads} threads{arranged}: no instruction ({tiles}) tiles "
+            f"it with {threads // 32} warps",
+            op.span,
+            "make the tile a multiple of the instruction times the warps along M and N",
+        )
+    return found
+
+
+@lru_cache(maxsize=256)
+def _row_anchors(*args: object) -> tuple[GemmAnchor, ...]:
+    return tuple(gemm_anchors(*args))  # type: ignore[arg-type]
+
+
+def _orders(graph: Graph, component: Component, op: Gemm) -> Orders:
+    """Widths worth ordering K, M and N for: those of the component's element types along K, and
+    along M and N where a copy between registers and global memory would profit."""
+    types = [graph.tensors[t].dtype for t in component.tensors]
+    narrow = sorted({WORD * 8 // t.bits for t in types} | {WORD * 4 // t.bits for t in types})
+    m_runs: set[int] = set()
+    n_runs: set[int] = set()
+    for item in component.ops:
+        copy = item.op
+        if not isinstance(copy, Copy):
+            continue
+        for registers, other in ((copy.src, copy.dst), (copy.dst, copy.src)):
+            tensor = graph.tensors[other.tensor]
+            if not graph.is_register(registers) or isinstance(tensor, RegisterTensor):
+                continue
+            shape, bits = registers.shape, tensor.dtype.bits
+            widths = {WORD * 8 // bits, WORD * 4 // bits}
+            if isinstance(tensor, GlobalView) and shape == op.c.shape:
+                memory = describe_global(graph.program, graph.facts, other)
+                (m_runs if memory.contiguous == 0 else n_runs).update(w // 2 for w in widths)
+            elif len(shape) == 2 and shape[1] == 1 and shape[0] in op.c.shape:
+                # One number a row of an operand, such as a scale: wide loads of consecutive rows.
+                (m_runs if shape[0] == op.a.shape[0] else n_runs).update(widths)
+    return Orders(tuple(narrow), tuple(sorted(m_runs)), tuple(sorted(n_runs)))
+
+
+def default_layouts(graph: Graph, component: Component, name: str) -> Iterator[Fragment]:
+    """Layouts of a tensor that no equation reaches: one for every way that memory holds it."""
+    shape = tile_shape(component, name)
+    threads = component.team.threads
+    tried: set[Fragment] = set()
+    for order, widest, matrices in _memories(graph, component, shape):
+        for f in layouts(shape, order, widest, threads, matrices):
+            if f not in tried:
+                tried.add(f)
+                yield f
+
+
+def _memories(
+    graph: Graph, component: Component, shape: tuple[int, ...]
+) -> Iterator[tuple[tuple[int, ...], int, bool]]:
+    """(order of dimensions, widest vector, whether matrix loads are in reach) of every copy of a
+    tile of this shape, global memory first."""
+    shared: list[tuple[int, ...]] = []
+    bits_of_shared = 0
+    globals_: list[tuple[TileRef, int]] = []
+    for item in component.ops:
+        if not isinstance(item.op, Copy):
+            continue
+        for ref in (item.op.src, item.op.dst):
+            tensor = graph.tensors[ref.tensor]
+            if ref.shape != shape:
+                continue
+            if isinstance(tensor, SharedTensor):
+                shared.append(shape)
+                bits_of_shared = tensor.dtype.bits
+            elif isinstance(tensor, GlobalView):
+                globals_.append((ref, tensor.dtype.bits))
+    natural = tuple(reversed(range(len(shape))))
+    for ref, bits in globals_:
+        memory = describe_global(graph.program, graph.facts, ref)
+        widest = min(memory.vector, 128 // bits)
+        yield memory.order, widest, bool(shared) and bits in (8, 16, 32)
+    if globals_:
+        return
+    if shared:
+        widest = 128 // bits_of_shared
+        yield natural, widest, False
+        if len(shape) > 1:
+            yield tuple(range(len(shape))), widest, False
+        return
+    yield natural, 1, False

@@ -1,0 +1,175 @@
+"""What wgmma and TMA demand of a shared layout, as known strides and a swizzle span.
+
+A demand is a set of digits `(tile dimension, step, size, stride)`: moving a coordinate by `step`,
+`size` times, moves the offset by `stride` elements each. It joins the runs of ordinary copies in
+unification; the span fixes the swizzle, which hardware applies itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from cute_layout import Swizzle
+from hexcute_core.arch import Arch
+from hexcute_core.scalar import is_const
+from hexcute_core.synthesis.facts import Facts
+from hexcute_core.synthesis.solution import CopyPlan, Rep
+from hexcute_core.tile import GlobalView, TileProgram, TileRef
+
+SPANS = (128, 64, 32, 16)
+"""Contiguous bytes of a row that hardware swizzles, widest first; 16 is no swizzle."""
+
+CORE_ROWS = 8
+"""Rows of a core matrix; the unit in which descriptors step."""
+
+
+class Known(NamedTuple):
+    """One digit of a demand, over the dimensions of the tile."""
+
+    dim: int
+    step: int
+    size: int
+    stride: int
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A wgmma operand tile (rows, k): which index is contiguous ("k", or "m"), over `span` bytes;
+    a span of 16 is the layout without swizzle. One instruction reads `rows` x `depth` of it."""
+
+    major: str
+    span: int
+    rows: int
+    depth: int
+
+    @property
+    def name(self) -> str:
+        return f"wgmma {self.major}-major, {self.span}-byte rows"
+
+    @property
+    def swizzle(self) -> int:
+        """Bytes of the swizzle's span, 0 for none."""
+        return self.span if self.span > 16 else 0
+
+    def demand(self, bits: int) -> tuple[Known, ...]:
+        """Rows of `span` bytes, eight of them one after another."""
+        run = self.span * 8 // bits
+        contiguous, other = (1, 0) if self.major == "k" else (0, 1)
+        return (Known(contiguous, 1, run, 1), Known(other, 1, CORE_ROWS, run))
+
+    def steps(self, offset: Callable[[int, int], int], size: int) -> tuple[int, int] | str:
+        """(leading, stride) bytes of the descriptor where `offset(row, k)` is the element offset
+        of the layout before its swizzle, or why one descriptor cannot say it."""
+        run = self.span // size
+
+        def step(by: int, dim: int, extent: int) -> int | None:
+            at = [offset(i, 0) if dim == 0 else offset(0, i) for i in range(0, extent, by)]
+            if len(at) < 2:
+                return 16
+            found = at[1] - at[0]
+            even = all(y - x == found for x, y in zip(at, at[1:]))
+            return found * size if even else None
+
+        if self.major == "k":
+            # Along K the hardware steps within a row; without swizzle from one core matrix on.
+            stride = step(CORE_ROWS, 0, self.rows)
+            leading = step(run, 1, self.depth) if self.span == 16 else 16
+        else:
+            stride = step(CORE_ROWS, 1, self.depth)
+            leading = step(run, 0, self.rows)
+        if stride is None or leading is None:
+            return f"{self.rows} x {self.depth} have no single stride between core matrices"
+        return leading, stride
+
+
+@dataclass(frozen=True)
+class BulkPlan:
+    """A copy by TMA: `box` a dimension of the parameter, `dims[d]` the parameter dimension of tile
+    dimension d, `reps` the boxes of the tile, `span` the swizzle's (16 for none)."""
+
+    param: str
+    box: tuple[int, ...]
+    dims: tuple[int, ...]
+    reps: tuple[Rep, ...]
+    span: int
+    load: bool
+    bytes: int
+
+    @property
+    def name(self) -> str:
+        return "tma.load" if self.load else "tma.store"
+
+    @property
+    def calls(self) -> int:
+        """Boxes."""
+        n = 1
+        for rep in self.reps:
+            n *= rep.size
+        return n
+
+    def demand(self) -> tuple[Known, ...]:
+        """A box lies compactly, innermost parameter dimension first."""
+        stride, out = 1, []
+        for d in sorted(range(len(self.dims)), key=lambda d: -self.dims[d]):
+            extent = self.box[self.dims[d]]
+            out.append(Known(d, 1, extent, stride))
+            stride *= extent
+        return tuple(out)
+
+
+Plan = CopyPlan | BulkPlan | Operand
+"""How an operation uses a shared tensor: a thread's accesses, TMA boxes, or a wgmma operand."""
+
+
+def swizzle_of(span: int, bits: int) -> Any:
+    """The swizzle of a span of bytes, in elements; None for 16."""
+    if span <= 16:
+        return None
+    return Swizzle((span // 16).bit_length() - 1, (128 // bits).bit_length() - 1, 3)
+
+
+def bulk_plan(
+    program: TileProgram, facts: Facts, arch: Arch, ref: TileRef, span: int, load: bool
+) -> BulkPlan | str:
+    """TMA for the global tile `ref` with boxes of `span` bytes, or why it cannot be."""
+    bulk = arch.bulk
+    view = program.tensor(ref.tensor)
+    assert isinstance(view, GlobalView)
+    param = program.param(view.param)
+    last = len(param.shape) - 1
+    size = view.dtype.bits // 8
+    if bulk is None:
+        return f"{arch.name} has no TMA"
+    if size == 0 or len(param.shape) > bulk.rank:
+        return f"{view.dtype} tensors of rank {len(param.shape)} have no tensor map"
+    if param.name not in program.promise.aligned:
+        return f"`{param.name}` is not known to be aligned to {bulk.alignment} bytes"
+    if last and facts.divisor(param.shape[last]) * size % bulk.alignment:
+        return f"rows of `{param.name}` are not known to be multiples of {bulk.alignment} bytes"
+    dims = []
+    for m in ref.kept:
+        subs = view.modes[m]
+        if len(subs) != 1 or not is_const(subs[0].step, 1) or subs[0].dim in dims:
+            return f"mode {m} of the view does not step along one dimension of `{param.name}`"
+        dims.append(subs[0].dim)
+    if last not in dims:
+        return "the tile is not contiguous in global memory"
+    inner = dims.index(last)
+    run = span // size if span > 16 else min(ref.shape[inner], bulk.box)
+    if ref.shape[inner] % run or run * size % 16:
+        return f"rows of {ref.shape[inner]} elements are not whole spans of {span} bytes"
+    box = [1] * len(param.shape)
+    reps = []
+    for d, extent in enumerate(ref.shape):
+        whole = run if d == inner else min(extent, bulk.box)
+        while extent % whole:
+            whole -= 1
+        box[dims[d]] = whole
+        if extent > whole:
+            reps.append(Rep(extent // whole, whole, d, 0))
+    total = size
+    for extent in ref.shape:
+        total *= extent
+    return BulkPlan(param.name, tuple(box), tuple(dims), tuple(reps), span, load, total)

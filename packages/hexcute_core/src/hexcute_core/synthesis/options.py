@@ -1,0 +1,191 @@
+"""The legal instructions of every copy, each with its clocks where nothing conflicts.
+
+What an instruction costs depends on the layouts alone, so copies that look alike (the stages of a
+prologue, the loop's) share one list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from hexcute_core.arch import Arch, Fragment
+from hexcute_core.errors import NoLayout
+from hexcute_core.synthesis.copies import Candidate, Rejection, memory_copies, register_copies
+from hexcute_core.synthesis.cost import (
+    bulk_cost,
+    global_cost,
+    least_wavefronts,
+    packing_cost,
+    shared_cost,
+)
+from hexcute_core.synthesis.graph import Graph, WeightedOp
+from hexcute_core.synthesis.memory import GlobalTile, describe_global
+from hexcute_core.synthesis.operands import SPANS, BulkPlan, Operand, Plan, bulk_plan
+from hexcute_core.synthesis.solution import CopyPlan, Rejected
+from hexcute_core.synthesis.wgmma import WgmmaPlan
+from hexcute_core.tile import Copy, Gemm, GlobalView, RegisterTensor, SharedTensor, TileRef
+
+WARP = 32
+
+
+@dataclass(frozen=True)
+class Option:
+    """A plan with its clocks in one block, once, if its shared side has no conflicts."""
+
+    plan: Plan
+    bound: float
+
+
+@dataclass(frozen=True, eq=False)
+class Options:
+    """The choices of one copy, cheapest first, and what cannot carry it.
+
+    Compared by identity: equal copies are given the same object.
+    """
+
+    choices: tuple[Option, ...]
+    refused: tuple[Rejection, ...]
+
+    @property
+    def least(self) -> float:
+        return self.choices[0].bound
+
+
+@dataclass
+class CopyOptions:
+    """Makes the options of a program's copies; remembers them by what they depend on."""
+
+    graph: Graph
+    arch: Arch
+    _known: dict[object, Options] = field(default_factory=dict)
+    _tiles: dict[TileRef, GlobalTile] = field(default_factory=dict)
+
+    def of(self, item: WeightedOp, fragments: Mapping[str, Fragment]) -> Options:
+        """Raises NoLayout, located, where no instruction can carry the copy `item`."""
+        op, threads = item.op, item.team.threads
+        assert isinstance(op, Copy)
+        src, dst = self.graph.tensors[op.src.tensor], self.graph.tensors[op.dst.tensor]
+        memory: GlobalTile | None = None
+        for ref, tensor in ((op.src, src), (op.dst, dst)):
+            if isinstance(tensor, GlobalView):
+                memory = self._tile(ref)
+        bits = src.dtype.bits
+        fragment: Fragment | None = None
+        load = isinstance(dst, RegisterTensor) or isinstance(src, GlobalView)
+        if isinstance(dst, RegisterTensor) or isinstance(src, RegisterTensor):
+            fragment = fragments[(op.dst if isinstance(dst, RegisterTensor) else op.src).tensor]
+        elif memory is None or (isinstance(src, GlobalView) and isinstance(dst, GlobalView)):
+            raise NoLayout(
+                f"copy between two {'shared' if memory is None else 'global'} tensors "
+                f"`{src.name}` and `{dst.name}`",
+                op.span,
+                "copy through a register tensor",
+            )
+        starts = self._starts(op)
+        outside = op.src if isinstance(src, GlobalView) else op.dst
+        bulk = fragment is None and (item.pipeline is not None or not load)
+        key = (
+            memory, fragment, op.dst.shape, bits, load, threads, starts, outside if bulk else None
+        )  # fmt: skip
+        if key not in self._known:
+            if fragment is not None:
+                found: Iterable[Candidate | BulkPlan] = register_copies(
+                    self.arch, fragment, bits, memory, load, starts
+                )
+            else:
+                assert memory is not None
+                found = memory_copies(self.arch, op.dst.shape, bits, memory, threads, load, starts)
+                if bulk:
+                    found = (*self._bulk(outside, load), *found)
+            self._known[key] = self._priced(found, memory, bits, threads / WARP)
+        options = self._known[key]
+        if not options.choices:
+            listed = "; ".join(f"{r.name}: {r.reason}" for r in options.refused)
+            raise NoLayout(
+                f"no instruction of {self.arch.name} copies `{src.name}` to `{dst.name}`: {listed}",
+                op.span,
+                "make the tile's contiguous dimension a whole number of bytes"
+                if bits < 8
+                else None,
+            )
+        return options
+
+    def operand(self, op: Gemm, side: str, plan: WgmmaPlan) -> Options:
+        """The ways in which wgmma may find operand `side` of `op` in shared memory, widest rows
+        first: a narrower row costs more passes over the banks."""
+        ref = op.a if side == "a" else op.b
+        bits = self.graph.tensors[ref.tensor].dtype.bits
+        rows = 64 if side == "a" else plan.row.tile[1]
+        majors = plan.row.a_majors if side == "a" else plan.row.b_majors
+        key = (side, ref.shape, bits, rows, majors)
+        if key not in self._known:
+            choices = []
+            for major in majors:
+                letter = "k" if major == "k" else "m"
+                contiguous = ref.shape[1] if letter == "k" else ref.shape[0]
+                for passes, span in enumerate(SPANS):
+                    if contiguous % (span * 8 // bits) == 0:
+                        operand = Operand(letter, span, rows, plan.row.tile[2])
+                        choices.append(Option(operand, float(passes)))
+            choices.sort(key=lambda o: o.bound)
+            self._known[key] = Options(tuple(choices), ())
+        return self._known[key]
+
+    def _bulk(self, ref: TileRef, load: bool) -> Iterator[BulkPlan | Rejection]:
+        """TMA under every swizzle."""
+        program, facts = self.graph.program, self.graph.facts
+        reason = None
+        for span in SPANS if self.arch.bulk is not None else ():
+            plan = bulk_plan(program, facts, self.arch, ref, span, load)
+            if isinstance(plan, BulkPlan):
+                yield plan
+            elif plan != reason:
+                reason = plan
+                yield Rejection("tma.load" if load else "tma.store", plan)
+
+    def _tile(self, ref: TileRef) -> GlobalTile:
+        if ref not in self._tiles:
+            self._tiles[ref] = describe_global(self.graph.program, self.graph.facts, ref)
+        return self._tiles[ref]
+
+    def _starts(self, op: Copy) -> tuple[int, ...]:
+        """Divisors of where the shared side of a copy begins, by tile dimension."""
+        for ref in (op.src, op.dst):
+            if isinstance(self.graph.tensors[ref.tensor], SharedTensor):
+                return tuple(self.graph.facts.divisor(ref.starts[m]) for m in ref.kept)
+        return ()
+
+    def _priced(
+        self,
+        found: Iterable[Candidate | BulkPlan],
+        memory: GlobalTile | None,
+        bits: int,
+        warps: float,
+    ) -> Options:
+        choices: list[Option] = []
+        refused: list[Rejection] = []
+        for candidate in found:
+            if isinstance(candidate, Rejection):
+                refused.append(candidate)
+            else:
+                choices.append(Option(candidate, _bound(candidate, memory, bits, warps)))
+        choices.sort(key=lambda o: o.bound)
+        return Options(tuple(choices), tuple(refused))
+
+
+def _bound(plan: CopyPlan | BulkPlan, memory: GlobalTile | None, bits: int, warps: float) -> float:
+    if isinstance(plan, BulkPlan):
+        return bulk_cost(plan)
+    total = 0.0
+    if memory is not None:
+        total += global_cost(plan, memory, bits, warps)
+    if "shared" in (plan.row.src, plan.row.dst) or plan.second is not None:
+        total += shared_cost(plan, least_wavefronts(plan, bits), warps)
+    return total + packing_cost(plan, bits, warps)
+
+
+def refusals(op: Copy, options: Options) -> Iterable[Rejected]:
+    """What cannot carry `op`, for the reader."""
+    subject = f"copy {op.src.tensor} -> {op.dst.tensor}"
+    return (Rejected(subject, r.name, r.reason, op.span) for r in options.refused)
