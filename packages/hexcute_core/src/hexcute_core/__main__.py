@@ -1,4 +1,8 @@
-"""`python -m hexcute_core explain|source|ptx FILE:KERNEL --target sm_90 --set BM=128`."""
+"""`python -m hexcute_core explain|source|ptx|sass FILE:KERNEL --target sm_90 --set BM=128`.
+
+`simulate` in their place runs the kernel on the CPU: it needs the sizes too, as in
+`--shape m=256 k=512`, and makes up the arrays.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hexcute_core.driver import CompiledKernel, Kernel
+from hexcute_core.driver.simulation import compare_with_tile_program, make_arguments
 from hexcute_core.errors import HexcuteError
 
 
@@ -17,7 +22,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m hexcute_core", description="Compile a kernel and show what came of it."
     )
-    parser.add_argument("what", choices=("explain", "source", "ptx", "sass"))
+    parser.add_argument("what", choices=("explain", "source", "ptx", "sass", "simulate"))
     parser.add_argument("kernel", metavar="FILE:KERNEL", help="a Python file and a name in it")
     parser.add_argument("--target", default="sm_90", help="sm_80, sm_86, sm_89 or sm_90")
     parser.add_argument(
@@ -28,6 +33,20 @@ def _parser() -> argparse.ArgumentParser:
         "--unaligned", action="store_true", help="rely on no alignment of pointers and rows"
     )
     parser.add_argument("--all", action="store_true", help="list every rejected candidate")
+    running = parser.add_argument_group("simulate")
+    running.add_argument(
+        "--shape", nargs="+", action="extend", default=[], metavar="NAME=N",
+        help="a symbol's or scalar parameter's value; may be repeated",
+    )  # fmt: skip
+    running.add_argument(
+        "--seed", type=int, default=0,
+        help="0: everything asynchronous as late as it may; others draw a schedule",
+    )  # fmt: skip
+    running.add_argument("--schedules", type=int, default=1, help="how many seeds to try")
+    running.add_argument(
+        "--block", dest="blocks", action="append", default=None, metavar="X,Y,Z",
+        help="a block to run instead of the whole grid; may be repeated",
+    )  # fmt: skip
     return parser
 
 
@@ -53,12 +72,12 @@ def _load(spec: str) -> Kernel:
     return found
 
 
-def _settings(pairs: Sequence[str]) -> dict[str, object]:
+def _settings(option: str, pairs: Sequence[str]) -> dict[str, object]:
     out: dict[str, object] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals:
-            raise HexcuteError(f"--set {pair}: expected NAME=VALUE")
+            raise HexcuteError(f"{option} {pair}: expected NAME=VALUE")
         try:
             out[name] = ast.literal_eval(text)
         except (ValueError, SyntaxError):
@@ -72,13 +91,38 @@ def _show(what: str, compiled: CompiledKernel, everything: bool) -> str:
     return {"source": compiled.source, "ptx": compiled.ptx, "sass": compiled.sass}[what]()
 
 
+def _simulate(compiled: CompiledKernel, options: argparse.Namespace) -> int:
+    """Prints findings and counters; 1 where there are findings or the outputs are wrong."""
+    args = make_arguments(compiled.signature, _settings("--shape", options.shape), options.seed)
+    blocks = [_block(text) for text in options.blocks] if options.blocks else None
+    report, wrong = compare_with_tile_program(
+        compiled, args, seed=options.seed, schedules=options.schedules, blocks=blocks, check=False
+    )
+    print(report.show(), end="")
+    if wrong:
+        print(f"\n{', '.join(wrong)}: not what the tile program means")
+    elif not report.findings:
+        print("\nthe outputs are what the tile program means, bit for bit")
+    return 1 if wrong or report.findings else 0
+
+
+def _block(text: str) -> tuple[int, int, int]:
+    parts = [int(part) for part in text.split(",") if part.strip().isdigit()]
+    if not 1 <= len(parts) <= 3:
+        raise HexcuteError(f"--block {text}: expected X, X,Y or X,Y,Z")
+    x, y, z = (*parts, 0, 0)[:3]
+    return x, y, z
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; errors of the user's go to stderr with exit status 1."""
     options = _parser().parse_args(arguments)
     try:
         found = _load(options.kernel)
-        constants = _settings(options.settings)
+        constants = _settings("--set", options.settings)
         compiled = found.compile(options.target, aligned=not options.unaligned, constants=constants)
+        if options.what == "simulate":
+            return _simulate(compiled, options)
         print(_show(options.what, compiled, options.all))
     except HexcuteError as error:
         print(f"error: {error}", file=sys.stderr)

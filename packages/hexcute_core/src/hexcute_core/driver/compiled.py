@@ -10,8 +10,9 @@ from hexcute_core.driver.build import Built, build
 from hexcute_core.driver.cache import Cache
 from hexcute_core.driver.grid import GridFunction, grid_function
 from hexcute_core.driver.pipeline import Compilation, Observer, Request
+from hexcute_core.driver.simulation import bind_host
 from hexcute_core.errors import LaunchError
-from hexcute_core.runtime import HOST, KernelImage, LoadedKernel, Signature, bind, decode
+from hexcute_core.runtime import KernelImage, LoadedKernel, Signature, decode
 from hexcute_core.runtime.specialisation import Specialisation
 from hexcute_core.synthesis import Solution
 from hexcute_core.synthesis.explain import explain_text
@@ -41,6 +42,16 @@ class CompiledKernel:
         self._from_cache = False
         self._loaded: LoadedKernel | None = None
         self._grid: GridFunction | None = None
+
+    @property
+    def signature(self) -> Signature:
+        """How the kernel is called."""
+        return self._signature
+
+    @property
+    def divisors(self) -> Mapping[str, int]:
+        """For each symbol that calls are told apart by, the divisor in question."""
+        return dict(self._divisors)
 
     @property
     def tile(self) -> TileProgram:
@@ -106,19 +117,29 @@ class CompiledKernel:
         target.with_suffix(".ptx").write_text(built.ptx, encoding="utf-8")
 
     def simulate(
-        self, *args: Any, blocks: Sequence[tuple[int, int, int]] | None = None
+        self,
+        *args: Any,
+        seed: int = 0,
+        schedules: int = 1,
+        blocks: Sequence[tuple[int, int, int]] | None = None,
+        check: bool = True,
     ) -> SimulationReport:
-        """Runs every lane of the grid (or of `blocks`) on the CPU, on numpy arrays in place."""
+        """Runs every lane of the grid (or of `blocks`) on the CPU, on numpy arrays in place.
+
+        Seed 0 lets everything asynchronous be as late as its waits allow; other seeds draw the
+        order of warps and completions, and `schedules` seeds from `seed` on are tried. With
+        `check` the first finding (a race, a deadlock, an access out of bounds, misaligned,
+        uninitialised or before its wait, a divergent barrier) is raised as a SimulationError;
+        without, `report.findings` has them all.
+        """
         from hexcute_core.simulator import simulate
 
-        bound = bind(self._signature, args)
-        if bound.device != HOST:
-            raise LaunchError("simulate takes numpy arrays", self._signature.span)
+        bound, arrays = bind_host(self._signature, self._divisors, args)
         self._require(bound.key)
-        arrays = {
-            p.name: a for p, a in zip(self._signature.params, args) if hasattr(a, "__array__")
-        }
-        return simulate(self.thread, arrays, {**bound.scalars, **bound.symbols}, blocks)
+        numbers = {**bound.scalars, **bound.symbols}
+        return simulate(
+            self.thread, arrays, numbers, blocks, seed=seed, schedules=schedules, check=check
+        )
 
     def _require(self, key: int) -> None:
         """Refuses arguments that break what this kernel was compiled for."""

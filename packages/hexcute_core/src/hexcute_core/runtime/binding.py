@@ -187,12 +187,15 @@ def _on_host(args: Sequence[Any]) -> bool:
     return not any(is_torch(arg) for arg in args)
 
 
-def bind(signature: Signature, args: Sequence[Any]) -> BoundArguments:
+def bind(
+    signature: Signature, args: Sequence[Any], divisors: Mapping[str, int] | None = None
+) -> BoundArguments:
     """Checks one call's arguments, torch tensors on a GPU or numpy arrays.
 
-    The simulator and tools take this; a launch takes `make_binder`. Raises `LaunchError`.
+    The simulator and tools take this; a launch takes `make_binder`, and `divisors` are the same.
+    Raises `LaunchError`.
     """
-    key, device, values = make_binder(signature, host=_on_host(args))(args)
+    key, device, values = make_binder(signature, divisors, host=_on_host(args))(args)
     tensors, scalars = len(signature.tensors), len(signature.scalars)
     names = signature.value_names
     return BoundArguments(

@@ -88,7 +88,7 @@ class VectorClock:
 
     def release(self) -> Array:
         """What a reader of this moment may know; later accesses are not in it."""
-        shown = self.known.copy()
+        shown: Array = self.known.copy()
         shown[self.unit] = self.time
         self.time += 1
         return shown

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 
 from hexcute_core.errors import SourceSpan
 from hexcute_core.simulator.banks import Cost, sectors, wavefronts
@@ -151,13 +152,18 @@ class Counters:
         ):
             if accesses:
                 lines = (
-                    (f"{a.span or '-'} {a.name}", str(a.instructions), str(a.cost), str(a.ideal),
+                    (f"{_line(a.span)} {a.name}", str(a.instructions), str(a.cost), str(a.ideal),
                      f"{a.excess:.2f}x")
                     for a in accesses
                 )  # fmt: skip
                 head = ("access", "instructions", unit, "ideal", "excess")
                 text += "\n" + _table([head, *lines])
         return text
+
+
+def _line(span: SourceSpan | None) -> str:
+    """`file.py:12`, the folder left out."""
+    return "-" if span is None else f"{PurePath(span.file).name}:{span.line}"
 
 
 def _table(rows: Iterable[tuple[str, ...]]) -> str:

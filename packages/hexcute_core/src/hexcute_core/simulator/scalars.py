@@ -43,8 +43,7 @@ def compile_scalar(e: Scalar) -> Evaluate:
         case Var():
             return _variable(e.name)
         case Unary():
-            operand, apply = compile_scalar(e.a), unary_function(e.op, e.a.dtype, e.dtype)
-            return lambda m: apply(operand(m))
+            return _unary(e)
         case Binary():
             return _binary(e)
         case Compare():
@@ -81,11 +80,42 @@ def _variable(name: str) -> Evaluate:
     return run
 
 
+SPECIAL = {
+    "exp": 1, "exp2": 1, "log": 1, "log2": 1, "sqrt": 1, "rsqrt": 1, "rcp": 1, "tanh": 1,
+    "sin": 1, "cos": 1, "div": 1, "pow": 2,
+}  # fmt: skip
+"""Operations of the special-function unit that each of these takes on floats."""
+
+
+def _special(name: str, run: Evaluate) -> Evaluate:
+    """`run`, counted."""
+    amount = SPECIAL[name]
+
+    def counted(m: LaneState) -> Value:
+        m.count_special(name, amount)
+        return run(m)
+
+    return counted
+
+
+def _unary(e: Unary) -> Evaluate:
+    operand, apply = compile_scalar(e.a), unary_function(e.op, e.a.dtype, e.dtype)
+
+    def run(m: LaneState) -> Value:
+        return apply(operand(m))
+
+    return _special(e.op, run) if e.op in SPECIAL else run
+
+
 def _binary(e: Binary) -> Evaluate:
     a, b = compile_scalar(e.a), compile_scalar(e.b)
     # Logical operators take booleans and give booleans; the others work in their own type.
     apply = binary_function(e.op, e.dtype)
-    return lambda m: apply(m, a(m), b(m))
+
+    def run(m: LaneState) -> Value:
+        return apply(m, a(m), b(m))
+
+    return _special(e.op, run) if e.op in SPECIAL and e.dtype.is_float else run
 
 
 def _compare(e: Compare) -> Evaluate:

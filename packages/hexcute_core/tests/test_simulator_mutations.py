@@ -1,0 +1,105 @@
+"""The pipelined kernels of the repository: each barrier and wait is needed, none is missing."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+from mutations import mutants
+
+from hexcute_core import bf16, f16
+from hexcute_core.simulator import simulate
+from hexcute_core.simulator.values import storage
+from hexcute_core.tile import AsyncCommit, AsyncWait, Sync
+from hexcute_kernels.pipelined_gemm import pipelined_gemm
+
+ORDERS = [(a, b) for a in "km" for b in "kn"]
+SIZES = {"m": 64, "n": 64, "k": 256}
+RAGGED = {"m": 72, "n": 56, "k": 88}
+CONSTANTS = {"BM": 64, "BN": 64, "BK": 32, "WARPS": 4}
+
+
+@cache
+def compiled(dtype, orders, stages):
+    return pipelined_gemm(dtype, *orders).compile("sm_80", **CONSTANTS, STAGES=stages)
+
+
+def operands(dtype, orders, sizes):
+    rng = np.random.default_rng(4)
+    rows, columns, depth = sizes["m"], sizes["n"], sizes["k"]
+    shapes = [
+        (rows, depth) if orders[0] == "k" else (depth, rows),
+        (columns, depth) if orders[1] == "k" else (depth, columns),
+    ]
+    a, b = (rng.integers(-3, 4, shape).astype(storage(dtype)) for shape in shapes)
+    return a, b, np.zeros((rows, columns), dtype=storage(dtype))
+
+
+def product(a, b, orders):
+    left, right = a.astype(np.float32), b.astype(np.float32)
+    return (left if orders[0] == "k" else left.T) @ (right.T if orders[1] == "k" else right)
+
+
+def clean(dtype, orders, stages, sizes, schedules):
+    a, b, c = operands(dtype, orders, sizes)
+    report = compiled(dtype, orders, stages).simulate(a, b, c, schedules=schedules)
+    np.testing.assert_array_equal(c.astype(np.float32), product(a, b, orders))
+    assert report.deterministic
+
+
+@pytest.mark.parametrize("orders", ORDERS)
+def test_no_report_on_the_kernel_as_it_is(orders):
+    clean(f16, orders, 3, SIZES, schedules=3)
+
+
+@pytest.mark.parametrize("stages", [2, 4])
+def test_no_report_with_other_depths_and_ragged_sizes(stages):
+    clean(bf16, ("k", "k"), stages, RAGGED, schedules=2)
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("stages", [2, 3, 4])
+@pytest.mark.parametrize("orders", ORDERS)
+@pytest.mark.parametrize("dtype", [f16, bf16])
+def test_no_report_over_fifty_schedules(dtype, orders, stages):
+    clean(dtype, orders, stages, SIZES, schedules=50)
+
+
+def written(stmts):
+    """The places where the author wrote a wait or a barrier."""
+    for stmt in stmts:
+        if isinstance(stmt, (AsyncCommit, AsyncWait, Sync)):
+            yield stmt.span
+        for name in ("body", "then", "otherwise"):
+            yield from written(getattr(stmt, name, ()))
+
+
+def every_deletion_is_reported(dtype, orders, stages, seed=0):
+    kernel = compiled(dtype, orders, stages)
+    a, b, c = operands(dtype, orders, SIZES)
+    needed, idle = [], []
+    for program, gone in mutants(kernel.thread):
+        arrays = {"a": a, "b": b, "c": c}
+        report = simulate(program, arrays, SIZES, check=False, seed=seed)
+        assert all(f.span is not None for f in report.findings)
+        both = [f for f in report.findings if f.other is not None]
+        assert bool(both) == bool(report.findings), [str(f) for f in report.findings]
+        (needed if both else idle).append(gone)
+    assert {"bar.sync", "cp.async.wait", "cp.async.commit"} <= {gone.name for gone in needed}
+    # Where shared memory changes hands the compiler waits for copies of its own accord; with two
+    # stages the author's last wait has left none.
+    assert not {gone.span for gone in idle} & set(written(kernel.tile.body))
+    assert [gone.name for gone in idle] == (["cp.async.wait"] if stages == 2 else [])
+
+
+@pytest.mark.parametrize("orders", ORDERS)
+def test_each_deletion_of_a_barrier_or_a_wait_is_reported(orders):
+    every_deletion_is_reported(f16, orders, 3)
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+@pytest.mark.parametrize("stages", [2, 3, 4])
+@pytest.mark.parametrize("orders", ORDERS)
+@pytest.mark.parametrize("dtype", [f16, bf16])
+def test_each_deletion_is_reported_under_any_schedule(dtype, orders, stages, seed):
+    every_deletion_is_reported(dtype, orders, stages, seed)
