@@ -41,6 +41,7 @@ from hexcute_core.thread import (
     ThreadProgram,
     verify,
 )
+from hexcute_core.thread.prims_sm90 import HOPPER
 from hexcute_core.toolchain import compile_cubin, sass
 
 T = Var("threadIdx.x")
@@ -300,7 +301,7 @@ def test_every_primitive_compiles(arch: str) -> None:
     body: list[Stmt] = [DeclareArray(t.name, t, 256) for t in _STORED]
     # The products last, and stored: an unused one is not there.
     names = sorted(PRIMS, key=lambda name: name.startswith("mma."))
-    for name in names:
+    for name in (n for n in names if n not in HOPPER):
         for operands in _operands(name):
             body.append(Prim(name, operands))
             if name.startswith("mma."):

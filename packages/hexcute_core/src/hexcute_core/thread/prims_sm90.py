@@ -107,3 +107,7 @@ def hopper_rows() -> list[PrimSpec]:
             name = f"stmatrix.x{count}{suffix}"
             rows.append(PrimSpec(name, ("shared", "regs"), 4 * count, warp_wide=True))
     return [*rows, *_wgmma_rows()]
+
+
+HOPPER: frozenset[str] = frozenset(row.name for row in hopper_rows())
+"""The names of the table."""

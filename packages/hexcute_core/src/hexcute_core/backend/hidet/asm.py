@@ -22,6 +22,8 @@ _CONSTRAINT = {
     "uint16": "h", "int32": "r", "uint32": "r", "int64": "l", "uint64": "l", "float32": "f",
     "float64": "d", "pointer": "l",
 }  # fmt: skip
+PTX_TYPES = {"i8": "s8", "u8": "u8", "i32": "s32", "f8e4m3": "e4m3", "f8e5m2": "e5m2"}
+"""Element types of matrix instructions that PTX calls by another name than ours."""
 
 
 def ctype(name: str) -> Any:

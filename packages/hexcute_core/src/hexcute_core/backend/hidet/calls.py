@@ -1,10 +1,11 @@
-"""Calls by name: warp shuffles of our own, and every device primitive that hidet registers.
+"""Calls by name: a few of our own, and every device primitive that hidet registers.
 
 | name | arguments | value |
 |---|---|---|
 | `shfl.xor` | value, mask | `value` of lane `lane ^ mask` |
 | `shfl.idx` | value, lane | `value` of lane `lane` |
 | `shfl.up`, `shfl.down` | value, delta | `value` of the lane `delta` below or above, else its own |
+| `elect` | | whether this is the one lane that a converged warp elects; a bool |
 | anything else | scalars | hidet's primitive of that name, with or without `cuda_` in front |
 """
 
@@ -19,7 +20,7 @@ from hidet.ir.type import DataType, VoidType, data_type
 from hexcute_core import dtypes
 from hexcute_core.backend.hidet import shim
 from hexcute_core.backend.hidet.asm import Instruction
-from hexcute_core.backend.hidet.scope import Scope, call
+from hexcute_core.backend.hidet.scope import Scope, call, integer
 from hexcute_core.backend.hidet.storage import value_type
 from hexcute_core.dtypes import DType
 
@@ -30,6 +31,12 @@ _SHUFFLES = {
     "shfl.xor": ("bfly", 31), "shfl.idx": ("idx", 31), "shfl.up": ("up", 0),
     "shfl.down": ("down", 31),
 }  # fmt: skip
+_ELECT = Instruction(
+    "hx_elect",
+    "{ .reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p; }",
+    ("uint32",),
+    result=True,
+)
 # Registered beside the device primitives, but host code.
 _HOST = ("avx_", "cpu_", "hip_", "get_", "set_", "request_", "memory_planner", "calculate_")
 _BITS_OF = {"float16": "__ushort_as_half", "bfloat16": "__ushort_as_bfloat16"}
@@ -41,6 +48,8 @@ def call_by_name(scope: Scope, name: str, args: list[Argument], result: DType | 
     """The expression of the call; `result` is the type its value is wanted in, None for none."""
     if name in _SHUFFLES:
         return _shuffle(scope, name, args, result)
+    if name == "elect" and not args:
+        return he.NotEqual(scope.instruction(_ELECT, []), integer(0, "uint32"))
     return _primitive(scope, name, args, result)
 
 

@@ -12,9 +12,10 @@ from typing import Any
 
 from hidet.backend.codegen import CUDACodegen
 from hidet.ir import dtypes as hd
-from hidet.ir.type import PointerType
+from hidet.ir.type import OpaqueType, PointerType
 from hidet.utils.doc import Doc, NewLine, Text, doc_join
 
+from hexcute_core.backend.hidet import tensor_maps
 from hexcute_core.backend.hidet.asm import OWN
 from hexcute_core.backend.hidet.names import Names
 
@@ -41,6 +42,8 @@ class Codegen(CUDACodegen):  # type: ignore[misc]
         doc = Doc()
         for header in sorted(self._headers | set(self.ir_module.include_headers)):
             doc += Text(f"#include <{header}>") + NewLine()
+        if any(_is_map(p) for f in self.ir_module.functions.values() for p in f.params):
+            doc += Text(tensor_maps.DEFINITION) + NewLine()
         return doc
 
     def canonize_funcname(self, name: str) -> str:
@@ -53,7 +56,11 @@ class Codegen(CUDACodegen):  # type: ignore[misc]
             bounds = str(func.attrs["cuda.block_dim"])
             if "cuda.min_blocks" in func.attrs:
                 bounds += f", {func.attrs['cuda.min_blocks']}"
-            head = Text(f'extern "C" __global__ void __launch_bounds__({bounds}) {func.name}')
+            marks = f"__launch_bounds__({bounds})"
+            cluster = func.attrs.get("cuda.cluster_dim", (1, 1, 1))
+            if cluster != (1, 1, 1):
+                marks = f"__cluster_dims__({', '.join(map(str, cluster))}) {marks}"
+            head = Text(f'extern "C" __global__ void {marks} {func.name}')
         else:
             head = Text("static __device__ __forceinline__ ") + self(func.ret_type)
             head += " " + self.canonize_funcname(func.name)
@@ -131,6 +138,10 @@ class Codegen(CUDACodegen):  # type: ignore[misc]
         if stmt.else_body is not None:
             doc += " else {" + self(stmt.else_body).indent() + NewLine() + "}"
         return doc
+
+
+def _is_map(var: Any) -> bool:
+    return isinstance(var.type, OpaqueType)
 
 
 def _float_literal(value: float, double: bool) -> str:

@@ -7,6 +7,7 @@
 | f32 -> f16, bf16 | cvt.rn | nearest, ties to even |
 | f32 -> tf32 | cvt.rna.tf32.f32 | nearest, ties away |
 | f32 -> f8 | cvt.rn.satfinite.TYPEx2.f32 | sm_89 and later; beyond the range: the largest |
+| two f32 -> two f16, bf16, f8 | cvt.rn.TYPEx2.f32 | the same values |
 | f8 -> f32 | cvt.rn.f16x2.TYPEx2, then cvt.f32.f16 | sm_89 and later; exact |
 """
 
@@ -77,6 +78,20 @@ def from_f32(scope: Scope, value: Any, dtype: DType) -> Any:
             return _cast(scope.instruction(narrow, [zero, value]), "uint8")
         case _:
             return value
+
+
+def pair_from_f32(scope: Scope, low: Any, high: Any, dtype: DType) -> Any:
+    """Two f32 values rounded to a narrow float type: one in each half of the result's bits."""
+    if dtype.bits == 16:
+        name, ptx, word = f"hx_f32_to_{dtype}x2", f"cvt.rn.{dtype}x2.f32", "uint32"
+    else:
+        _need_sm89(scope, dtype)
+        name, word = f"hx_f32_to_{dtype}x2", "uint16"
+        ptx = f"cvt.rn.satfinite.{F8_PTX[dtype.name]}.f32"
+    ins = Instruction(
+        name, f"{ptx} %0, %1, %2;", (word,), ("float32", "float32"), result=True, volatile=False
+    )
+    return scope.instruction(ins, [high, low])
 
 
 def literal(scope: Scope, value: float, dtype: DType) -> Any:

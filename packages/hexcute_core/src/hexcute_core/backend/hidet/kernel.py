@@ -11,14 +11,16 @@ from hidet.ir.func import Function
 from hidet.ir.module import IRModule
 from hidet.ir.type import PointerType, VoidType, data_type
 
+from hexcute_core.backend.hidet import tensor_maps, wgmma
 from hexcute_core.backend.hidet.asm import OWN
 from hexcute_core.backend.hidet.codegen import Codegen
+from hexcute_core.backend.hidet.inflight import in_flight
 from hexcute_core.backend.hidet.passes import lower
 from hexcute_core.backend.hidet.scope import Scope, call
-from hexcute_core.backend.hidet.statements import emit_block
+from hexcute_core.backend.hidet.statements import emit_block, walk
 from hexcute_core.backend.hidet.storage import pointee_type, value_type
 from hexcute_core.errors import BackendError, HexcuteError
-from hexcute_core.thread import ThreadProgram
+from hexcute_core.thread import MatrixDesc, Prim, ThreadProgram
 
 PREFIX = "hexcute_"
 """Entry names start with it, so that a kernel may be called `min` or `double`."""
@@ -39,23 +41,49 @@ def translate(program: ThreadProgram, arch: str) -> tuple[str, str]:
 
 def build_module(program: ThreadProgram, arch: str, entry: str) -> IRModule:
     """The Hidet module of `program`: one kernel and the device functions it calls."""
-    scope = Scope(arch)
+    scope = Scope(arch, products=in_flight(program.body))
+    if program.maps or program.cluster_dim != (1, 1, 1):
+        _need_hopper(scope, program)
     params = []
     for param in program.params:
         kind = PointerType(pointee_type(param.dtype)) if param.pointer else value_type(param.dtype)
         var = he.Var(param.name, kind)
         params.append(var)
         (scope.pointers if param.pointer else scope.variables)[param.name] = var
+    params += [tensor_maps.parameter(scope, m) for m in program.maps]
     opening = _arena(scope) if program.shared_bytes else []
+    if _multiplies_from_shared(program):
+        opening += wgmma.descriptor_base(scope)
+    opening += tensor_maps.prefetch_maps(scope)
     body = emit_block(scope, program.body)
     attrs: dict[str, Any] = {"cuda.block_dim": program.block_dim, OWN: True}
     if program.min_blocks is not None:
         attrs["cuda.min_blocks"] = program.min_blocks
+    if program.cluster_dim != (1, 1, 1):
+        attrs["cuda.cluster_dim"] = program.cluster_dim
     kernel = Function(
         entry, params, hs.SeqStmt([*opening, *body.seq]), VoidType(), "cuda_kernel", attrs
     )
     functions = {**scope.functions, entry: kernel}
     return IRModule(functions, include_headers=sorted(scope.headers))
+
+
+def _need_hopper(scope: Scope, program: ThreadProgram) -> None:
+    if scope.capability < 90:
+        what = "tensor maps" if program.maps else "a cluster of blocks"
+        raise BackendError(
+            f"{program.name} uses {what}, which {scope.arch} does not have",
+            fix='compile with target="sm_90"',
+        )
+
+
+def _multiplies_from_shared(program: ThreadProgram) -> bool:
+    return any(
+        isinstance(operand, MatrixDesc)
+        for stmt in walk(program.body)
+        if isinstance(stmt, Prim)
+        for operand in stmt.operands
+    )
 
 
 def _arena(scope: Scope) -> list[Any]:

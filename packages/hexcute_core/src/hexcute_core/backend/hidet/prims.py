@@ -7,19 +7,31 @@ from typing import Any
 
 from hidet.ir import stmt as hs
 
-from hexcute_core.backend.hidet import accesses, registers, scalars
-from hexcute_core.backend.hidet.asm import Instruction, vector
+from hexcute_core.backend.hidet import accesses, hopper, registers, scalars
+from hexcute_core.backend.hidet.asm import PTX_TYPES, Instruction, vector
 from hexcute_core.backend.hidet.calls import call_by_name
 from hexcute_core.backend.hidet.scope import Scope, call
 from hexcute_core.backend.hidet.storage import Cell
 from hexcute_core.scalar import Const, ScalarBase
-from hexcute_core.thread import GlobalPtr, Operand, Prim, Regs, SharedPtr, prim
+from hexcute_core.thread import (
+    GlobalPtr,
+    MapRef,
+    MatrixDesc,
+    Operand,
+    Prim,
+    Regs,
+    SharedPtr,
+    prim,
+)
+from hexcute_core.thread.prims_sm90 import HOPPER
 
 _MMA = re.compile(r"mma\.(\d+)x(\d+)x(\d+)\.(\w+)\.(\w+)\.(\w+)")
-_PTX_TYPES = {"i8": "s8", "u8": "u8", "i32": "s32", "f8e4m3": "e4m3", "f8e5m2": "e5m2"}
 _BITS = {"f16": 16, "bf16": 16, "f32": 32, "tf32": 32, "i32": 32, "i8": 8, "u8": 8,
          "f8e4m3": 8, "f8e5m2": 8}  # fmt: skip
-_KINDS = {"regs": Regs, "global": GlobalPtr, "shared": SharedPtr, "scalar": ScalarBase}
+_KINDS = {
+    "regs": Regs, "global": GlobalPtr, "shared": SharedPtr, "scalar": ScalarBase, "map": MapRef,
+    "desc": MatrixDesc,
+}  # fmt: skip
 
 
 def emit(scope: Scope, stmt: Prim) -> list[Any]:
@@ -34,6 +46,8 @@ def emit(scope: Scope, stmt: Prim) -> list[Any]:
     if not fits:
         got = ", ".join(type(o).__name__ for o in stmt.operands)
         raise scope.error(f"{stmt.name} takes ({', '.join(wanted)}), got ({got})")
+    if stmt.name in HOPPER:
+        return hopper.emit(scope, stmt)
     return _known(scope, stmt.name, stmt.operands)
 
 
@@ -81,7 +95,7 @@ def _fence(scope: Scope, name: str, ptx: str) -> Any:
 def _by_name(scope: Scope, stmt: Prim) -> Any:
     args = []
     for operand in stmt.operands:
-        if isinstance(operand, (Regs, GlobalPtr, SharedPtr)):
+        if not isinstance(operand, ScalarBase):
             raise scope.error(f"{stmt.name} is called by name and takes scalars only")
         args.append((scalars.emit(scope, operand), operand.dtype))
     return hs.EvaluateStmt(call_by_name(scope, stmt.name, args, None))
@@ -114,7 +128,7 @@ def _mma(scope: Scope, name: str, c: Regs, a: Regs, b: Regs) -> list[Any]:
     left = _words(scope, name, a, counts[1], reads=True, writes=False)
     right = _words(scope, name, b, counts[2], reads=True, writes=False)
     entry: Cell = scope.array(c.array).cell
-    d, x, y = (_PTX_TYPES.get(t, t) for t in (d_type, a_type, b_type))
+    d, x, y = (PTX_TYPES.get(t, t) for t in (d_type, a_type, b_type))
     groups = [0, counts[0], counts[0] + counts[1]]
     vectors = [vector(first, count) for first, count in zip(groups, counts)]
     ins = Instruction(

@@ -45,6 +45,19 @@ def set_element(scope: Scope, name: str, index: Index, value: Any) -> Any:
     return _insert(array, word, shift, _pack(value, array.dtype))
 
 
+def set_pair(scope: Scope, name: str, index: Scalar, bits: Any) -> Any:
+    """The statement that writes elements `index`, which is even, and `index + 1` of a packed
+    array, `bits` holding both."""
+    array = scope.array(name)
+    pair = 2 * array.dtype.bits
+    if pair == array.cell.bits:
+        half = divided(index, 2)
+        if half is not None:
+            return hs.BufferStoreStmt(array.var, [_expr(_index(scope, half))], bits)
+    word, shift = _split(array.cell, array.dtype, _index(scope, index))
+    return _insert(array, word, shift, he.Cast(bits, data_type("uint32")), pair)
+
+
 @dataclass
 class Operand:
     """Entries to pass to an instruction, with what must run before and after it."""
@@ -75,7 +88,7 @@ def operand(scope: Scope, regs: Regs, entry_bits: int, reads: bool, writes: bool
 
 def _aligned_starts(regs: Regs, elements: int) -> list[Scalar] | None:
     """Index of every entry that the pieces cover, None unless they certainly fill entries."""
-    base = _divided(regs.offset, elements)
+    base = divided(regs.offset, elements)
     if base is None or regs.width % elements or any(p % elements for p in regs.pieces):
         return None
     return [
@@ -85,7 +98,7 @@ def _aligned_starts(regs: Regs, elements: int) -> list[Scalar] | None:
     ]
 
 
-def _divided(e: Scalar, by: int) -> Scalar | None:
+def divided(e: Scalar, by: int) -> Scalar | None:
     """e / by where `e` is certainly a multiple of `by`."""
     if by == 1:
         return e
@@ -93,11 +106,11 @@ def _divided(e: Scalar, by: int) -> Scalar | None:
         return Const(int(e.value) // by, e.dtype) if e.value % by == 0 else None
     if isinstance(e, Binary) and e.op == "mul":
         for known, other in ((e.a, e.b), (e.b, e.a)):
-            part = _divided(known, by)
+            part = divided(known, by)
             if part is not None:
                 return other * part
     if isinstance(e, Binary) and e.op in ("add", "sub"):
-        left, right = _divided(e.a, by), _divided(e.b, by)
+        left, right = divided(e.a, by), divided(e.b, by)
         if left is not None and right is not None:
             return left + right if e.op == "add" else left - right
     return None
@@ -157,11 +170,13 @@ def _shifted(node: Any, value: Any, amount: Index) -> Any:
     return value if isinstance(amount, int) and amount == 0 else node(value, _expr(amount))
 
 
-def _insert(array: RegisterArray, word: Index, shift: Index, bits: Any) -> Any:
-    """The statement that replaces the bits of one element of a word."""
+def _insert(
+    array: RegisterArray, word: Index, shift: Index, bits: Any, width: int | None = None
+) -> Any:
+    """The statement that replaces `width` bits of a word, those of one element by default."""
     if array.cell.elements == 1:
         return hs.BufferStoreStmt(array.var, [_expr(word)], bits)
-    mask = (1 << array.dtype.bits) - 1
+    mask = (1 << (width or array.dtype.bits)) - 1
     if isinstance(shift, int):
         kept: Any = integer(~(mask << shift) & 0xFFFFFFFF, "uint32")
     else:

@@ -12,6 +12,7 @@ from hidet.ir.func import Function
 from hidet.ir.type import FuncType, VoidType, data_type
 
 from hexcute_core.backend.hidet.asm import Instruction, function
+from hexcute_core.backend.hidet.inflight import InFlight
 from hexcute_core.backend.hidet.storage import Cell
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import BackendError, SourceSpan
@@ -23,24 +24,32 @@ BUILTINS = frozenset(
 
 @dataclass(frozen=True)
 class RegisterArray:
-    """A declared register array: its Hidet variable, element type and entries."""
+    """A declared register array: its Hidet variable, element type, entry type and their number."""
 
     var: Any
     dtype: DType
     cell: Cell
+    entries: int
 
 
 @dataclass
 class Scope:
-    """Names in scope and the device functions the kernel has used so far, in order."""
+    """Names in scope and the device functions the kernel has used so far, in order.
+
+    `maps` has the address of each tensor map, `products` what `inflight` found, `shared` the
+    arena's 32-bit address, `shared_units` the same as a matrix descriptor holds it.
+    """
 
     arch: str
     variables: dict[str, Any] = field(default_factory=dict)
     arrays: dict[str, RegisterArray] = field(default_factory=dict)
     functions: dict[str, Function] = field(default_factory=dict)
     pointers: dict[str, Any] = field(default_factory=dict)
+    maps: dict[str, Any] = field(default_factory=dict)
     headers: set[str] = field(default_factory=set)
+    products: InFlight = field(default_factory=InFlight)
     shared: Any = None
+    shared_units: Any = None
     span: SourceSpan | None = None
 
     @property

@@ -15,11 +15,12 @@ from hidet.ir import expr as he
 from hidet.ir import stmt as hs
 from hidet.ir.type import tensor_type
 
-from hexcute_core.backend.hidet import prims, registers, scalars
+from hexcute_core.backend.hidet import floats, prims, registers, scalars
+from hexcute_core.backend.hidet.packs import Pair, grouped
 from hexcute_core.backend.hidet.scope import RegisterArray, Scope, integer
 from hexcute_core.backend.hidet.storage import cell, value_type
 from hexcute_core.errors import HexcuteError
-from hexcute_core.scalar import Const, Scalar, as_scalar, cdiv, is_const, sub
+from hexcute_core.scalar import Const, Scalar, as_scalar, cdiv, compare, is_const, sub
 from hexcute_core.thread import (
     Assign,
     DeclareArray,
@@ -39,10 +40,18 @@ SHORT_LOOP = 16
 def emit_block(scope: Scope, body: tuple[Stmt, ...]) -> Any:
     """The statements of `body`, what they declare being theirs alone."""
     with scope.block():
-        return hs.SeqStmt([out for stmt in body for out in emit(scope, stmt)])
+        out: list[Any] = []
+        rest = list(grouped(body))
+        while rest:
+            stmt = rest.pop(0)
+            if isinstance(stmt, For) and rest and _waits(rest[0]) and _multiplies(stmt):
+                out += _drained_loop(scope, stmt, rest.pop(0))
+            else:
+                out += emit(scope, stmt)
+        return hs.SeqStmt(out)
 
 
-def emit(scope: Scope, stmt: Stmt) -> list[Any]:
+def emit(scope: Scope, stmt: Stmt | Pair) -> list[Any]:
     """The Hidet statements of one thread statement; errors carry its source line."""
     with scope.at(getattr(stmt, "span", None)):
         try:
@@ -54,8 +63,10 @@ def emit(scope: Scope, stmt: Stmt) -> list[Any]:
             raise scope.error(f"the code generator refused this {kind}: {error}") from error
 
 
-def _emit(scope: Scope, stmt: Stmt) -> list[Any]:
+def _emit(scope: Scope, stmt: Stmt | Pair) -> list[Any]:
     match stmt:
+        case Pair():
+            return [_set_pair(scope, stmt)]
         case DeclareArray():
             return [_declare_array(scope, stmt)]
         case SetElement():
@@ -78,11 +89,34 @@ def _emit(scope: Scope, stmt: Stmt) -> list[Any]:
             assert_never(stmt)
 
 
+def _waits(stmt: Stmt | Pair) -> bool:
+    return isinstance(stmt, Prim) and stmt.name == "wgmma.wait"
+
+
+def _multiplies(stmt: For) -> bool:
+    return any(isinstance(s, Prim) and s.name == "wgmma.commit" for s in walk(stmt.body))
+
+
+def _drained_loop(scope: Scope, loop: For, wait: Stmt | Pair) -> list[Any]:
+    """A loop of asynchronous products and the wait behind it, which only its trips make needed.
+
+    Where the accumulators of a loop that ran meet those of one that did not, ptxas wants the
+    products finished: otherwise it serializes them all.
+    """
+    trips = _trips(loop)
+    if isinstance(trips, Const):
+        return [*emit(scope, loop), *emit(scope, wait)]
+    ran = scalars.condition(scope, compare("gt", trips, 0))
+    then = hs.SeqStmt([*emit(scope, loop), *emit(scope, wait)])
+    busy = id(loop) in scope.products.busy
+    return [hs.IfStmt(ran, then, hs.SeqStmt(emit(scope, wait)) if busy else None)]
+
+
 def _declare_array(scope: Scope, stmt: DeclareArray) -> Any:
     entry = cell(stmt.dtype)
-    size = -(-stmt.size // entry.elements)
-    var = he.Var(stmt.array, tensor_type(entry.type, [max(size, 1)]))
-    scope.arrays[stmt.array] = RegisterArray(var, stmt.dtype, entry)
+    size = max(-(-stmt.size // entry.elements), 1)
+    var = he.Var(stmt.array, tensor_type(entry.type, [size]))
+    scope.arrays[stmt.array] = RegisterArray(var, stmt.dtype, entry, size)
     return hs.DeclareStmt(var)
 
 
@@ -92,6 +126,12 @@ def _set_element(scope: Scope, stmt: SetElement) -> Any:
     value = scalars.convert(scope, value, stmt.value.dtype, array.dtype)
     index = scalars.index_of(scope, stmt.index)
     return registers.set_element(scope, stmt.array, index, value)
+
+
+def _set_pair(scope: Scope, pair: Pair) -> Any:
+    low, high = scalars.emit(scope, pair.low), scalars.emit(scope, pair.high)
+    bits = floats.pair_from_f32(scope, low, high, pair.dtype)
+    return registers.set_pair(scope, pair.array, pair.index, bits)
 
 
 def _assign(scope: Scope, stmt: Assign) -> Any:
@@ -131,18 +171,19 @@ def _unrolling(stmt: For, trips: Scalar) -> Any:
     if stmt.unroll:
         return hs.ForStmtAttr(unroll=True)
     short = isinstance(trips, Const) and trips.value <= SHORT_LOOP
-    if short or not any(isinstance(s, Prim) for s in _walk(stmt.body)):
+    if short or not any(isinstance(s, Prim) for s in walk(stmt.body)):
         return hs.ForStmtAttr()
     return hs.ForStmtAttr(unroll=True, unroll_factor=1)
 
 
-def _walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
+def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
+    """Every statement of `body`, the nested ones after the one that holds them."""
     for stmt in body:
         yield stmt
         match stmt:
             case For() | While():
-                yield from _walk(stmt.body)
+                yield from walk(stmt.body)
             case If():
-                yield from _walk(stmt.then + stmt.otherwise)
+                yield from walk(stmt.then + stmt.otherwise)
             case _:
                 pass

@@ -1,0 +1,184 @@
+"""Hopper's primitives -> statements: mbarriers, tensor copies, fences, clusters, registers.
+
+Barriers of shared memory are addressed in the block's own window; another block's address comes
+from `mapa`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hidet.ir import expr as he
+from hidet.ir import stmt as hs
+from hidet.ir.func import Function
+from hidet.ir.type import VoidType, data_type
+
+from hexcute_core.backend.hidet import registers, scalars, tensor_maps, wgmma
+from hexcute_core.backend.hidet.accesses import shared_address
+from hexcute_core.backend.hidet.asm import OWN, Instruction, vector
+from hexcute_core.backend.hidet.scope import Scope, call
+from hexcute_core.scalar import Const
+from hexcute_core.thread import MapRef, Prim, Regs, SharedPtr
+
+_WORD = "uint32"
+_FIXED = {
+    "fence.mbarrier": "fence.mbarrier_init.release.cluster;",
+    "fence.proxy": "fence.proxy.async.shared::cta;",
+    "tma.commit": "cp.async.bulk.commit_group;",
+    "cluster.arrive": "barrier.cluster.arrive.release;",
+    "cluster.wait": "barrier.cluster.wait.acquire;",
+    "griddepcontrol.wait": "griddepcontrol.wait;",
+    "griddepcontrol.launch": "griddepcontrol.launch_dependents;",
+}
+_ON_BARRIER = {
+    "mbarrier.init": "mbarrier.init.shared::cta.b64 [%0], %1;",
+    "mbarrier.expect": "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;",
+    "mbarrier.arrive": "mbarrier.arrive.shared::cta.b64 _, [%0];",
+    "cp.async.mbarrier": "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];",
+}
+# These take their number in the instruction's text.
+_COUNTED = {
+    "tma.wait": "cp.async.bulk.wait_group {};",
+    "tma.wait.read": "cp.async.bulk.wait_group.read {};",
+    "setmaxnreg.inc": "setmaxnreg.inc.sync.aligned.u32 {};",
+    "setmaxnreg.dec": "setmaxnreg.dec.sync.aligned.u32 {};",
+}
+_NAMED = {"bar.named.sync": "bar.sync", "bar.named.arrive": "bar.arrive"}
+_MAPA = Instruction(
+    "hx_mapa", "mapa.shared::cluster.u32 %0, %1, %2;", (_WORD,), (_WORD, _WORD), result=True,
+    volatile=False,
+)  # fmt: skip
+_REMOTE_ARRIVE = Instruction(
+    "hx_mbarrier_arrive_cluster",
+    "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];",
+    inputs=(_WORD,),
+    memory=True,
+)
+
+
+def emit(scope: Scope, stmt: Prim) -> list[Any]:
+    """The statements of one Hopper primitive, its operands of the kinds of its row."""
+    name = stmt.name
+    if scope.capability < 90:
+        raise scope.error(
+            f"{name} needs sm_90, the target is {scope.arch}", fix='compile with target="sm_90"'
+        )
+    if name in _FIXED:
+        return [_run(scope, Instruction(_function_name(name), _FIXED[name], memory=True))]
+    match (name.split("."), stmt.operands):
+        case (["mbarrier", "wait"], (SharedPtr() as barrier, parity)):
+            return [_wait(scope, barrier, parity)]
+        case (["mbarrier", "arrive", "cluster"], (SharedPtr() as barrier, rank)):
+            remote = scope.instruction(_MAPA, [shared_address(scope, barrier), _word(scope, rank)])
+            return [_run(scope, _REMOTE_ARRIVE, remote)]
+        case (_, (SharedPtr() as barrier, *numbers)) if name in _ON_BARRIER:
+            words = [_word(scope, n) for n in numbers]
+            ins = Instruction(
+                _function_name(name), _ON_BARRIER[name], inputs=(_WORD,) * (1 + len(words)),
+                memory=True,
+            )  # fmt: skip
+            return [_run(scope, ins, shared_address(scope, barrier), *words)]
+        case (["tma", "load"], (SharedPtr() as dst, MapRef() as box, SharedPtr() as barrier)):
+            return [tensor_maps.load(scope, dst, box, barrier)]
+        case (
+            ["tma", "load", "multicast"],
+            (SharedPtr() as dst, MapRef() as box, SharedPtr() as barrier, mask),
+        ):
+            return [tensor_maps.load(scope, dst, box, barrier, _word(scope, mask))]
+        case (["tma", "store"], (MapRef() as box, SharedPtr() as src)):
+            return [tensor_maps.store(scope, box, src, None)]
+        case (["tma", "reduce", operation], (MapRef() as box, SharedPtr() as src)):
+            return [tensor_maps.store(scope, box, src, operation)]
+        case (["tma", "prefetch"], (MapRef() as box,)):
+            return [tensor_maps.prefetch(scope, box)]
+        case (["wgmma", "fence"], ()):
+            return wgmma.fence(scope, stmt)
+        case (["wgmma", "commit"], ()):
+            return wgmma.commit(scope)
+        case (["wgmma", "wait"], (pending,)):
+            return wgmma.wait(scope, stmt, _constant(scope, name, pending))
+        case (["wgmma", *_], operands):
+            return wgmma.product(scope, name, operands)
+        case (_, (number,)) if name in _COUNTED:
+            value = _constant(scope, name, number)
+            text = _COUNTED[name].format(value)
+            return [_run(scope, Instruction(_function_name(name, value), text, memory=True))]
+        case (_, (barrier, threads)) if name in _NAMED:
+            return [_named_barrier(scope, name, barrier, threads)]
+        case (["stmatrix", count, *trans], (SharedPtr() as dst, Regs() as src)):
+            return _stmatrix(scope, int(count[1:]), bool(trans), dst, src)
+        case _:
+            raise scope.error(f"the primitive {name} has no translation")
+
+
+def _function_name(name: str, *numbers: int) -> str:
+    return "_".join(["hx", name.replace(".", "_"), *map(str, numbers)])
+
+
+def _run(scope: Scope, ins: Instruction, *args: Any) -> Any:
+    return hs.EvaluateStmt(scope.instruction(ins, list(args)))
+
+
+def _word(scope: Scope, e: Any) -> Any:
+    return he.Cast(scalars.emit(scope, e), data_type(_WORD))
+
+
+def _constant(scope: Scope, name: str, e: Any) -> int:
+    if not isinstance(e, Const):
+        raise scope.error(f"{name} takes a constant, got {e}")
+    return int(e.value)
+
+
+def _wait(scope: Scope, barrier: SharedPtr, parity: Any) -> Any:
+    """Spins on the one-instruction test, which itself sleeps for a while."""
+    test = Instruction(
+        "hx_mbarrier_try_wait",
+        "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; "
+        "selp.u32 %0, 1, 0, p; }",
+        (_WORD,), (_WORD, _WORD), result=True, memory=True,
+    )  # fmt: skip
+    address, wanted = he.Var("barrier", data_type(_WORD)), he.Var("parity", data_type(_WORD))
+    done = scope.instruction(test, [address, wanted])
+    body = hs.WhileStmt(he.LogicalNot(done), hs.SeqStmt([]))
+    name = "hx_mbarrier_wait"
+    scope.functions.setdefault(
+        name,
+        Function(name, [address, wanted], body, VoidType(), "cuda_internal", {OWN: True}),
+    )
+    return hs.EvaluateStmt(call(name, [shared_address(scope, barrier), _word(scope, parity)]))
+
+
+def _named_barrier(scope: Scope, name: str, barrier: Any, threads: Any) -> Any:
+    """Constants stand in the text, so that the assembler can count the barriers."""
+    args: list[Any] = []
+    texts, inputs, numbers = [], [], []
+    for e in (barrier, threads):
+        if isinstance(e, Const):
+            texts.append(str(int(e.value)))
+            numbers.append(str(int(e.value)))
+        else:
+            texts.append(f"%{len(args)}")
+            numbers.append("r")
+            inputs.append(_WORD)
+            args.append(_word(scope, e))
+    ins = Instruction(
+        "_".join([_function_name(name), *numbers]), f"{_NAMED[name]} {', '.join(texts)};",
+        inputs=tuple(inputs), memory=True,
+    )  # fmt: skip
+    return _run(scope, ins, *args)
+
+
+def _stmatrix(scope: Scope, count: int, trans: bool, dst: SharedPtr, src: Regs) -> list[Any]:
+    source = registers.operand(scope, src, 32, reads=True, writes=False)
+    if len(source.entries) != count:
+        raise scope.error(
+            f"stmatrix.x{count} takes {count} words of {src.array}, its operand has "
+            f"{len(source.entries)}"
+        )
+    suffix = ".trans" if trans else ""
+    ins = Instruction(
+        f"hx_stmatrix_x{count}{suffix.replace('.', '_')}",
+        f"stmatrix.sync.aligned.m8n8.x{count}{suffix}.shared.b16 [%0], {vector(1, count)};",
+        inputs=(_WORD,) * (1 + count), memory=True,
+    )  # fmt: skip
+    return [*source.before, _run(scope, ins, shared_address(scope, dst), *source.entries)]

@@ -1,0 +1,123 @@
+"""Two conversions from f32 that fill neighbouring narrow elements -> one instruction for both.
+
+| elements | by |
+|---|---|
+| f16, bf16 | cvt.rn.f16x2.f32, cvt.rn.bf16x2.f32 |
+| f8e4m3, f8e5m2 | cvt.rn.satfinite.e4m3x2.f32, .e5m2x2 |
+
+`grouped` finds them in a block: in runs of element writes, and in unrolled loops of nothing but
+such writes, which it expands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from hexcute_core import dtypes
+from hexcute_core.backend.hidet.accesses import split_constant
+from hexcute_core.backend.hidet.registers import divided
+from hexcute_core.dtypes import DType
+from hexcute_core.errors import SourceSpan
+from hexcute_core.scalar import Cast, Const, Element, Scalar, substitute
+from hexcute_core.scalar.visit import walk
+from hexcute_core.thread import For, SetElement, Stmt
+
+PACKED = (dtypes.f16, dtypes.bf16, dtypes.f8e4m3, dtypes.f8e5m2)
+_MOST = 512
+"""Writes that a loop nest is expanded to at most."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """array[index], array[index + 1] = low, high: f32 values converted, the index even."""
+
+    array: str
+    dtype: DType
+    index: Scalar
+    low: Scalar
+    high: Scalar
+    span: SourceSpan | None
+
+
+def grouped(body: Sequence[Stmt]) -> Iterator[Stmt | Pair]:
+    """The statements of `body`, conversions of neighbours as pairs."""
+    run: list[SetElement] = []
+    for stmt in body:
+        writes = _writes(stmt)
+        if run and (not writes or writes[0].array != run[0].array):
+            yield from _paired(run)
+            run = []
+        run += writes
+        if not writes:
+            yield stmt
+    yield from _paired(run)
+
+
+def _converted(write: SetElement) -> Scalar | None:
+    """The f32 value that `write` rounds, where it does no more and does not read its array."""
+    match write.value:
+        case Cast(a=value) if value.dtype == dtypes.f32 and write.value.dtype in PACKED:
+            own = (isinstance(e, Element) and e.array == write.array for e in walk(value))
+            return None if any(own) else value
+        case _:
+            return None
+
+
+def _writes(stmt: Stmt) -> list[SetElement]:
+    """A conversion, or all that an unrolled nest of one means; empty where it is neither."""
+    sizes: list[For] = []
+    inner: Stmt = stmt
+    while isinstance(inner, For) and inner.unroll and len(inner.body) == 1:
+        sizes.append(inner)
+        inner = inner.body[0]
+    if not isinstance(inner, SetElement) or _converted(inner) is None:
+        return []
+    out: list[Mapping[str, Scalar]] = [{}]
+    for loop in sizes:
+        trips = _trips(loop)
+        if trips is None or len(out) * len(trips) > _MOST:
+            return []
+        here = [Const(i, loop.var.dtype) for i in trips]
+        out = [{**values, loop.var.name: i} for values in out for i in here]
+    return [
+        replace(
+            inner,
+            index=substitute(inner.index, values),
+            value=substitute(inner.value, values),
+        )
+        for values in out
+    ]
+
+
+def _trips(loop: For) -> range | None:
+    match loop.start, loop.stop, loop.step:
+        case Const(value=start), Const(value=stop), Const(value=step):
+            return range(int(start), int(stop), int(step))
+        case _:
+            return None
+
+
+def _paired(run: list[SetElement]) -> Iterator[Stmt | Pair]:
+    """One array's writes, neighbours as pairs where their places are comparable."""
+    places = [split_constant(write.index) for write in run]
+    base = places[0][0] if places else None
+    offsets = {offset for _, offset in places}
+    comparable = all(rest == base for rest, _ in places) and len(offsets) == len(run)
+    if base is None or not comparable or divided(base, 2) is None:
+        yield from run
+        return
+    at = {offset: write for (_, offset), write in zip(places, run, strict=True)}
+    for offset in sorted(offsets):
+        low, high = at.get(offset - offset % 2), at.get(offset - offset % 2 + 1)
+        if low is None or high is None:
+            yield at[offset]
+        elif offset % 2 == 0:
+            yield _pair(low, high)
+
+
+def _pair(low: SetElement, high: SetElement) -> Pair:
+    first, second = _converted(low), _converted(high)
+    if first is None or second is None:
+        raise TypeError(f"{low} and {high} are no conversions")
+    return Pair(low.array, low.value.dtype, low.index, first, second, low.span)

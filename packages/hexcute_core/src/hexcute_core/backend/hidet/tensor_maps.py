@@ -1,0 +1,101 @@
+"""Tensor maps as kernel parameters, and the instructions that move their boxes.
+
+A map is 128 opaque bytes that the host wrote, passed by value in constant memory; an instruction
+takes its address and the box's coordinates, innermost first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hidet.ir import expr as he
+from hidet.ir import stmt as hs
+from hidet.ir.type import OpaqueType, data_type
+
+from hexcute_core.backend.hidet import scalars
+from hexcute_core.backend.hidet.accesses import shared_address
+from hexcute_core.backend.hidet.asm import Instruction, ctype
+from hexcute_core.backend.hidet.scope import Scope, integer
+from hexcute_core.thread import MapRef, SharedPtr, TensorMap
+
+TYPE_NAME = "hx_tensor_map"
+DEFINITION = f"struct __align__(64) {TYPE_NAME} {{ unsigned char bytes[128]; }};"
+_PREFETCH = Instruction(
+    "hx_prefetch_tensormap", "prefetch.tensormap [%0];", inputs=("pointer",), memory=True
+)
+
+
+def parameter(scope: Scope, tensor_map: TensorMap) -> Any:
+    """The kernel parameter of a map, made known to `scope`."""
+    var = he.Var(tensor_map.name, OpaqueType(TYPE_NAME, "const", "__grid_constant__"))
+    scope.maps[tensor_map.name] = he.Cast(he.Address(var), ctype("pointer"))
+    return var
+
+
+def prefetch_maps(scope: Scope) -> list[Any]:
+    """One thread fetches every descriptor, so that the first copies do not wait for theirs."""
+    if not scope.maps:
+        return []
+    fetches = [hs.EvaluateStmt(scope.instruction(_PREFETCH, [m])) for m in scope.maps.values()]
+    first = he.Equal(scope.variable("threadIdx.x"), integer(0))
+    return [hs.IfStmt(first, hs.SeqStmt(fetches))]
+
+
+def load(
+    scope: Scope, dst: SharedPtr, box: MapRef, barrier: SharedPtr, mask: Any | None = None
+) -> Any:
+    """A box to shared memory, of all blocks in the bits of `mask` where there is one."""
+    rank = len(box.coords)
+    ptx = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+    name, tail = f"hx_tma_load_{rank}d", ""
+    inputs = ("uint32", "pointer", *("int32",) * rank, "uint32")
+    args = [shared_address(scope, dst), *_box(scope, box), shared_address(scope, barrier)]
+    if mask is not None:
+        ptx, name, tail = ptx + ".multicast::cluster", name + "_multicast", f", %{rank + 3}"
+        inputs = (*inputs, "uint16")
+        args.append(he.Cast(mask, data_type("uint16")))
+    template = f"{ptx} [%0], {_operands(1, rank)}, [%{rank + 2}]{tail};"
+    return _run(scope, Instruction(name, template, inputs=inputs, memory=True), args)
+
+
+def store(scope: Scope, box: MapRef, src: SharedPtr, reduction: str | None) -> Any:
+    """A box from shared memory, added to what is there where `reduction` says so."""
+    rank = len(box.coords)
+    head = f"cp.async.bulk.tensor.{rank}d.global.shared::cta.tile.bulk_group"
+    name = f"hx_tma_store_{rank}d"
+    if reduction is not None:
+        head = f"cp.reduce.async.bulk.tensor.{rank}d.global.shared::cta.{reduction}.tile.bulk_group"
+        name = f"hx_tma_reduce_{reduction}_{rank}d"
+    template = f"{head} {_operands(0, rank)}, [%{rank + 1}];"
+    inputs = ("pointer", *("int32",) * rank, "uint32")
+    args = [*_box(scope, box), shared_address(scope, src)]
+    return _run(scope, Instruction(name, template, inputs=inputs, memory=True), args)
+
+
+def prefetch(scope: Scope, box: MapRef) -> Any:
+    """A box into L2."""
+    rank = len(box.coords)
+    template = f"cp.async.bulk.prefetch.tensor.{rank}d.L2.global.tile {_operands(0, rank)};"
+    inputs = ("pointer", *("int32",) * rank)
+    ins = Instruction(f"hx_tma_prefetch_{rank}d", template, inputs=inputs, memory=True)
+    return _run(scope, ins, _box(scope, box))
+
+
+def _operands(first: int, rank: int) -> str:
+    """`[%map, {%c0, ...}]` with the map at operand `first`."""
+    coords = ", ".join(f"%{first + 1 + i}" for i in range(rank))
+    return f"[%{first}, {{{coords}}}]"
+
+
+def _box(scope: Scope, box: MapRef) -> list[Any]:
+    address = scope.maps.get(box.name)
+    if address is None:
+        raise scope.error(f"{box.name!r} is not a tensor map of the kernel")
+    if not 1 <= len(box.coords) <= 5:
+        raise scope.error(f"a tensor map has 1 to 5 coordinates, {box.name} has {len(box.coords)}")
+    coords = [he.Cast(scalars.emit(scope, c), data_type("int32")) for c in reversed(box.coords)]
+    return [address, *coords]
+
+
+def _run(scope: Scope, ins: Instruction, args: list[Any]) -> Any:
+    return hs.EvaluateStmt(scope.instruction(ins, args))

@@ -1,0 +1,182 @@
+"""Asynchronous products of a warp group, and the 64-bit descriptors of their operands.
+
+    descriptor = address >> 4 | leading >> 4 << 16 | stride >> 4 << 32 | mode << 62
+
+The address part is the arena's, shifted once a kernel, plus the operand's offset in units of 16
+bytes: constants of the offset and all other fields fold into one addition.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from hidet.ir import expr as he
+from hidet.ir import stmt as hs
+from hidet.ir.type import data_type
+
+from hexcute_core.backend.hidet import registers, scalars
+from hexcute_core.backend.hidet.accesses import split_constant
+from hexcute_core.backend.hidet.asm import PTX_TYPES, Instruction, vector
+from hexcute_core.backend.hidet.scope import RegisterArray, Scope, integer
+from hexcute_core.scalar import Const, Scalar, is_const
+from hexcute_core.thread import MatrixDesc, Prim, Regs
+
+_NAME = re.compile(r"wgmma\.64x(\d+)x(\d+)\.(\w+)\.(\w+)\.(\w+)\.([kmr])([km])")
+_MODES = {0: 0, 128: 1, 64: 2, 32: 3}
+_UNIT = 16
+_HALF = ("f16", "bf16")
+_INTEGER = ("i8", "u8")
+A_WORDS = 4
+"""Words a thread of an A operand in registers: 64 x K elements over 128 threads."""
+_HELD_AT_ONCE = 128
+
+
+def descriptor_base(scope: Scope) -> list[Any]:
+    """The arena's address as descriptors hold it: 14 bits, in units of 16 bytes."""
+    if scope.shared is None:
+        return []
+    base = he.Var("arena_units", data_type("uint32"))
+    scope.shared_units = base
+    address = he.BitwiseAnd(scope.shared, integer(0x3FFFF, "uint32"))
+    return [hs.DeclareStmt(base, he.RightShift(address, integer(4)))]
+
+
+def descriptor(scope: Scope, desc: MatrixDesc) -> Any:
+    """The 64-bit descriptor of an operand."""
+    if scope.shared_units is None:
+        raise scope.error("the kernel multiplies from shared memory but reserves none")
+    if desc.swizzle not in _MODES:
+        raise scope.error(f"a matrix is swizzled by 0, 32, 64 or 128 bytes, not {desc.swizzle}")
+    offset, constant = split_constant(desc.offset)
+    if constant % _UNIT or desc.leading % _UNIT or desc.stride % _UNIT:
+        raise scope.error(
+            "a matrix's offset and strides are multiples of 16 bytes, got "
+            f"{constant}, {desc.leading} and {desc.stride}"
+        )
+    low = scope.shared_units
+    if not is_const(offset, 0):
+        low = he.Add(low, he.Cast(_units(scope, offset), data_type("uint32")))
+    fixed = constant // _UNIT + (desc.leading // _UNIT << 16)
+    if fixed:
+        low = he.Add(low, integer(fixed, "uint32"))
+    high = desc.stride // _UNIT | _MODES[desc.swizzle] << 30
+    return he.BitwiseOr(he.Cast(low, data_type("uint64")), integer(high << 32, "uint64"))
+
+
+def _units(scope: Scope, offset: Scalar) -> Any:
+    whole = registers.divided(offset, _UNIT)
+    if whole is not None:
+        return scalars.emit(scope, whole)
+    return he.RightShift(scalars.emit(scope, offset), integer(4))
+
+
+def product(scope: Scope, name: str, operands: tuple[Any, ...]) -> list[Any]:
+    """One `wgmma.mma_async`; `accumulate` false ignores what c holds."""
+    c, a, b, accumulate = operands
+    parts = _NAME.fullmatch(name)
+    if parts is None:
+        raise scope.error(f"{name} is not of the form wgmma.64xNxK.D.A.B.XY")
+    n, k, d_type, a_type, b_type, x, y = parts.groups()
+    count = int(n) // 2 if d_type in ("f32", "i32") else int(n) // 4
+    before: list[Any] = []
+    result = _words(scope, name, c, count)
+    if isinstance(a, Regs):
+        left = _words(scope, name, a, A_WORDS)
+        before += left.before
+        first, first_types = left.entries, ("uint32",) * A_WORDS
+    else:
+        first, first_types = [descriptor(scope, a)], ("uint64",)
+    entry = scope.array(c.array).cell
+    at = count + len(first)
+    accumulated = _accumulates(scope, accumulate)
+    known = isinstance(accumulated, bool)
+    scale = ("1" if accumulated else "0") if known else "p"
+    modifiers = _modifiers(a_type, x, y)
+    types = ".".join(PTX_TYPES.get(t, t) for t in (d_type, a_type, b_type))
+    left_text = vector(count, A_WORDS) if len(first) == A_WORDS else f"%{count}"
+    text = (
+        f"wgmma.mma_async.sync.aligned.m64n{n}k{k}.{types} {vector(0, count)}, {left_text}, "
+        f"%{at}, {scale}{modifiers};"
+    )
+    if not known:
+        text = f"{{ .reg .pred p; setp.ne.b32 p, %{at + 1}, 0; {text} }}"
+    suffix = {"1": "_add", "0": "_set", "p": ""}[scale]
+    ins = Instruction(
+        f"hx_{name.replace('.', '_')}{suffix}",
+        text,
+        (entry.type_name,) * count,
+        (*first_types, "uint64", *(() if known else ("int32",))),
+        updated=True,
+    )
+    args = [*result.entries, *first, descriptor(scope, b), *([] if known else [accumulated])]
+    return [*before, hs.EvaluateStmt(scope.instruction(ins, args))]
+
+
+def _accumulates(scope: Scope, e: Scalar) -> Any:
+    """A bool where it is known now, else an integer expression."""
+    if isinstance(e, Const):
+        return bool(e.value)
+    return he.Cast(scalars.condition(scope, e), data_type("int32"))
+
+
+def _modifiers(a_type: str, x: str, y: str) -> str:
+    """Signs of A and B, and which of them lie M- or N-major."""
+    if a_type in _INTEGER:
+        return ""
+    if a_type not in _HALF:
+        return ", 1, 1"
+    transposed = [str(int(major == "m")) for major in (x, y) if major != "r"]
+    return ", ".join(["", "1", "1", *transposed])
+
+
+def _words(scope: Scope, name: str, regs: Regs, count: int) -> registers.Operand:
+    operand = registers.operand(scope, regs, 32, reads=True, writes=False)
+    if len(operand.entries) != count:
+        raise scope.error(
+            f"{name} takes {count} words of {regs.array}, its operand has {len(operand.entries)}"
+        )
+    return operand
+
+
+def fence(scope: Scope, stmt: Prim) -> list[Any]:
+    """Orders what registers hold before the products that follow."""
+    run = Instruction("hx_wgmma_fence", "wgmma.fence.sync.aligned;", memory=True)
+    return [*_hold(scope, stmt), hs.EvaluateStmt(scope.instruction(run, []))]
+
+
+def commit(scope: Scope) -> list[Any]:
+    """Closes a group of products."""
+    run = Instruction("hx_wgmma_commit", "wgmma.commit_group.sync.aligned;", memory=True)
+    return [hs.EvaluateStmt(scope.instruction(run, []))]
+
+
+def wait(scope: Scope, stmt: Prim, pending: int) -> list[Any]:
+    """Until at most `pending` groups are in flight; what the others wrote is read after it."""
+    text = f"wgmma.wait_group.sync.aligned {pending};"
+    run = Instruction(f"hx_wgmma_wait_{pending}", text, memory=True)
+    return [hs.EvaluateStmt(scope.instruction(run, [])), *_hold(scope, stmt)]
+
+
+def _hold(scope: Scope, stmt: Prim) -> list[Any]:
+    """Empty asm over the registers of `stmt`: no instruction, nothing moves across it."""
+    held = []
+    for name in sorted(scope.products.held.get(id(stmt), ())):
+        array = scope.arrays.get(name)
+        if array is not None:
+            held += _hold_array(scope, array)
+    return held
+
+
+def _hold_array(scope: Scope, array: RegisterArray) -> list[Any]:
+    out = []
+    for start in range(0, array.entries, _HELD_AT_ONCE):
+        stop = min(start + _HELD_AT_ONCE, array.entries)
+        kind = array.cell.type_name
+        ins = Instruction(
+            f"hx_hold_{kind}_{stop - start}", "", (kind,) * (stop - start), updated=True,
+            memory=True,
+        )  # fmt: skip
+        entries = [he.TensorElement(array.var, (integer(i),)) for i in range(start, stop)]
+        out.append(hs.EvaluateStmt(scope.instruction(ins, entries)))
+    return out
