@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hexcute_bench.errors import BenchError, DeviceLost
+from hexcute_bench.errors import BenchError, DeviceLost, PeerAbsent
 from hexcute_bench.interface import ProcessPeer
 from hexcute_bench.rows import TIMED_COLUMNS, ResultFile
 
@@ -144,12 +144,14 @@ def test_a_peer_that_breaks_the_device_stops_the_run_and_is_left_out_of_the_next
     bench: Any,
 ) -> None:
     broken = fakes.FakePeer("broken", {"x": 1.0}, broken=RuntimeError("illegal address"))
-    with pytest.raises(DeviceLost, match="broken broke the device"):
+    with pytest.raises(DeviceLost, match="broken broke the device for this process"):
         bench.run(fakes.suite(broken, fakes.base()), alive=False)
     assert [row["system"] for row in rows(bench.out)] == ["broken"]
     again = fakes.FakePeer("broken", {"x": 1.0})
     bench.run(fakes.suite(again, fakes.base()))
-    assert again.prepared == [str(shape) for shape in fakes.SHAPES[1:]]
+    assert again.prepared == []
+    bench.run(fakes.suite(again, fakes.base()), systems=("broken",))
+    assert again.prepared == [str(shape) for shape in fakes.SHAPES]
 
 
 def test_filters_peers_and_quick_narrow_the_run(bench: Any) -> None:
@@ -198,14 +200,16 @@ def test_peers_of_another_process_send_their_rows(bench: Any) -> None:
 
 
 def test_a_process_that_gives_up_is_reported(bench: Any) -> None:
-    def gone(suite: str, shapes: Any, systems: Any, settings: Any) -> Any:
-        raise BenchError("hidet does not import")
-        yield {}
+    for error, status in ((PeerAbsent("not installed"), "absent"), (BenchError("died"), "failed")):
 
-    what = fakes.suite(fakes.base(), processes=(ProcessPeer(("guest",), "own", gone),))
-    assert not bench.run(what)
-    assert rows(bench.out)[-1]["note"] == "hidet does not import"
-    assert rows(bench.out)[-1]["status"] == "absent"
+        def gone(suite: str, shapes: Any, systems: Any, settings: Any, error: Any = error) -> Any:
+            raise error
+            yield {}
+
+        what = fakes.suite(fakes.base(), processes=(ProcessPeer(("guest",), "own", gone),))
+        assert not bench.run(what)
+        assert rows(bench.out)[-1]["note"] == str(error)
+        assert rows(bench.out)[-1]["status"] == status
 
 
 def test_a_result_file_of_another_version_is_refused(bench: Any) -> None:

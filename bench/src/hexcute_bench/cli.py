@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +16,10 @@ from hexcute_bench.interface import KernelSuite, Settings, Suite
 from hexcute_bench.report.places import FIGURES, RESULTS
 from hexcute_bench.runner import Order, SuiteRun, missing_kernel
 from hexcute_bench.timing import CudaClock
+
+# What a restarted run inherits: how often it was, and the clock's reading to stop at.
+_RESTARTS, _UNTIL = "HEXCUTE_BENCH_RESTARTS", "HEXCUTE_BENCH_UNTIL"
+MOST_RESTARTS = 6
 
 
 def parser() -> argparse.ArgumentParser:
@@ -67,10 +73,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return _report(options)
     except DeviceLost as error:
         print(error, file=sys.stderr)
-        return 3
+        return _again(sys.argv[1:] if arguments is None else arguments)
     except BenchError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+
+
+def _again(arguments: Sequence[str]) -> int:
+    """Goes on in a fresh process, as only that can use the device; gives up after a few."""
+    begun = int(os.environ.get(_RESTARTS, "0"))
+    if begun >= MOST_RESTARTS:
+        return 3
+    os.environ[_RESTARTS] = str(begun + 1)
+    os.execv(sys.executable, [sys.executable, "-m", "hexcute_bench", *arguments])
 
 
 def _list() -> int:
@@ -91,9 +106,9 @@ def _contents(suite: Suite) -> str:
 def _run(options: argparse.Namespace) -> int:
     chosen = suites.find(options.suites)
     settings = Settings.of(options.quick, options.protocol)
-    order = Order(
-        options.out, settings, tuple(options.peers), tuple(options.shapes), options.seconds
-    )
+    until = os.environ.setdefault(_UNTIL, str(time.monotonic() + options.seconds))
+    seconds = float(until) - time.monotonic()
+    order = Order(options.out, settings, tuple(options.peers), tuple(options.shapes), seconds)
     run = SuiteRun(order, CudaClock)
     complete = True
     for suite in chosen:

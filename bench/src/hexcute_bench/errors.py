@@ -17,5 +17,5 @@ class DeviceLost(BenchError):
     """A peer's launch broke the device for this process; `measured` is that peer's row."""
 
     def __init__(self, measured: Any) -> None:
-        super().__init__(f"{measured.system} broke the device; run the same command to go on")
+        super().__init__(f"{measured.system} broke the device for this process")
         self.measured = measured

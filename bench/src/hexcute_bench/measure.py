@@ -10,6 +10,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from hexcute_bench.errors import DeviceLost, PeerAbsent
@@ -20,6 +21,7 @@ from hexcute_bench.timing import Clock, Timing, interleave
 
 # Samples a candidate is chosen by; the one that wins is timed again, in turns with the peers.
 TUNING_SAMPLES = 3
+_TREE = Path(__file__).resolve().parents[3]
 
 
 @dataclass
@@ -44,9 +46,9 @@ class _Choice:
 
 
 def reason(error: BaseException) -> str:
-    """One line for the row: the kind of error and its first line."""
+    """One line for the row: the kind of error and its first line, paths within the tree."""
     lines = str(error).strip().splitlines() or [""]
-    return f"{type(error).__name__}: {lines[0]}"[:300]
+    return f"{type(error).__name__}: {lines[0]}".replace(f"{_TREE}/", "")[:300]
 
 
 def measured_columns(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hexcute_bench import environment
-from hexcute_bench.errors import BenchError, DeviceLost
+from hexcute_bench.errors import BenchError, DeviceLost, PeerAbsent
 from hexcute_bench.interface import KernelSuite, Peer, ProcessPeer, Settings, Suite, TableSuite
 from hexcute_bench.measure import Measured, ShapeMeasurement, measured_columns, reason
 from hexcute_bench.progress import Progress
@@ -89,6 +89,7 @@ class SuiteRun:
         shapes = select(suite.quick if order.settings.quick else suite.shapes, order.filters)
         clock = self._clock(order.settings)
         state = _State(suite, order, results, self._look(), environment.ClockWatch())
+        state.save()
         pending = [(shape, state.pending(shape, wanted)) for shape in shapes]
         pending = [(shape, names) for shape, names in pending if names]
         complete = True
@@ -144,7 +145,7 @@ class SuiteRun:
         progress: Progress,
     ) -> bool:
         names = [name for name in group.systems if name in wanted]
-        left = [shape for shape in shapes if state.missing(shape, names)] if names else []
+        left = [shape for shape in shapes if state.missing(shape, names, group.process)]
         if not left:
             return True
         seconds = self._deadline - time.monotonic()
@@ -161,9 +162,10 @@ class SuiteRun:
                 if time.monotonic() > self._deadline:
                     break
         except BenchError as error:
+            status = ABSENT if isinstance(error, PeerAbsent) else FAILED
             for name in names:
                 state.add_row({
-                    "shape": ALL_SHAPES, "system": name, "status": ABSENT,
+                    "shape": ALL_SHAPES, "system": name, "status": status,
                     "process": group.process, "note": str(error),
                 })  # fmt: skip
             progress.say(f"{group.process}: {error}")
@@ -203,23 +205,20 @@ class _State:
     ) -> None:
         self.suite, self.results, self.environment, self.watch = suite, results, seen, watch
         self.settings = order.settings
-        protocol = order.settings.protocol
-        self._measured = {
-            (shape, system)
-            for shape, system, by, process in results.measured(
-                "shape", "system", "protocol", "process"
-            )
-            if by == protocol and (process == MAIN or system != suite.baseline)
-        }
-        self._lost = {
-            (row["shape"], row["system"]) for row in results.rows if row["note"].endswith(_LOST)
-        }
+        # Baselines that another process times as its link do not count for this one.
+        self._measured = results.measured("shape", "system", "protocol", "process")
+        lost = {row["system"] for row in results.rows if row["note"].endswith(_LOST)}
+        self._lost = lost - set(order.systems)
 
-    def missing(self, shape: Shape, names: Iterable[str]) -> list[str]:
+    def missing(self, shape: Shape, names: Iterable[str], process: str = MAIN) -> list[str]:
+        """The systems without a timed answer; one that broke the device is asked for by name
+        only."""
+        protocol = self.settings.protocol
         return [
             name
             for name in names
-            if (str(shape), name) not in self._measured and (str(shape), name) not in self._lost
+            if (str(shape), name, protocol, process) not in self._measured
+            and name not in self._lost
         ]
 
     def pending(self, shape: Shape, wanted: Sequence[str]) -> list[str]:

@@ -6,18 +6,16 @@ Runs in the process of peers/hidet_process.py. The space's entry that calls cuBL
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
-from concurrent.futures import Executor, Future
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from hexcute_bench.cases.gemm import GemmCase
-from hexcute_bench.errors import BenchError
-from hexcute_bench.interface import Candidate, CasePeer, Run
+from hexcute_bench.interface import Run
+from hexcute_bench.peers.hidet_build import HidetPeer, Job, on_torchs_stream
 from hexcute_bench.shape import Shape
 
+PLAIN, CUTE = "hidet_f16", "hidet_f16_cute"
 _SPACE = ("block_m", "block_n", "block_k", "warp_m", "warp_n", "warp_k")
 # The first is the schedule's default. Hidet holds a block to 48 KB of shared memory, the f32
 # result tile included, so none is larger than 64x128.
@@ -32,23 +30,67 @@ _SLIM = (
 
 
 @dataclass(frozen=True)
-class Job:
-    """One kernel to build: which of the two, for which sizes, with which tile."""
+class PlainJob(Job):
+    """matmul_f16, which reads B as k x n; turning B over is not part of its time. Where k is
+    split, torch adds the parts."""
 
-    system: str
     m: int
     n: int
     k: int
     tile: tuple[int, ...]
     parts: int
-    arch: str
-    folder: str
 
-    @property
-    def name(self) -> str:
-        bm, bn, bk, wm, wn, wk = self.tile
-        split = f" split={self.parts}" if self.parts > 1 else ""
-        return f"{bm}x{bn}x{bk} warp={wm}x{wn}x{wk}{split}"
+    def module(self) -> Any:
+        from hidet.graph.ops.matmul.matmul_f16 import MatmulF16Task
+        from hidet.ir.compute import tensor_input
+
+        a = tensor_input("a", "float16", [self.m, self.k])
+        b = tensor_input("b", "float16", [self.k, self.n])
+        task = MatmulF16Task(a, b, "float32", self.parts)
+        return task.schedule(**dict(zip(_SPACE, self.tile)), use_cublas=False)
+
+    def launcher(self, case: GemmCase, launch: Any) -> Run:
+        import torch
+
+        turned = [b.t().contiguous() for b in case.b]
+        shape = (self.parts, case.m, case.n)
+        partial = torch.empty(shape, dtype=torch.float16, device="cuda") if self.parts > 1 else None
+
+        def run(index: int) -> None:
+            on_torchs_stream()
+            launch(case.a[index], turned[index], case.c[index] if partial is None else partial)
+            if partial is not None:
+                torch.sum(partial, 0, out=case.c[index])
+
+        return run
+
+
+@dataclass(frozen=True)
+class CuteJob(Job):
+    """matmul_f16_cute on B as n x k, k split by Hidet's own rule."""
+
+    m: int
+    n: int
+    k: int
+    tile: tuple[int, ...]
+
+    def module(self) -> Any:
+        from hidet.graph.ops.matmul.matmul_f16_cute import MatmulF16CuteTask
+        from hidet.ir.compute import tensor_input
+
+        a = tensor_input("a", "float16", [self.m, self.k])
+        b = tensor_input("b", "float16", [self.n, self.k])
+        task = MatmulF16CuteTask(a, b, "float32", transpose_b=True)
+        # 0 parts asks for the rule.
+        tile = dict(zip(_SPACE, self.tile))
+        return task.schedule(**tile, parallel_k_parts=0, use_cublas=False)
+
+    def launcher(self, case: GemmCase, launch: Any) -> Run:
+        def run(index: int) -> None:
+            on_torchs_stream()
+            launch(case.a[index], case.b[index], case.c[index])
+
+        return run
 
 
 def split_parts(m: int, n: int, k: int, multiprocessors: int = 132) -> int:
@@ -58,96 +100,20 @@ def split_parts(m: int, n: int, k: int, multiprocessors: int = 132) -> int:
     return math.gcd(parts, k)
 
 
-def jobs(system: str, shape: Shape, arch: str, folder: Path) -> list[Job]:
-    """The kernels to try for one shape."""
-    m, n, k = shape["m"], shape["n"], shape["k"]
-    parts = split_parts(m, n, k) if system == "hidet_f16" else 0
-    tiles = _SLIM if m <= 128 else _WIDE
-    place = folder / system
-    return [
-        Job(system, m, n, k, tile, parts, arch, str(place / f"{m}_{n}_{k}" / f"{index}"))
-        for index, tile in enumerate(tiles)
-    ]
+class HidetGemm(HidetPeer):
+    """One of the two GEMMs."""
 
-
-def build(job: Job) -> str:
-    """Builds one kernel by Hidet's own passes and nvcc; gives the folder of its library."""
-    import hidet
-    from hidet.drivers.build_module import build_ir_module
-    from hidet.ir.compute import tensor_input
-
-    hidet.option.cuda.arch(job.arch)
-    a = tensor_input("a", "float16", [job.m, job.k])
-    tile = dict(zip(_SPACE, job.tile))
-    if job.system == "hidet_f16":
-        from hidet.graph.ops.matmul.matmul_f16 import MatmulF16Task
-
-        b = tensor_input("b", "float16", [job.k, job.n])
-        module = MatmulF16Task(a, b, "float32", job.parts).schedule(**tile, use_cublas=False)
-    elif job.system == "hidet_f16_cute":
-        from hidet.graph.ops.matmul.matmul_f16_cute import MatmulF16CuteTask
-
-        b = tensor_input("b", "float16", [job.n, job.k])
-        task = MatmulF16CuteTask(a, b, "float32", transpose_b=True)
-        # 0 parts asks for Hidet's own rule of splitting k.
-        module = task.schedule(**tile, parallel_k_parts=job.parts, use_cublas=False)
-    else:
-        raise BenchError(f"Hidet has no GEMM called {job.system!r}")
-    os.makedirs(job.folder, exist_ok=True)
-    build_ir_module(module, job.folder, target=f"cuda --arch={job.arch}")
-    return job.folder
-
-
-class HidetGemm(CasePeer):
-    """One of Hidet's two GEMMs over kernels that a pool of processes builds."""
-
-    def __init__(self, name: str, arch: str, folder: Path, pool: Executor) -> None:
-        self.name = name
-        self._arch, self._folder, self._pool = arch, folder, pool
-        self._building: dict[Shape, list[tuple[Job, Future[str]]]] = {}
-
-    def order(self, shape: Shape) -> None:
-        """Begins to build what this shape needs."""
-        self._building[shape] = [
-            (job, self._pool.submit(build, job))
-            for job in jobs(self.name, shape, self._arch, self._folder)
-        ]
-
-    def finish(self) -> None:
-        """Waits until all that was ordered is built or has failed."""
-        for ordered in self._building.values():
-            for _, future in ordered:
-                future.exception()
-
-    def prepare(self, case: GemmCase) -> Sequence[Candidate]:
-        if case.shape not in self._building:
-            self.order(case.shape)
-        return [
-            Candidate(job.name, lambda job=job, future=future: _run(case, job, future.result()))
-            for job, future in self._building[case.shape]
-        ]
-
-
-def _run(case: GemmCase, job: Job, folder: str) -> Run:
-    import torch
-    from hidet.ffi.runtime_api import runtime_api
-    from hidet.runtime import load_compiled_module
-
-    launch = load_compiled_module(folder)
-    plain = job.system == "hidet_f16"
-    # matmul_f16 reads B as k x n; turning it over is not part of its time.
-    turned = [b.t().contiguous() for b in case.b] if plain else case.b
-    partial: Any = None
-    if plain and job.parts > 1:
-        shape = (job.parts, case.m, case.n)
-        partial = torch.empty(shape, dtype=torch.float16, device="cuda")
-
-    def run(index: int) -> None:
-        runtime_api.set_current_cuda_stream(torch.cuda.current_stream().cuda_stream)
-        if partial is None:
-            launch(case.a[index], turned[index], case.c[index])
-        else:
-            launch(case.a[index], turned[index], partial)
-            torch.sum(partial, 0, out=case.c[index])
-
-    return run
+    def jobs(self, shape: Shape) -> Sequence[Job]:
+        m, n, k = shape["m"], shape["n"], shape["k"]
+        made: list[Job] = []
+        for index, tile in enumerate(_SLIM if m <= 128 else _WIDE):
+            bm, bn, bk, wm, wn, wk = tile
+            name = f"{bm}x{bn}x{bk} warp={wm}x{wn}x{wk}"
+            folder = str(self.folder / f"{m}_{n}_{k}_{index}")
+            if self.name == CUTE:
+                made.append(CuteJob(name, self.arch, folder, m, n, k, tile))
+            else:
+                parts = split_parts(m, n, k)
+                name += f" split={parts}" if parts > 1 else ""
+                made.append(PlainJob(name, self.arch, folder, m, n, k, tile, parts))
+        return made

@@ -8,7 +8,7 @@ from hexcute_bench.cases.attention import (
     decoding_work,
     forward_work,
 )
-from hexcute_bench.interface import KernelSuite
+from hexcute_bench.interface import KernelSuite, ProcessPeer
 from hexcute_bench.peers.attention import (
     FlashAttention3,
     FlashInferDecode,
@@ -18,6 +18,7 @@ from hexcute_bench.peers.attention import (
     flash_attention_2,
     hexcute_attention,
 )
+from hexcute_bench.peers.hidet_link import hidet_rows
 from hexcute_bench.shape import Shape
 
 FORWARD = tuple(
@@ -62,6 +63,7 @@ MHA_FORWARD = KernelSuite(
     case=AttentionCase,
     work=forward_work,
     regime=forward_regime,
+    processes=(ProcessPeer(("hidet_attention",), "hidet", hidet_rows),),
 )
 
 MHA_DECODING = KernelSuite(

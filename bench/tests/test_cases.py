@@ -1,0 +1,141 @@
+"""The cases' references and measure of error, on the CPU; needs torch."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from hexcute_bench.cases.attention import AttentionCase  # noqa: E402
+from hexcute_bench.cases.fp8 import Fp8Case  # noqa: E402
+from hexcute_bench.cases.gemm import GemmCase  # noqa: E402
+from hexcute_bench.cases.moe import MoeCase, MoeSizes, align  # noqa: E402
+from hexcute_bench.cases.scan import STATES, ScanCase  # noqa: E402
+from hexcute_bench.cases.tensors import F16_TOLERANCE, relative_error  # noqa: E402
+from hexcute_bench.peers.marlin_format import (  # noqa: E402
+    pack_scales,
+    pack_weights,
+    pack_zeros,
+)
+from hexcute_bench.shape import Shape  # noqa: E402
+
+
+def test_the_error_sees_rounding_one_element_nan_and_shape() -> None:
+    reference = torch.randn(300, 200)
+    rounded = reference.half()
+    assert 0 < relative_error(rounded, reference) < 2.0**-11
+    one = rounded.clone()
+    one[7, 9] += 0.05
+    assert relative_error(one, reference) > F16_TOLERANCE
+    one[7, 9] = math.nan
+    assert math.isnan(relative_error(one, reference))
+    assert relative_error(rounded[:-1], reference) == math.inf
+
+
+def test_a_gemm_case_is_fresh_poisoned_and_right() -> None:
+    shape = Shape.of(m=33, n=40, k=65)
+    case, other = (GemmCase(shape, sets=2, device="cpu") for _ in range(2))
+    assert not torch.equal(case.a[0], case.a[1]) and not torch.equal(case.a[0], other.a[0])
+    assert math.isnan(case.error(case.output(0), 0))
+    right = (case.a[1].double() @ case.b[1].double().t()).half()
+    assert case.error(right, 1) < case.tolerance < case.error(right, 0)
+    case.c[0].copy_(right)
+    case.poison(0)
+    assert torch.isnan(case.output(0)).all()
+
+
+def test_attention_against_torch() -> None:
+    case = AttentionCase(Shape.of(heads=3, d=64, s=100), sets=1, device="cpu")
+    q, k, v = (t.double().transpose(0, 1) for t in (case.q[0], case.k[0], case.v[0]))
+    out = torch.nn.functional.scaled_dot_product_attention(q, k, v).transpose(0, 1)
+    assert case.error(out.half(), 0) < 2.0**-10
+    assert case.error(out.half().roll(1, 0), 0) > case.tolerance
+
+
+def test_fp8_scales_blocks_of_128() -> None:
+    case = Fp8Case(Shape.of(m=5, n=256, k=384), sets=1, device="cpu")
+    a, w = case.a[0].double(), case.w[0].double()
+    total = torch.zeros(5, 256, dtype=torch.float64)
+    for group in range(3):
+        part = slice(128 * group, 128 * (group + 1))
+        for block in range(2):
+            columns = slice(128 * block, 128 * (block + 1))
+            scale = case.sa[0][:, group, None].double() * case.sw[0][block, group].double()
+            total[:, columns] += a[:, part] @ w[columns, part].t() * scale
+    assert case.error(total.bfloat16(), 0) < 2.0**-8
+
+
+def test_the_scan_steps_through_time() -> None:
+    case = ScanCase(Shape.of(batch=2, length=300), sets=1, device="cpu", width=3)
+    u, z = case.u[0].double(), case.z[0].double()
+    dt = torch.nn.functional.softplus(case.delta[0].double() + case.bias[:, None].double())
+    out = torch.empty_like(u)
+    for batch in range(2):
+        for channel in range(3):
+            h = torch.zeros(STATES, dtype=torch.float64)
+            for t in range(300):
+                step = dt[batch, channel, t]
+                h = h * torch.exp(step * case.a[channel].double())
+                h = h + step * u[batch, channel, t] * case.b[0][batch, 0, :, t].double()
+                y = h @ case.c[0][batch, 0, :, t].double() + case.d[channel] * u[batch, channel, t]
+                gate = z[batch, channel, t]
+                out[batch, channel, t] = y * gate * torch.sigmoid(gate)
+    assert case.error(out.half(), 0) < 2.0**-10
+    assert case.error(out.half().roll(1, 2), 0) > case.tolerance
+
+
+SMALL = MoeSizes(experts=8, top_k=2, hidden=256, width=64, group=32)
+
+
+def test_a_routing_is_aligned_to_blocks_of_one_expert() -> None:
+    ids = torch.tensor([[3, 1], [3, 0], [3, 7], [1, 3]], dtype=torch.int32)
+    route = align(ids, 8, 2)
+    assert int(route.padded) == 10
+    rows, experts = route.rows.tolist(), route.experts.tolist()
+    flat = ids.reshape(-1).tolist()
+    used = [rows[2 * block : 2 * block + 2] for block in range(5)]
+    for block, expert in zip(used, experts):
+        assert all(flat[row] == expert for row in block if row < 8)
+    assert sorted(row for block in used for row in block if row < 8) == list(range(8))
+    assert all(row == 8 for row in rows[10:])
+    assert route.offsets.tolist() == [0, 2, 4, 4, 8, 8, 8, 8, 10]
+
+
+def test_a_moe_layer_is_the_weighted_sum_over_its_experts() -> None:
+    shape = Shape.of(tokens=3)
+    case = MoeCase(shape, "layer", SMALL, sets=1, device="cpu")
+    out = torch.zeros(3, SMALL.hidden, dtype=torch.float64)
+    for token in range(3):
+        for choice in range(SMALL.top_k):
+            expert = int(case.ids[0][token, choice])
+            c1 = case.x[0][token].double() @ case.w13.expert(expert).double()
+            gate, up = c1[: SMALL.width], c1[SMALL.width :]
+            h = gate * torch.sigmoid(gate) * up
+            weight = case.gates[0][token, choice].double()
+            out[token] += h @ case.w2.expert(expert).double() * weight
+    assert case.error(out.half(), 0) < 2.0**-10
+
+
+def test_few_tokens_take_turns_through_all_experts() -> None:
+    case = MoeCase(Shape.of(tokens=1), "gemms", SMALL, sets=4, device="cpu")
+    met = {int(expert) for ids in case.ids for expert in ids.reshape(-1)}
+    assert met == set(range(8))
+
+
+def test_marlins_order_keeps_every_weight() -> None:
+    q = torch.randint(0, 16, (64, 128), dtype=torch.uint8)
+    words = pack_weights(q)
+    assert words.shape == (4, 256) and words.dtype == torch.int32
+    nibbles = torch.stack([(words >> (4 * place)) & 15 for place in range(8)])
+    counts = torch.bincount(nibbles.reshape(-1).long(), minlength=16)
+    assert torch.equal(counts, torch.bincount(q.reshape(-1).long(), minlength=16))
+    # Thread 0 owns rows 0, 1, 8, 9 of columns 0 and 8; stored 0 2 4 6 1 3 5 7.
+    first = [(int(words[0, 0]) >> (4 * place)) & 15 for place in range(8)]
+    owned = [(0, 0), (8, 0), (0, 8), (8, 8), (1, 0), (9, 0), (1, 8), (9, 8)]
+    assert first == [int(q[row, column]) for row, column in owned]
+    scale = torch.arange(128.0).half().view(1, 128)
+    assert pack_scales(scale)[0, :9].tolist() == [0, 8, 16, 24, 32, 40, 48, 56, 1]
+    zero = (torch.arange(128) % 16).to(torch.uint8).view(1, 128)
+    assert pack_zeros(zero).shape == (1, 16)
