@@ -1,34 +1,40 @@
 """One shared arena a kernel: buffers packed by lifetime, with the barriers that reuse needs.
 
-A buffer lives from the first to the last top-level statement that touches it. Buffers whose lives
-do not meet may share bytes; before the first statement of the later one, all threads meet and
-pending asynchronous copies are waited for.
+A buffer lives from the first to the last statement that touches it, counted at the top of the
+kernel and at the top of each role. Roles run side by side, so a buffer that two of them touch
+lives as long as they all do, except the slots of a pipeline: where as many are filled as are
+waited for, nothing writes them after the last was read. Buffers whose lives do not meet may share
+bytes; before the first statement of the later one, the threads that use it meet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from hexcute_core.arch import Arch
 from hexcute_core.errors import NoLayout
+from hexcute_core.scalar import Scalar
 from hexcute_core.synthesis.graph import op_refs
 from hexcute_core.tile import (
     Copy,
     For,
     Gemm,
     If,
+    PipelineWait,
     Produce,
     Role,
     SharedTensor,
     Stmt,
     TileProgram,
-    TileRef,
     While,
 )
 
 ALIGNMENT = 1024
 """Bytes: a swizzle's period must start at zero; TMA and wgmma ask for as much."""
+
+Place = tuple[int, int]
+"""A statement at the kernel's top and, in a role, at the role's top (else -1)."""
 
 
 def tensor_bytes(tensor: SharedTensor) -> int:
@@ -41,20 +47,20 @@ def tensor_bytes(tensor: SharedTensor) -> int:
 
 @dataclass(frozen=True)
 class Arena:
-    """Offsets and total size, in bytes; `fences` are the top-level statements before which
-    memory changes hands. Scratch, where there is any, has the name ``""``."""
+    """Offsets and total size, in bytes; `fences` are the places before which memory changes
+    hands. Scratch, where there is any, has the name ``""``."""
 
     offsets: Mapping[str, int]
     size: int
-    fences: frozenset[int]
+    fences: frozenset[Place]
 
 
 @dataclass(frozen=True)
 class _Life:
     name: str
     bytes: int
-    first: int
-    last: int
+    first: Place
+    last: Place
 
 
 def build_arena(
@@ -66,9 +72,10 @@ def build_arena(
     Raises NoLayout where they exceed what a block of `arch` may have.
     """
     lives = _lives(program)
+    ever = ((0, -1), (len(program.body), -1))
     if scratch:
-        lives.append(_Life("", _rounded(scratch), 0, len(program.body)))
-    lives += [_Life(n, _rounded(size), 0, len(program.body)) for n, size in (fixed or {}).items()]
+        lives.append(_Life("", _rounded(scratch), *ever))
+    lives += [_Life(name, _rounded(size), *ever) for name, size in (fixed or {}).items()]
     placed: list[tuple[_Life, int]] = []
     for life in sorted(lives, key=lambda x: -x.bytes):
         busy = sorted(
@@ -105,26 +112,96 @@ def _rounded(size: int) -> int:
 
 
 def _lives(program: TileProgram) -> list[_Life]:
-    touched: dict[str, list[int]] = {}
+    touched: dict[str, list[Place]] = {}
+    homes: dict[str, set[int]] = {}
+    drained = _drained(program)
     for i, stmt in enumerate(program.body):
-        for ref in _refs(stmt):
-            touched.setdefault(ref.tensor, []).append(i)
-    return [
-        _Life(t.name, _rounded(tensor_bytes(t)), touched[t.name][0], touched[t.name][-1])
-        for t in program.tensors
-        if isinstance(t, SharedTensor) and t.name in touched
-    ]
+        inner = enumerate(stmt.body) if isinstance(stmt, Role) else [(-1, stmt)]
+        for j, part in inner:
+            for name, pipeline in _touches(part, None):
+                if pipeline in drained:
+                    # The fill has landed by the time its reader has waited for it.
+                    touched.setdefault(name, []).append(drained[pipeline])
+                    homes.setdefault(name, set()).add(drained[pipeline][0])
+                else:
+                    touched.setdefault(name, []).append((i, j))
+                    homes.setdefault(name, set()).add(i)
+    runs = _role_runs(program)
+    out = []
+    for t in program.tensors:
+        if not isinstance(t, SharedTensor) or t.name not in touched:
+            continue
+        places = touched[t.name]
+        for run in runs:
+            if len(homes[t.name] & set(run)) > 1:
+                places += [(run[0], -1), (run[-1] + 1, -1)]
+        out.append(_Life(t.name, _rounded(tensor_bytes(t)), min(places), max(places)))
+    return out
 
 
-def _refs(stmt: Stmt) -> Iterator[TileRef]:
+def _role_runs(program: TileProgram) -> list[list[int]]:
+    """Indices of roles that run side by side."""
+    runs: list[list[int]] = []
+    for i, stmt in enumerate(program.body):
+        if isinstance(stmt, Role):
+            if runs and runs[-1][-1] == i - 1:
+                runs[-1].append(i)
+            else:
+                runs.append([i])
+    return runs
+
+
+Trips = tuple[Scalar, Scalar, Scalar]
+
+
+def _drained(program: TileProgram) -> dict[str, Place]:
+    """Pipelines of which every filled slot is waited for by one role, with the place of the last
+    wait: the loops of both sides have equal bounds."""
+    fills: dict[str, list[list[Trips]]] = {}
+    waits: dict[str, list[tuple[Place, list[Trips]]]] = {}
+    for i, stmt in enumerate(program.body):
+        if not isinstance(stmt, Role):
+            continue
+        for j, part in enumerate(stmt.body):
+            for inner, trips in _looped(part, []):
+                if isinstance(inner, Produce):
+                    fills.setdefault(inner.pipeline, []).append(trips)
+                elif isinstance(inner, PipelineWait):
+                    waits.setdefault(inner.pipeline, []).append(((i, j), trips))
+    return {
+        name: waiting[-1][0]
+        for name, waiting in waits.items()
+        if len({place[0] for place, _ in waiting}) == 1
+        and sorted(map(str, fills.get(name, []))) == sorted(str(t) for _, t in waiting)
+    }
+
+
+def _looped(stmt: Stmt, trips: list[Trips]) -> Iterator[tuple[Stmt, list[Trips]]]:
+    """Statements under `for` loops alone, with the loops' bounds; others as they stand."""
+    yield stmt, trips
+    if isinstance(stmt, For):
+        for inner in stmt.body:
+            yield from _looped(inner, [*trips, (stmt.start, stmt.stop, stmt.step)])
+
+
+def _touches(stmt: Stmt, pipeline: str | None) -> Iterator[tuple[str, str | None]]:
+    """Tensors that `stmt` touches, with the pipeline whose slot it fills with them."""
     match stmt:
-        case Copy() | Gemm():
-            yield from op_refs(stmt)
-        case For() | While() | Role() | Produce():
-            for inner in stmt.body:
-                yield from _refs(inner)
+        case Copy():
+            yield stmt.src.tensor, None
+            yield stmt.dst.tensor, pipeline
+        case Gemm():
+            yield from ((ref.tensor, None) for ref in op_refs(stmt))
+        case Produce():
+            yield from _all_touches(stmt.body, stmt.pipeline)
+        case For() | While() | Role():
+            yield from _all_touches(stmt.body, pipeline)
         case If():
-            for inner in (*stmt.then, *stmt.otherwise):
-                yield from _refs(inner)
+            yield from _all_touches((*stmt.then, *stmt.otherwise), pipeline)
         case _:
             pass
+
+
+def _all_touches(body: Iterable[Stmt], pipeline: str | None) -> Iterator[tuple[str, str | None]]:
+    for stmt in body:
+        yield from _touches(stmt, pipeline)

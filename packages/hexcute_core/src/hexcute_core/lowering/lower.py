@@ -79,13 +79,13 @@ def lower(solution: Solution, arch: Arch) -> th.ThreadProgram:
     asynchronous = any(plan.row.asynchronous for plan in solution.copies.values())
     body: list[th.Stmt] = []
     for i, stmt in enumerate(program.body):
-        if i in ctx.arena.fences:
+        if (i, -1) in ctx.arena.fences:
             body += _fence(stmt, asynchronous)
         if isinstance(stmt, Role):
             # A run of roles is one chain of branches, lowered at its first.
             before = program.body[i - 1] if i else None
             if not isinstance(before, Role):
-                body += lower_roles(ctx, program.body[i:], lower_body)
+                body += lower_roles(ctx, i, lower_body)
             continue
         body += _lower(ctx, stmt)
     arrays = tuple(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from hexcute_core import thread as th
 from hexcute_core.dtypes import i32
@@ -23,17 +23,17 @@ LAST_BARRIER = 15
 """Named barriers are 1 to 15; 0 is the block's own."""
 
 
-def lower_roles(ctx: Context, body: Sequence[Stmt], lower: Lower) -> tuple[th.Stmt, ...]:
-    """The roles at the head of `body`, side by side."""
+def lower_roles(ctx: Context, at: int, lower: Lower) -> tuple[th.Stmt, ...]:
+    """The roles from statement `at` of the kernel on, side by side."""
     roles: list[Role] = []
-    for stmt in body:
+    for stmt in ctx.program.body[at:]:
         if not isinstance(stmt, Role):
             break
         roles.append(stmt)
     if len(roles) > LAST_BARRIER:
         raise LayoutConflict(f"{len(roles)} roles, at most {LAST_BARRIER}", roles[-1].span)
     threads = ctx.program.block_dim
-    branches = [_role(ctx, role, i, threads, lower) for i, role in enumerate(roles, start=1)]
+    branches = [_role(ctx, at + i, role, threads, lower) for i, role in enumerate(roles)]
     chain = branches[-1]
     if roles[-1].first + roles[-1].threads < threads:
         chain = (th.If(_inside(roles[-1]), chain, (), roles[-1].span),)
@@ -48,7 +48,7 @@ def _inside(role: Role) -> Scalar:
     return high if low is None else land(low, high)
 
 
-def _role(ctx: Context, role: Role, number: int, threads: int, lower: Lower) -> tuple[th.Stmt, ...]:
+def _role(ctx: Context, at: int, role: Role, threads: int, lower: Lower) -> tuple[th.Stmt, ...]:
     claim: list[th.Stmt] = []
     if role.registers is not None:
         # A launch gives every thread the same share; a role gives back or takes more.
@@ -56,12 +56,21 @@ def _role(ctx: Context, role: Role, number: int, threads: int, lower: Lower) -> 
         change = "inc" if role.registers > share else "dec"
         operand = (Const(role.registers, i32),)
         claim.append(th.Prim(f"setmaxnreg.{change}", operand, role.span))
-    with ctx.acting(Team(role.first, role.threads), number) as prologue:
-        body = lower(ctx, role.body)
+    body: list[th.Stmt] = []
+    with ctx.acting(Team(role.first, role.threads), barrier_of(ctx, at)) as prologue:
+        for j, stmt in enumerate(role.body):
+            if (at, j) in ctx.arena.fences:
+                body.append(ctx.barrier(stmt.span))
+            body += lower(ctx, (stmt,))
     whole: tuple[th.Stmt, ...] = (*prologue, *body)
     if single_threaded(ctx, role):
         whole = (th.If(compare("eq", THREAD, role.first), whole, (), role.span),)
     return (*claim, *whole)
+
+
+def barrier_of(ctx: Context, at: int) -> int:
+    """The named barrier of the role at statement `at`: roles are numbered from 1."""
+    return 1 + sum(isinstance(s, Role) for s in ctx.program.body[:at])
 
 
 def proxy_fence(ctx: Context, op: Copy) -> tuple[th.Stmt, ...]:
