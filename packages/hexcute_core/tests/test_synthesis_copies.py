@@ -10,6 +10,7 @@ from hexcute_core.synthesis.anchor import coalesced, vector_that_spreads
 from hexcute_core.synthesis.copies import Rejection, memory_copies, register_copies
 from hexcute_core.synthesis.linear import from_linear, modes_to_layout, to_linear
 from hexcute_core.synthesis.memory import GlobalTile
+from hexcute_core.synthesis.solution import CopyPlan
 
 SM80 = arch("sm_80")
 # g = ((4,8),(2,2,2)):((32,1),(16,8,256)) over a 16x32 tile.
@@ -115,7 +116,7 @@ def test_the_matrix_loads_that_fit_are_found():
 
 
 def test_a_refused_instruction_says_why():
-    refused = {c.name: c.reason for c in register_copies(SM80, FRAGMENTS[1], 16, None, True)
+    refused = {c.name: c.reason for c in register_copies(SM80, FRAGMENTS[-1], 16, None, True)
                if isinstance(c, Rejection)}  # fmt: skip
     assert "consecutive elements" in refused["ld.shared.16"]
     assert "whole number of elements" in refused["ld.shared.1"]
@@ -145,6 +146,23 @@ def test_copies_between_memories_cover_the_tile(shape, order):
             for picks in product(*(range(r.size) for r in plan.reps))
         }  # fmt: skip
         assert reached == set(product(range(shape[0]), range(shape[1])))
+
+
+def test_values_side_by_side_in_registers_may_be_side_by_side_in_shared_memory():
+    found = [p for p in plans(FRAGMENTS[1]) if p.name == "ld.shared.16"]
+    assert [str(m) for m in found[0].run] == ["2:1@1", "2:8@0", "2:8@1"]
+    # Global memory has its own order.
+    memory = GlobalTile(((Mode(64, 1, 0),), (Mode(32, 1, 1),)), 1, 8, (1, 0))
+    assert max(p.row.bytes for p in plans(FRAGMENTS[1], memory=memory)) == 4
+
+
+@pytest.mark.parametrize("start, widest", [(0, 16), (8, 16), (4, 8), (1, 2)])
+def test_runs_never_begin_inside_another_wherever_the_tile_starts(start, widest):
+    g = coalesced((32, 64), (1, 0), 8, 64)
+    found = [c for c in register_copies(SM80, g, 16, None, True, (0, start))
+             if isinstance(c, CopyPlan) and c.row.access == "vector" and
+             all(m.dim == 1 for m in c.run)]  # fmt: skip
+    assert max(c.row.bytes for c in found) == widest
 
 
 def test_a_vector_wider_than_memory_allows_is_refused_with_the_reason():

@@ -6,7 +6,8 @@ from itertools import product
 import pytest
 
 from hexcute_core.arch import Fragment, Mode, arch
-from hexcute_core.synthesis.gemm import GemmAnchor, gemm_anchors, locate, mma_rows, plan_gemm
+from hexcute_core.synthesis.gemm import GemmAnchor, Orders, gemm_anchors, mma_rows, plan_gemm
+from hexcute_core.synthesis.registers import locate, register_map, same_threads
 
 SM80 = arch("sm_80")
 
@@ -65,11 +66,10 @@ TYPES = [("f16", "f32"), ("f16", "f16"), ("bf16", "f32"), ("tf32", "f32"), ("i8"
 
 
 @pytest.mark.parametrize("operand, result", TYPES)
-@pytest.mark.parametrize(
-    "m, n, k, threads", [(32, 16, 64, 32), (64, 48, 64, 128), (96, 16, 32, 96)]
-)
+@pytest.mark.parametrize("m, n, k, threads", [(32, 16, 64, 32), (32, 48, 32, 64), (96, 16, 32, 96)])
 def test_every_anchor_sums_every_product_once(operand, result, m, n, k, threads):
-    found = list(gemm_anchors(row(operand, operand, result), m, n, k, threads, None))
+    orders = Orders((16, 8, 4), (2, 4), (2, 4))
+    found = list(gemm_anchors(row(operand, operand, result), m, n, k, threads, None, orders))
     assert found
     for anchor in found:
         c, a, b = anchor.layouts
@@ -82,7 +82,7 @@ def test_every_anchor_sums_every_product_once(operand, result, m, n, k, threads)
 def test_registers_may_stand_in_another_order():
     """P of attention: the A operand is the C layout of the gemm before, values in C's order."""
     first = next(gemm_anchors(row(), 64, 32, 16, 128, (4, 1)))
-    anchor = next(x for x in gemm_anchors(row(), 64, 16, 32, 128, (4, 1)) if x.k_order == "natural")
+    anchor = next(x for x in gemm_anchors(row(), 64, 16, 32, 128, (4, 1)) if x.runs == (0, 0, 0))
     p = Fragment((64, 32), first.c.thread, first.c.value)
     assert p != anchor.a
     plan = plan_gemm(anchor, anchor.c, p, anchor.b)
@@ -104,8 +104,7 @@ def test_registers_that_do_not_hold_the_fragment_are_refused():
     assert isinstance(plan_gemm(anchor, wrong, anchor.a, anchor.b), str)
 
 
-@pytest.mark.parametrize("m, n, k, threads", [(24, 8, 16, 32), (32, 12, 16, 32), (32, 8, 24, 32),
-                                              (16, 8, 16, 128), (32, 8, 16, 48)])  # fmt: skip
+@pytest.mark.parametrize("m, n, k, threads", [(24, 8, 16, 32), (32, 12, 16, 32), (32, 8, 24, 32), (32, 8, 16, 48)])  # fmt: skip
 def test_what_the_instruction_does_not_tile_has_no_anchor(m, n, k, threads):
     assert not list(gemm_anchors(row(), m, n, k, threads, None))
 
@@ -125,7 +124,35 @@ def test_the_faster_instruction_comes_first():
 
 def test_locate_finds_a_digit_inside_a_longer_one():
     f = Fragment((64, 1), (), (Mode(2, 32, 0), Mode(32, 1, 0)))
-    assert locate(f, Mode(4, 2, 0)) == 4
-    assert locate(f, Mode(2, 32, 0)) == 1
-    assert locate(f, Mode(4, 16, 0)) is None
+    assert locate(f, Mode(4, 2, 0)) == ((4, 4),)
+    assert locate(f, Mode(2, 32, 0)) == ((2, 1),)
+    assert locate(f, Mode(64, 1, 0)) == ((32, 2), (2, 1))
+    assert locate(f, Mode(4, 16, 0)) == ((2, 32), (2, 1))
+    assert locate(f, Mode(3, 1, 0)) is None
     assert locate(f, Mode(2, 1, 1)) is None
+
+
+def test_groups_without_work_repeat_that_of_others():
+    """48x24 on four warps: three find a tile along M or N, the fourth does what the first does."""
+    found = list(gemm_anchors(row(), 48, 24, 16, 128, None))
+    assert {x.groups for x in found} == {(1, 3), (3, 1)}
+    for anchor in found:
+        assert anchor.c.threads == 96
+        assert anchor.c.coord(96 + 5, 0) == anchor.c.coord(5, 0)
+    (one,) = gemm_anchors(row(), 16, 8, 16, 128, None)
+    assert one.c.thread[-1] == Mode(4, 0, 0)
+
+
+def test_layouts_that_differ_in_register_order_alone_are_one():
+    f = Fragment((8, 8), (Mode(8, 1, 0),), (Mode(8, 1, 1),))
+    g = Fragment((8, 8), (Mode(2, 1, 0), Mode(4, 2, 0)), (Mode(2, 4, 1), Mode(4, 1, 1)))
+    assert same_threads(f, g)
+    digits = register_map(f, g)
+    for v in range(8):
+        w, rest = 0, v
+        for size, first, second in digits:
+            w += rest % size * second
+            rest //= size
+        assert f.coord(3, v) == g.coord(3, w)
+    other = Fragment((8, 8), (Mode(8, 1, 1),), (Mode(8, 1, 0),))
+    assert not same_threads(f, other) and register_map(f, other) is None

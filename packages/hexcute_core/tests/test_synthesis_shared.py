@@ -117,15 +117,17 @@ def test_ldmatrix_trans_on_an_m_major_tile_has_no_conflicts():
     b.copy(rc, c)
     found = tile_runs.run(b.program())
     names = [plan.name for _, plan in sorted(found.solution.copies.items())]
-    assert names[:4] == ["cp.async.16", "cp.async.16", "ldmatrix.x4.trans", "ldmatrix.x4"]
+    assert names[:3] == ["cp.async.16", "cp.async.16", "ldmatrix.x4.trans"]
+    assert names[3] in ("ldmatrix.x4", "ld.shared.16")
     for layout in found.solution.shared.values():
         assert all(have == least for have, least in layout.wavefronts.values())
     # The lanes agree: as many wavefronts as 128 bytes a clock need.
-    for name in ("ldmatrix.x4", "ldmatrix.x4.trans"):
+    for name in names[2:4]:
         assert found.counters.wavefronts[name] * 128 == found.counters.bytes[name]
 
 
-@pytest.mark.parametrize("source, target", [((0, 1), (0, 1)), ((1, 0), (1, 0))])
+@pytest.mark.parametrize("source", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("target", [(0, 1), (1, 0)])
 def test_copying_through_shared_memory_moves_16_bytes_without_conflicts(source, target):
     b = tile_builder.TileBuilder(threads=128)
     a, c = b.tile("a", f16, 128, 128, major=source), b.tile("c", f16, 128, 128, major=target)

@@ -250,7 +250,8 @@ def _rows_to_registers(row: CopyRow) -> Layout:
     """`q^-1 o p`: from (lane of a row's address, column) to (lane, register) that receives it."""
     p, q = row.p, row.q
     assert p is not None and q is not None
-    return composition(right_inverse(to_linear(q)), to_linear(p))
+    found: Layout = composition(right_inverse(to_linear(q)), to_linear(p))
+    return found
 
 
 def _pick_lanes(g: Fragment, lanes: int) -> tuple[tuple[Mode, ...], tuple[Mode, ...]] | None:

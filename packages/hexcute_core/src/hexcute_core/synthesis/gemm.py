@@ -19,6 +19,9 @@ from hexcute_core.synthesis.solution import GemmLoop, GemmPlan
 from hexcute_core.tile import Gemm
 
 
+WORD_BITS = 32
+
+
 @dataclass(frozen=True)
 class Orders:
     """Lengths of the contiguous runs, in elements, that each axis may be ordered for."""
@@ -56,9 +59,12 @@ class GemmAnchor:
     def layouts(self) -> tuple[Fragment, Fragment, Fragment]:
         """(c, a, b) as registers hold them."""
         m, n, k = self.runs
-        c = _run_first(self.c, 1) if n else _run_first(self.c, 0) if m else self.c
-        a = _run_first(self.a, 1) if k else _run_first(self.a, 0) if m else self.a
-        b = _run_first(self.b, 1) if k else _run_first(self.b, 0) if n else self.b
+        a, b, c = self.a, self.b, self.c
+        if k:
+            a, b = _run_first(a, 1), _run_first(b, 1)
+        # Operands of an instruction are words: values that share one must stay side by side.
+        if (m or n) and self.row.c_dtype.bits >= WORD_BITS:
+            c = _run_first(c, 1 if n else 0)
         return c, a, b
 
     def __str__(self) -> str:
@@ -233,9 +239,13 @@ def plan_gemm(anchor: GemmAnchor, c: Fragment, a: Fragment, b: Fragment) -> Gemm
             return f"{name} needs {want} for {anchor.row.name}, but is {have}"
     row = anchor.row
     pieces = []
-    for atom, want, have in ((row.c, anchor.c, c), (row.a, anchor.a, a), (row.b, anchor.b, b)):
+    for atom, want, have, bits in (
+        (row.c, anchor.c, c, row.c_dtype.bits),
+        (row.a, anchor.a, a, row.a_dtype.bits),
+        (row.b, anchor.b, b, row.b_dtype.bits),
+    ):
         found = _pieces(want.value[: _own(atom)], have)
-        if found is None:
+        if found is None or not _words(found, bits):
             return f"the registers {have} do not hold the fragment {want} of {row.name}"
         pieces.append(found)
     loops: dict[str, tuple[GemmLoop, ...]] = {}
@@ -277,6 +287,15 @@ def _pieces(digits: tuple[Mode, ...], have: Fragment) -> tuple[int, ...] | None:
         for size, stride in parts:
             offsets = [o + d * stride for d in range(size) for o in offsets]
     return tuple(offsets)
+
+
+def _words(pieces: tuple[int, ...], bits: int) -> bool:
+    """Whether the values of every 32-bit operand of an instruction are consecutive registers."""
+    word = max(1, WORD_BITS // bits)
+    starts = pieces[::word]
+    return all(
+        pieces[i * word + j] == start + j for i, start in enumerate(starts) for j in range(word)
+    ) and all(start % word == 0 for start in starts)
 
 
 def _reps(want: Fragment, have: Fragment, atom: Fragment, dim: int) -> list[tuple[int, int]] | None:
