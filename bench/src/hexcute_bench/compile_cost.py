@@ -15,10 +15,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from hexcute_bench.interface import Settings
+from hexcute_bench.peers import hopper
 from hexcute_bench.peers.common import module
 from hexcute_bench.rows import ABSENT, FAILED, OK
 
@@ -77,12 +77,20 @@ def _columns(told: Mapping[str, Any]) -> dict[str, Any]:
 def _hexcute(target: str, most: int) -> list[dict[str, Any]]:
     import hexcute_core as core
 
-    gemm, pipelined = module("hexcute_kernels.gemm"), module("hexcute_kernels.pipelined_gemm")
-    kernel = pipelined.pipelined_gemm(core.f16)
+    if target == "sm_90":
+        kernels = module("hexcute_kernels.hopper_gemm")
+        kernel = kernels.hopper_gemm(core.f16)
+        configs = list(dict.fromkeys(
+            tuple(config.items()) for m in (4096, 64) for config in hopper.configs(kernels, m)
+        ))  # fmt: skip
+    else:
+        kernel = module("hexcute_kernels.pipelined_gemm").pipelined_gemm(core.f16)
+        gemm = module("hexcute_kernels.gemm")
+        configs = [tuple(hopper.constants(config).items()) for config in gemm.CONFIGS]
     found = []
-    for config in gemm.CONFIGS[:most]:
+    for config in configs[:most]:
         start = time.perf_counter()
-        compiled = kernel.compile(target, constants=asdict(config))
+        compiled = kernel.compile(target, constants=dict(config))
         size = len(compiled.built.cubin)
         seconds = time.perf_counter() - start
         found.append({"seconds": seconds, "stages": dict(compiled.seconds), "bytes": size})

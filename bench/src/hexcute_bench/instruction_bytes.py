@@ -27,10 +27,17 @@ def _simple(target: str) -> Any:
     return importlib.import_module("hexcute_kernels.simple_gemm").simple_gemm.compile(target)
 
 
+def _hopper(target: str) -> Any:
+    kernels = importlib.import_module("hexcute_kernels.hopper_gemm")
+    core = importlib.import_module("hexcute_core")
+    return kernels.hopper_gemm(core.f16).compile(target)
+
+
 # kernel -> (its module, how to compile it, targets)
 KERNELS: dict[str, tuple[str, Callable[[str], Any], tuple[str, ...]]] = {
     "simple_gemm": ("hexcute_kernels.simple_gemm", _simple, ("sm_80",)),
     "gemm": ("hexcute_kernels.pipelined_gemm", _gemm, ("sm_80",)),
+    "hopper_gemm": ("hexcute_kernels.hopper_gemm", _hopper, ("sm_90",)),
 }
 
 
@@ -69,16 +76,21 @@ def copies(solution: Any) -> list[dict[str, Any]]:
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for item in build_graph(solution.program).ops:
         op = item.op
-        if not isinstance(op, Copy) or op.id not in solution.copies:
+        if not isinstance(op, Copy):
             continue
-        plan = solution.copies[op.id]
+        # By TMA one thread moves a whole box.
+        bulk = solution.bulk.get(op.id)
+        plan = bulk or solution.copies.get(op.id)
+        if plan is None:
+            continue
+        size = bulk.bytes // bulk.calls if bulk else plan.row.bytes
         source, target = op.src.tensor, op.dst.tensor
         direction = f"{letter(source)}2{letter(target)}"
         known = found.setdefault(
             (f"{source} to {target}", direction),
             {"tensor": f"{source} to {target}", "direction": direction, "status": OK,
-             "instruction": plan.name, "bytes": plan.row.bytes, "calls": plan.calls},
+             "instruction": plan.name, "bytes": size, "calls": plan.calls},
         )  # fmt: skip
         # The narrowest instruction is the one that limits the copy.
-        known["bytes"] = min(known["bytes"], plan.row.bytes)
+        known["bytes"] = min(known["bytes"], size)
     return list(found.values())

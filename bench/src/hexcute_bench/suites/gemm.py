@@ -6,6 +6,7 @@ from hexcute_bench.cases.gemm import GemmCase, gemm_work
 from hexcute_bench.interface import KernelSuite, ProcessPeer
 from hexcute_bench.peers.gemm import Cublas, TritonGemm, TritonTmaGemm, hexcute_gemm
 from hexcute_bench.peers.hidet_link import hidet_rows
+from hexcute_bench.peers.hopper import KERNELS, HopperGemm
 from hexcute_bench.shape import Shape
 
 LAYERS = (
@@ -45,12 +46,12 @@ GEMM_SM80 = KernelSuite(
 GEMM_SM90 = KernelSuite(
     name="gemm_sm90",
     title="FP16 GEMM, warp-specialized wgmma kernels",
-    kernel="hexcute_kernels.gemm_sm90",
+    kernel=KERNELS,
     baseline="cublas",
     shapes=SHAPES,
     quick=QUICK,
     peers=(
-        hexcute_gemm("hexcute_kernels.gemm_sm90", "sm_90"),
+        HopperGemm(),
         Cublas(),
         TritonGemm(),
         TritonTmaGemm(),

@@ -17,7 +17,7 @@ _RUN = ("commit", "date", "run", "note")
 CODE: dict[tuple[str, str], tuple[str, str]] = {
     ("gemm_sm80", "hexcute"): ("hexcute_kernels.pipelined_gemm", ""),
     ("gemm_sm80", "triton"): ("hexcute_bench.triton_kernels.gemm", ""),
-    ("gemm_sm90", "hexcute"): ("hexcute_kernels.gemm_sm90", ""),
+    ("gemm_sm90", "hexcute"): ("hexcute_kernels.hopper_gemm", ""),
     ("gemm_sm90", "triton"): ("hexcute_bench.triton_kernels.gemm_tma", ""),
     ("fp8_blockwise", "hexcute"): ("hexcute_kernels.fp8_gemm", ""),
     ("fp8_blockwise", "triton"): ("hexcute_bench.triton_kernels.fp8", ""),
