@@ -22,6 +22,9 @@ from __future__ import annotations
 from hexcute_core.thread.prims_sm90 import hopper_rows
 from hexcute_core.thread.spec import PrimSpec
 
+_FLOATS_8 = ("f8e4m3", "f8e5m2")
+"""Operands of mma from sm_89 on, in any mixture."""
+
 
 def _table() -> dict[str, PrimSpec]:
     rows = [
@@ -48,6 +51,7 @@ def _table() -> dict[str, PrimSpec]:
         "mma.16x8x8.f32.tf32.tf32",
         "mma.16x8x32.i32.i8.i8",
         "mma.16x8x32.i32.u8.u8",
+        *(f"mma.16x8x32.f32.{a}.{b}" for a in _FLOATS_8 for b in _FLOATS_8),
     ):
         rows.append(PrimSpec(name, ("regs", "regs", "regs"), warp_wide=True))
     return {row.name: row for row in (*rows, *hopper_rows())}

@@ -1,0 +1,94 @@
+"""Kernels whose every output bit a GPU and the simulator must agree on, with arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+import test_oracle_kernels as written
+
+import hexcute_core as hx
+from hexcute_core import bf16, f16, f32, i8, i32, tf32
+from hexcute_core.simulator.values import storage
+from hexcute_kernels.pipelined_gemm import pipelined_gemm
+from hexcute_kernels.simple_gemm import simple_gemm
+
+
+@dataclass(frozen=True)
+class KernelCase:
+    """A kernel, its compile-time constants, and how to make the arguments."""
+
+    name: str
+    kernel: Callable[[], Any]
+    arguments: Callable[[], tuple[np.ndarray, ...]]
+    constants: dict[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+SHAPES = [(128, 128, 256), (200, 136, 264), (77, 65, 45), (1, 24, 40)]
+
+
+def matrices(dtype, total, shape, orders=("k", "k")):
+    """a, b and a poisoned c of a product; sums of products are small integers."""
+    m, n, k = shape
+    rng = np.random.default_rng(m + n + k)
+    a = rng.integers(-2, 3, (m, k) if orders[0] == "k" else (k, m))
+    b = rng.integers(-2, 3, (n, k) if orders[1] == "k" else (k, n))
+    c = np.full((m, n), 77).astype(storage(total))
+    return a.astype(storage(dtype)), b.astype(storage(dtype)), c
+
+
+@cache
+def kernel_of(function):
+    return hx.kernel(function, cache=False)
+
+
+@cache
+def typed(element, total):
+    return hx.kernel(written.typed_gemm(element, total), cache=False)
+
+
+def kernels() -> Iterator[KernelCase]:
+    for dtype in (f16, bf16):
+        for orders in [(a, b) for a in "km" for b in "kn"]:
+            for shape in SHAPES[:3] if dtype is f16 else SHAPES[1:2]:
+                yield KernelCase(
+                    f"pipelined_gemm_{dtype}_{''.join(orders)}_{'x'.join(map(str, shape))}",
+                    lambda d=dtype, o=orders: pipelined_gemm(d, *o),
+                    lambda d=dtype, o=orders, s=shape: matrices(d, d, s, o),
+                    {"BM": 64, "BN": 64, "BK": 32, "STAGES": 3},
+                )
+    for shape in SHAPES:
+        yield KernelCase(
+            f"simple_gemm_{'x'.join(map(str, shape))}",
+            lambda: simple_gemm,
+            lambda s=shape: matrices(f16, f16, s),
+        )
+        yield KernelCase(
+            f"pipelined_{'x'.join(map(str, shape))}",
+            lambda: kernel_of(written.pipelined),
+            lambda s=shape: matrices(f16, f32, s),
+        )
+    for element, total in ((bf16, f32), (tf32, f32), (i8, i32)):
+        yield KernelCase(
+            f"typed_gemm_{element}",
+            lambda e=element, t=total: typed(e, t),
+            lambda e=element, t=total: matrices(e, t, (80, 64, 144)),
+        )
+    for rows, columns in ((256, 64), (301, 37)):
+        yield KernelCase(
+            f"column_sums_{rows}x{columns}",
+            lambda: kernel_of(written.column_sums),
+            lambda r=rows, c=columns: (
+                np.random.default_rng(r).integers(-50, 50, (r, c)).astype(np.float32),
+                np.full((1, c), 77, np.float32),
+            ),
+        )
+
+
+KERNELS = list(kernels())
