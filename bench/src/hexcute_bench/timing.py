@@ -110,6 +110,8 @@ class CudaClock:
     def __init__(self, settings: Settings) -> None:
         self._torch: Any = torch_with_gpu()
         self._host = settings.protocol == "host"
+        # One stream for all captures: cuBLAS keeps a workspace for every stream it meets.
+        self._stream = self._torch.cuda.Stream()
 
     def replay(self, run: Run, sets: int, target_us: float) -> Replay:
         """Raises what the capture raises, except that a peer that cannot be captured is timed
@@ -121,7 +123,7 @@ class CudaClock:
         if one_us > LONG_US:
             return _EventReplay(self._torch, run, sets, launches)
         try:
-            return _GraphReplay(self._torch, run, sets, launches)
+            return _GraphReplay(self._torch, self._stream, run, sets, launches)
         except Exception as error:
             if "captur" not in str(error).lower():
                 raise
@@ -166,7 +168,7 @@ class _Events:
 
 
 class _GraphReplay(_Events):
-    def __init__(self, torch: Any, run: Run, sets: int, launches: int) -> None:
+    def __init__(self, torch: Any, stream: Any, run: Run, sets: int, launches: int) -> None:
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
         # torch's own context manager empties the allocator's cache at every capture, which costs
@@ -174,7 +176,7 @@ class _GraphReplay(_Events):
         collecting = gc.isenabled()
         gc.disable()
         try:
-            with torch.cuda.stream(torch.cuda.Stream()):
+            with torch.cuda.stream(stream):
                 self._capture(graph, run, sets, launches)
         finally:
             if collecting:
