@@ -26,7 +26,7 @@ from hexcute_bench.shape import Shape
 
 EXPERTS, TOP_K, HIDDEN, WIDTH, GROUP = 256, 8, 7168, 256, 128
 # c1 and h pass through 16 bits on the way.
-TOLERANCE = 4 * F16_TOLERANCE
+TOLERANCE = 2 * F16_TOLERANCE
 
 
 @dataclass(frozen=True)

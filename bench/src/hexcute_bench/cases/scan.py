@@ -23,7 +23,7 @@ from hexcute_bench.shape import Shape
 
 WIDTH, STATES = 8192, 16
 # Products with z are rounded twice where y passes through 16 bits before its gate.
-TOLERANCE = 4 * F16_TOLERANCE
+TOLERANCE = 2 * F16_TOLERANCE
 _CHUNK = 256
 
 
