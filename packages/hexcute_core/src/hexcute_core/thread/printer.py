@@ -38,7 +38,11 @@ def show_program(program: ThreadProgram, spans: bool = False) -> str:
     ]
     if program.min_blocks is not None:
         head[-1] += f" min_blocks {program.min_blocks}"
+    if program.cluster_dim != (1, 1, 1):
+        head[-1] += f" clusters {program.cluster_dim}"
     head.append(f"{INDENT}shared {program.shared_bytes} bytes")
+    for m in program.maps:
+        head.append(f"{INDENT}map {m.name}: {m.box} of {m.param}, swizzle {m.swizzle}")
     return "\n".join([*head, *_block(program.body, INDENT, spans)]) + "\n"
 
 

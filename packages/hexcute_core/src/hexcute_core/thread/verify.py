@@ -28,6 +28,7 @@ from hexcute_core.thread.ir import (
     While,
 )
 from hexcute_core.thread.verify_prims import verify_prim
+from hexcute_core.thread.verify_sm90 import verify_launch
 from hexcute_core.unions import assert_never
 
 BUILTINS = frozenset(
@@ -46,6 +47,7 @@ def verify(program: ThreadProgram) -> None:
         raise VerifyError(f"{program.name} has {program.block_dim} threads a block, not 1 to 1024")
     if program.shared_bytes < 0:
         raise VerifyError(f"{program.name} has {program.shared_bytes} bytes of shared memory")
+    verify_launch(program)
     scalars = {p.name: p.dtype for p in program.params if not p.pointer}
     known = Scope(dict(scalars), {}, frozenset(), program)
     for e in (*program.grid_dim, *(e for p in program.params for e in p.shape)):

@@ -19,7 +19,9 @@ from hexcute_core.thread.ir import (
     SharedPtr,
 )
 from hexcute_core.thread.prims import PRIMS, prim
+from hexcute_core.thread.prims_sm90 import HOPPER
 from hexcute_core.thread.spec import OperandKind, PrimSpec
+from hexcute_core.thread.verify_sm90 import verify_hopper
 
 if TYPE_CHECKING:
     from hexcute_core.thread.verify import Scope
@@ -39,6 +41,12 @@ def verify_prim(stmt: Prim, scope: Scope) -> None:
         raise VerifyError(
             f"{stmt.name} takes ({', '.join(spec.operands)}), got ({', '.join(kinds)})", stmt.span
         )
+    if stmt.name in HOPPER:
+        for operand in stmt.operands:
+            if isinstance(operand, Regs):
+                _verify_regs(operand, stmt, scope)
+        verify_hopper(stmt, scope)
+        return
     shared_bytes = LDMATRIX_ROW if stmt.name.startswith("ldmatrix") else spec.bytes
     for operand in stmt.operands:
         match operand:
@@ -109,7 +117,7 @@ def _verify_global(ptr: GlobalPtr, spec: PrimSpec, span: SourceSpan | None, scop
         raise VerifyError(f"the offset into {ptr.param} is a {ptr.offset.dtype}", span)
     if ptr.dtype.bits != param.dtype.bits:
         raise VerifyError(f"{ptr.param} of {param.dtype} is addressed as {ptr.dtype}", span)
-    if spec.bytes * 8 > param.dtype.bits and not param.aligned:
+    if spec.bytes * 8 > max(8, param.dtype.bits) and not param.aligned:
         raise VerifyError(
             f"{spec.name} needs {spec.bytes}-byte alignment, which {ptr.param} does not promise",
             span,

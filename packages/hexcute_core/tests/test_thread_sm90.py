@@ -1,0 +1,444 @@
+"""Hopper's primitives: the laws of their operands, the PTX text, and the machine code."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hopper_gemm import BM, BN, STAGES, gemm
+
+from hexcute_core import dtypes as dt
+from hexcute_core.backend import emit
+from hexcute_core.errors import BackendError, MissingDependency, SourceSpan, VerifyError
+from hexcute_core.scalar import Call, Const, Scalar, Var, add, compare, mod, mul
+from hexcute_core.thread import (
+    PRIMS,
+    DeclareArray,
+    For,
+    GlobalPtr,
+    If,
+    MapRef,
+    MatrixDesc,
+    Operand,
+    Prim,
+    Regs,
+    SharedPtr,
+    Stmt,
+    TensorMap,
+    ThreadParam,
+    ThreadProgram,
+    show_program,
+    verify,
+)
+from hexcute_core.thread.prims_sm90 import HOPPER
+from hexcute_core.toolchain import Cubin, compile_cubin, sass
+
+AT = SourceSpan("kernel.py", 8)
+T, N = Var("threadIdx.x"), Var("n")
+TRUE = Const(True, dt.boolean)
+OPCODE = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", re.M)
+MAPS = tuple(
+    TensorMap(f"map{rank}", f"x{rank}", (1,) * (rank - 1) + (64,), 128) for rank in range(1, 6)
+)
+BOXES = {m.name: MapRef(m.name, tuple(mul(N, i + 1) for i in range(len(m.box)))) for m in MAPS}
+
+
+def i32(value: int) -> Const:
+    return Const(value, dt.i32)
+
+
+def shared(offset: Scalar | int = 0) -> SharedPtr:
+    return SharedPtr(i32(offset) if isinstance(offset, int) else offset)
+
+
+def program(*body: Stmt, **changes: object) -> ThreadProgram:
+    params = (
+        *(ThreadParam(f"x{r}", dt.f16, (N,) * r, pointer=True, aligned=True) for r in range(1, 6)),
+        ThreadParam("n", dt.i32),
+    )
+    fields: dict[str, object] = {
+        "name": "probe", "params": params, "grid_dim": (i32(2), i32(1), i32(1)),
+        "block_dim": 128, "shared_bytes": 65536, "body": tuple(body), "min_blocks": 1,
+        "maps": MAPS,
+    }  # fmt: skip
+    return ThreadProgram(**(fields | changes))  # type: ignore[arg-type]
+
+
+def machine(p: ThreadProgram) -> tuple[list[str], Cubin]:
+    """(opcodes, cubin) or a skip where a tool is missing."""
+    verify(p)
+    try:
+        cubin = compile_cubin(emit(p, "sm_90").text, "sm_90")
+        text = sass(cubin)
+    except MissingDependency as error:
+        pytest.skip(str(error))
+    assert not any(r.uses_local_memory for r in cubin.resources)
+    assert "C75" not in cubin.log
+    return OPCODE.findall(text), cubin
+
+
+def count(opcodes: list[str], prefix: str) -> int:
+    return sum(op.startswith(prefix) for op in opcodes)
+
+
+def words(array: str, dtype: dt.DType, elements: int) -> Regs:
+    each = max(1, 32 // dtype.bits)
+    return Regs(array, i32(0), tuple(range(0, elements, each)), each, dtype)
+
+
+# Every row that is no product, with the start of the PTX instruction it means.
+ROWS: dict[str, tuple[tuple[Operand, ...], str]] = {
+    "mbarrier.init": ((shared(), i32(3)), "mbarrier.init.shared::cta.b64 ["),
+    "mbarrier.expect": ((shared(), N), "mbarrier.arrive.expect_tx.shared::cta.b64 _, ["),
+    "mbarrier.arrive": ((shared(8),), "mbarrier.arrive.shared::cta.b64 _, ["),
+    "mbarrier.arrive.cluster": (
+        (shared(8), i32(1)), "mbarrier.arrive.release.cluster.shared::cluster.b64 _, ["
+    ),
+    "mbarrier.wait": ((shared(), mod(N, 2)), "mbarrier.try_wait.parity.shared::cta.b64 p, ["),
+    "cp.async.mbarrier": ((shared(),), "cp.async.mbarrier.arrive.noinc.shared::cta.b64 ["),
+    "fence.mbarrier": ((), "fence.mbarrier_init.release.cluster;"),
+    "fence.proxy": ((), "fence.proxy.async.shared::cta;"),
+    "tma.load": (
+        (shared(1024), BOXES["map2"], shared()),
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [",
+    ),
+    "tma.load.multicast": (
+        (shared(1024), BOXES["map2"], shared(), i32(3)),
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+        ".multicast::cluster [",
+    ),
+    "tma.store": (
+        (BOXES["map2"], shared(1024)), "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group"
+    ),
+    "tma.reduce.add": (
+        (BOXES["map2"], shared(1024)),
+        "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [",
+    ),
+    "tma.prefetch": ((BOXES["map2"],), "cp.async.bulk.prefetch.tensor.2d.L2.global.tile ["),
+    "tma.commit": ((), "cp.async.bulk.commit_group;"),
+    "tma.wait": ((i32(1),), "cp.async.bulk.wait_group 1;"),
+    "tma.wait.read": ((i32(2),), "cp.async.bulk.wait_group.read 2;"),
+    "wgmma.fence": ((), "wgmma.fence.sync.aligned;"),
+    "wgmma.commit": ((), "wgmma.commit_group.sync.aligned;"),
+    "wgmma.wait": ((i32(0),), "wgmma.wait_group.sync.aligned 0;"),
+    "setmaxnreg.inc": ((i32(232),), "setmaxnreg.inc.sync.aligned.u32 232;"),
+    "setmaxnreg.dec": ((i32(40),), "setmaxnreg.dec.sync.aligned.u32 40;"),
+    "bar.named.sync": ((i32(3), i32(64)), "bar.sync 3, 64;"),
+    "bar.named.arrive": ((N, i32(128)), "bar.arrive "),
+    "cluster.arrive": ((), "barrier.cluster.arrive.release;"),
+    "cluster.wait": ((), "barrier.cluster.wait.acquire;"),
+    "griddepcontrol.wait": ((), "griddepcontrol.wait;"),
+    "griddepcontrol.launch": ((), "griddepcontrol.launch_dependents;"),
+    **{
+        f"stmatrix.x{n}{trans}": (
+            (shared(mul(mod(T, 32), 16)), words("h", dt.f16, 2 * n)),
+            f"stmatrix.sync.aligned.m8n8.x{n}{trans}.shared.b16 [",
+        )
+        for n in (1, 2, 4)
+        for trans in ("", ".trans")
+    },
+}  # fmt: skip
+
+
+def test_the_list_of_rows_is_whole() -> None:
+    assert set(ROWS) == {name for name in HOPPER if not name.startswith("wgmma.64x")}
+
+
+def test_every_row_is_its_instruction() -> None:
+    body = [DeclareArray("h", dt.f16, 8), *(Prim(n, operands) for n, (operands, _) in ROWS.items())]
+    opcodes, cubin = machine(program(*body, cluster_dim=(2, 1, 1)))
+    for name, (_, ptx) in ROWS.items():
+        assert ptx in cubin.ptx, name
+    for opcode in (
+        "SYNCS.EXCH", "SYNCS.ARRIVE", "SYNCS.PHASECHK", "ARRIVES.LDGSTSBAR", "UTMALDG.2D",
+        "UTMALDG.2D.MULTICAST", "UTMASTG.2D", "UTMAREDG.2D.ADD", "UTMAPF", "UTMACMDFLUSH",
+        "USETMAXREG", "BAR.ARV", "UCGABAR_ARV", "UCGABAR_WAIT", "STSM.16.M88.4", "STSM.16.MT88.2",
+        "UTMACCTL.PF",
+    ):  # fmt: skip
+        assert count(opcodes, opcode), (opcode, sorted(set(opcodes)))
+
+
+@pytest.mark.parametrize("rank", range(1, 6))
+def test_boxes_have_their_coordinates_innermost_first(rank: int) -> None:
+    box = MapRef(f"map{rank}", tuple(i32(10 + i) for i in range(rank)))
+    p = program(Prim("tma.load", (shared(1024), box, shared())))
+    text = emit(p, "sm_90").text
+    line = next(x for x in text.splitlines() if f"hx_tma_load_{rank}d((" in x)
+    assert re.findall(r"\b1\d\b", line.replace("1024", "")) == [
+        str(10 + i) for i in reversed(range(rank))
+    ]
+    opcodes, _ = machine(p)
+    assert count(opcodes, f"UTMALDG.{rank}D") == 1
+
+
+def test_maps_are_64_byte_aligned_parameters_behind_the_others() -> None:
+    text = emit(program(Prim("tma.prefetch", (BOXES["map1"],))), "sm_90").text
+    assert "struct __align__(64) hx_tensor_map { unsigned char bytes[128]; };" in text
+    head = next(line for line in text.splitlines() if "__global__" in line)
+    declared = re.findall(r"(\w+)(?=[,)])", head[head.index("hexcute_probe(") :])
+    assert declared == [*(f"x{r}" for r in range(1, 6)), "n", *(m.name for m in MAPS)]
+    assert head.count("const __grid_constant__ hx_tensor_map map") == len(MAPS)
+    assert "__cluster_dims__" not in text
+    assert "__cluster_dims__(2, 1, 1)" in emit(program(cluster_dim=(2, 1, 1)), "sm_90").text
+
+
+def product(name: str, step: int = 0, accumulate: Scalar = TRUE) -> Prim:
+    _, shape, d, a, _, majors = name.split(".")
+    n, k = (int(x) for x in shape.split("x")[1:])
+    kind = dt.BY_NAME[a]
+    row = k * kind.bits // 8
+    b = MatrixDesc(i32(32768 + step), 16, 1024, 128)
+    left: Operand = MatrixDesc(i32(1024 + step), 16, 8 * row, 32)
+    if majors[0] == "r":
+        left = words("a", kind, 128 // kind.bits)
+    return Prim(name, (words("c", dt.BY_NAME[d], n // 2), left, b, accumulate))
+
+
+def products(name: str, *steps: Prim) -> ThreadProgram:
+    """The steps as one group, their result stored."""
+    _, shape, d, a, _, _ = name.split(".")
+    result, left = dt.BY_NAME[d], dt.BY_NAME[a]
+    elements = int(shape.split("x")[1]) // 2
+    params = (ThreadParam("out", result, (N,), pointer=True, aligned=True),
+              ThreadParam("src", left, (N,), pointer=True, aligned=True),
+              ThreadParam("n", dt.i32))  # fmt: skip
+    size = elements * result.bits // 8
+    width = next(w for w in (16, 8, 4) if size % w == 0)
+    per = width * 8 // result.bits
+    j = Var("j")
+    store = Prim(f"st.global.{width}", (
+        GlobalPtr("out", add(mul(T, elements), mul(j, per)), result),
+        Regs("c", mul(j, per), (0,), per, result), TRUE,
+    ))  # fmt: skip
+    per_a = 128 // left.bits
+    load = Prim("ld.global.16", (
+        Regs("a", i32(0), (0,), per_a, left), GlobalPtr("src", mul(T, per_a), left), TRUE,
+    ))  # fmt: skip
+    body: tuple[Stmt, ...] = (
+        DeclareArray("c", result, elements), DeclareArray("a", left, per_a), load,
+        Prim("wgmma.fence", ()), *steps, Prim("wgmma.commit", ()), Prim("wgmma.wait", (i32(0),)),
+        For(j, i32(0), i32(elements // per), i32(1), (store,), unroll=True),
+    )  # fmt: skip
+    return program(*body, params=params, maps=())
+
+
+SAMPLE = {
+    "wgmma.64x8x16.f32.f16.f16.kk": "HGMMA.64x8x16.F32 ",
+    "wgmma.64x96x16.f32.f16.f16.kk": "HGMMA.64x96x16.F32 ",
+    "wgmma.64x176x16.f32.f16.f16.kk": "HGMMA.64x176x16.F32 ",
+    "wgmma.64x256x16.f32.f16.f16.kk": "HGMMA.64x256x16.F32 ",
+    "wgmma.64x256x16.f16.f16.f16.km": "HGMMA.64x256x16.F16 ",
+    "wgmma.64x128x16.f32.f16.f16.mk": "HGMMA.64x128x16.F32 ",
+    "wgmma.64x128x16.f32.bf16.bf16.mm": "HGMMA.64x128x16.F32.BF16 ",
+    "wgmma.64x64x16.f32.bf16.bf16.rk": "HGMMA.64x64x16.F32.BF16 ",
+    "wgmma.64x64x16.f32.f16.f16.rm": "HGMMA.64x64x16.F32 ",
+    "wgmma.64x128x8.f32.tf32.tf32.kk": "HGMMA.64x128x8.F32.TF32 ",
+    "wgmma.64x32x8.f32.tf32.tf32.rk": "HGMMA.64x32x8.F32.TF32 ",
+    "wgmma.64x128x32.f32.f8e4m3.f8e4m3.kk": "QGMMA.64x128x32.F32.E4M3.E4M3 ",
+    "wgmma.64x128x32.f32.f8e4m3.f8e5m2.rk": "QGMMA.64x128x32.F32.E4M3.E5M2 ",
+    "wgmma.64x40x32.f32.f8e5m2.f8e5m2.kk": "QGMMA.64x40x32.F32.E5M2.E5M2 ",
+    "wgmma.64x128x32.f16.f8e4m3.f8e4m3.kk": "QGMMA.64x128x32.F16.E4M3.E4M3 ",
+    "wgmma.64x128x32.i32.i8.i8.kk": "IGMMA.64x128x32.S8.S8 ",
+    "wgmma.64x16x32.i32.u8.u8.rk": "IGMMA.64x16x32.U8.U8 ",
+}
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_products_are_one_instruction_of_their_size(name: str) -> None:
+    again = compare("gt", N, 3)
+    p = products(name, product(name, 0, again), product(name, 32))
+    opcodes, cubin = machine(p)
+    text = sass(cubin)
+    wanted = SAMPLE[name]
+    assert count(opcodes, wanted.split(".")[0]) == 2
+    assert text.count(wanted) == 2
+    assert count(opcodes, "WARPGROUP.ARRIVE") == 1
+    transposed = {"kk": "", "rk": "", "km": "tnspB", "mk": "tnspA", "mm": "tnspA", "rm": "tnspB"}
+    assert transposed[name.split(".")[-1]] in text
+
+
+def test_a_descriptor_is_the_manuals_bit_field() -> None:
+    """Address, leading and stride in units of 16 bytes at bits 0, 16, 32; the mode at bit 62."""
+    name = "wgmma.64x64x16.f32.f16.f16.km"
+    modes = {0: 0, 128: 1, 64: 2, 32: 3}
+    for swizzle, mode in modes.items():
+        a = MatrixDesc(add(mul(T, 64), 4096), 2048, 512, swizzle)
+        b = MatrixDesc(i32(0), 16, 1024, 128)
+        c = words("c", dt.f32, 32)
+        text = emit(products(name, Prim(name, (c, a, b, TRUE))), "sm_90").text
+        line = next(x for x in text.splitlines() if "hx_wgmma_64x64x16_f32_f16_f16_km_add(c" in x)
+        first, second = line[line.index("c[31]") + 5 :].split("), (")
+        assert f"{512 // 16 << 32 | mode << 62}ull" in first
+        assert f"+ {2048 // 16 << 16 | 4096 // 16}u)" in first
+        assert f"{1024 // 16 << 32 | 1 << 62}ull" in second
+        assert f"(arena_units + {1 << 16}u)" in second
+    assert "unsigned int arena_units = ((arena_base & 262143u) >> 4);" in text
+
+
+def test_a_warp_specialised_gemm_is_made_of_hoppers_instructions() -> None:
+    p = gemm()
+    opcodes, cubin = machine(p)
+    text = sass(cubin)
+    assert count(opcodes, f"HGMMA.64x{BN}x16.F32") == 4
+    assert count(opcodes, "UTMALDG.2D") == 2
+    assert count(opcodes, "SYNCS.EXCH.64") == 2 * STAGES
+    assert count(opcodes, "USETMAXREG") == 2
+    assert count(opcodes, "HMMA") == count(opcodes, "LDL") == count(opcodes, "STL") == 0
+    assert count(opcodes, "F2FP.F16.F32.PACK_AB") == BM * BN // 256 // 2
+    # One wait keeps a group in flight; the products follow one another without one.
+    assert re.search(r"WARPGROUP\.DEPBAR\.LE gsb0, 0x1", text)
+    inner = text[text.index("HGMMA") : text.rindex("HGMMA")]
+    assert "WARPGROUP" not in inner
+    # An elected lane: no loop over the lanes around the copies.
+    assert count(opcodes, "BRA.U.ANY") == 0
+    assert [r.registers for r in cubin.resources] == [168]
+
+
+def test_products_in_flight_when_a_loop_ends_are_waited_for_where_it_ran() -> None:
+    text = emit(gemm(), "sm_90").text
+    body = text[text.index("float acc[128]") :]
+    marks = r"wait_\d\(\);|for \(|if \(|row ="
+    lines = [line for line in body.splitlines() if re.search(marks, line)]
+    assert [re.sub(r"[^a-z_0-9].*", "", line.strip()) for line in lines[1:8]] == [
+        "if", "for", "hx_wgmma_wait_1", "if", "if", "hx_wgmma_wait_0", "int",
+    ]  # fmt: skip
+    assert "if ((0u < " in lines[1]
+    assert text.count("hx_wgmma_wait_0();") == 1
+
+
+def test_a_lane_is_elected_by_one_instruction() -> None:
+    elected = Call("elect", (), dt.boolean)
+    p = program(If(elected, (Prim("tma.prefetch", (BOXES["map3"],)),)))
+    assert "elect.sync _|p, 0xffffffff;" in emit(p, "sm_90").text
+    opcodes, _ = machine(p)
+    assert count(opcodes, "ELECT") == 1
+
+
+@pytest.mark.parametrize(
+    "p",
+    [
+        program(Prim("fence.proxy", (), AT), maps=()),
+        program(),
+        program(maps=(), cluster_dim=(2, 1, 1)),
+    ],
+)
+def test_older_targets_are_refused(p: ThreadProgram) -> None:
+    with pytest.raises(BackendError, match='target="sm_90"'):
+        emit(p, "sm_80")
+
+
+def test_the_printer_shows_maps_and_clusters() -> None:
+    store = Prim("tma.store", (BOXES["map2"], shared(1024)))
+    text = show_program(program(store, cluster_dim=(1, 2, 1)))
+    assert "min_blocks 1 clusters (1, 2, 1)" in text
+    assert "  map map2: (1, 64) of x2, swizzle 128\n" in text
+    assert "tma.store map2[n, n * 2], shared + 1024" in text
+
+
+def box(*coords: Scalar) -> MapRef:
+    return MapRef("map2", coords)
+
+
+C, H = words("c", dt.f32, 32), words("h", dt.f16, 8)
+A, B = MatrixDesc(i32(0), 16, 1024, 128), MatrixDesc(i32(1024), 16, 1024, 128)
+PRODUCT = "wgmma.64x64x16.f32.f16.f16.kk"
+BAD: dict[str, tuple[str, tuple[Operand, ...]]] = {
+    "takes (shared, scalar), got (scalar)": ("mbarrier.init", (N,)),
+    "at shared byte 65536, 8 bytes, is outside the arena": ("mbarrier.arrive", (shared(65536),)),
+    "at shared byte 12 is misaligned, it needs a multiple of 8": ("mbarrier.arrive", (shared(12),)),
+    "operand 1 of mbarrier.init is 1 to 1048575, not 0": ("mbarrier.init", (shared(), i32(0))),
+    "operand 1 of mbarrier.wait is 0 to 1, not 2": ("mbarrier.wait", (shared(), i32(2))),
+    "`True`, operand 1 of mbarrier.expect, is a bool": ("mbarrier.expect", (shared(), TRUE)),
+    "other is not a tensor map of probe": ("tma.prefetch", (MapRef("other", (N, N)),)),
+    "map2 has 2 dimensions, got 1 coordinates": ("tma.prefetch", (box(N),)),
+    "variable m is not declared": ("tma.prefetch", (box(N, Var("m")),)),
+    "at shared byte 64 is misaligned, it needs a multiple of 128": (
+        "tma.load", (shared(64), box(N, N), shared())
+    ),
+    "at shared byte 65472, 128 bytes, is outside": ("tma.store", (box(N, N), shared(65472))),
+    "operand 3 of tma.load.multicast is 1 to 65535, not 0": (
+        "tma.load.multicast", (shared(), box(N, N), shared(), i32(0))
+    ),
+    "tma.wait takes a constant, got `n`": ("tma.wait", (N,)),
+    "operand 0 of wgmma.wait is 0 to 7, not 8": ("wgmma.wait", (i32(8),)),
+    "operand 0 of setmaxnreg.inc is 24 to 256 in steps of 8, not 100": (
+        "setmaxnreg.inc", (i32(100),)
+    ),
+    "operand 0 of bar.named.sync is 1 to 15, not 16": ("bar.named.sync", (i32(16), i32(64))),
+    "operand 1 of bar.named.arrive is 32 to 1024 in steps of 32, not 40": (
+        "bar.named.arrive", (N, i32(40))
+    ),
+    "stmatrix.x2 stores 2 words a thread, 8 registers of f16 are 4": ("stmatrix.x2", (shared(), H)),
+    "takes 32 elements of h a thread, got 8": (
+        "wgmma.64x64x16.f16.f16.f16.kk", (H, A, B, TRUE)
+    ),
+    "takes f32, h is f16": (PRODUCT, (H, A, B, TRUE)),
+    "takes (regs, desc, desc, scalar), got (regs, regs, desc, scalar)": (PRODUCT, (C, H, B, TRUE)),
+    "whether wgmma.64x64x16.f32.f16.f16.kk accumulates, is a i32": (PRODUCT, (C, A, B, N)),
+    "swizzled by 0, 32, 64 or 128 bytes, not 16": (
+        PRODUCT, (C, A, MatrixDesc(i32(0), 16, 1024, 16), TRUE)
+    ),
+    "stride offset is a multiple of 16 below 262144, not 24": (
+        PRODUCT, (C, A, MatrixDesc(i32(0), 16, 24, 128), TRUE)
+    ),
+    "at shared byte 8 is misaligned, it needs a multiple of 16": (
+        PRODUCT, (C, MatrixDesc(i32(8), 16, 1024, 128), B, TRUE)
+    ),
+    "there is no primitive wgmma.64x12x16.f32.f16.f16.kk": (
+        "wgmma.64x12x16.f32.f16.f16.kk", (C, A, B, TRUE)
+    ),
+    "there is no primitive wgmma.64x64x8.f32.tf32.tf32.mk": (
+        "wgmma.64x64x8.f32.tf32.tf32.mk", (C, A, B, TRUE)
+    ),
+    "h[0..7] is outside": ("stmatrix.x4", (shared(), H)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_what_breaks_a_law_is_refused_at_its_line(message: str) -> None:
+    name, operands = BAD[message]
+    size = 4 if message.startswith("h[") else 8
+    arrays = DeclareArray("c", dt.f32, 32), DeclareArray("h", dt.f16, size)
+    with pytest.raises(VerifyError) as caught:
+        verify(program(*arrays, Prim(name, operands, AT)))
+    assert message in str(caught.value)
+    assert caught.value.span == AT
+
+
+def with_map(*box: int, swizzle: int = 128, param: str = "x2", name: str = "m") -> ThreadProgram:
+    return program(maps=(TensorMap(name, param, box, swizzle),))
+
+
+LAUNCH = {
+    "clusters of 4 x 4 x 1 blocks, at most 8": program(cluster_dim=(4, 4, 1)),
+    "clusters of 0 x 1 x 1": program(cluster_dim=(0, 1, 1)),
+    "a row of 12 bytes is not a multiple of 16": with_map(8, 6),
+    "a row of 256 bytes exceeds the swizzle's 128": with_map(8, 128),
+    "an extent is 1 to 256": with_map(300, 64),
+    "the swizzle is 0, 32, 64 or 128 bytes, not 16": with_map(8, 8, swizzle=16),
+    "the tensor has 2 dimensions": with_map(1, 8, 64),
+    "m is of y, which is not a pointer": with_map(8, 64, param="y"),
+    "two parameters called n": with_map(8, 64, name="n"),
+    "a tensor map has 1 to 5 dimensions": with_map(),
+}
+
+
+@pytest.mark.parametrize("message", LAUNCH)
+def test_maps_and_clusters_that_cannot_be_are_refused(message: str) -> None:
+    with pytest.raises(VerifyError) as caught:
+        verify(LAUNCH[message])
+    assert message in str(caught.value)
+
+
+def test_what_only_some_programs_may_do() -> None:
+    with pytest.raises(VerifyError, match="set min_blocks = 1"):
+        verify(program(Prim("setmaxnreg.dec", (i32(24),)), min_blocks=None))
+    params = ThreadParam("x", dt.u8, (N,), pointer=True, aligned=True), ThreadParam("n", dt.i32)
+    add_bytes = Prim("tma.reduce.add", (MapRef("m", (N,)), shared()))
+    with pytest.raises(VerifyError, match=r"adds f16, .* x is u8"):
+        verify(program(add_bytes, params=params, maps=(TensorMap("m", "x", (16,), 0),)))
+
+
+def test_every_product_of_the_table_has_operands_that_pass() -> None:
+    for name in sorted(n for n in PRIMS if n.startswith("wgmma.64x"))[::23]:
+        verify(products(name, product(name)))
