@@ -9,29 +9,46 @@ from __future__ import annotations
 from functools import cache
 
 import hexcute_core as hx
-from hexcute_core import f32
+from hexcute_core import bf16, f32, i32
 from hexcute_core.dtypes import DType
 
 m, n, k = hx.dims("m n k")
 
+PRODUCER = {1: 40, 2: 40, 3: 32}
+CONSUMER = {1: 240, 2: 232, 3: 160}
+"""Registers a thread by the number of consumer groups: together at most 65536."""
+
+
+def output_type(dtype: DType) -> DType:
+    """What a product of `dtype` is written as where nothing else is asked for."""
+    if dtype.is_integer:
+        return i32
+    return {16: dtype, 8: bf16, 32: f32}[dtype.bits]
+
 
 @cache
-def hopper_gemm(dtype: DType, a_major: str = "k", b_major: str = "k") -> hx.Kernel:
-    """The kernel for f16 or bf16 operands stored K-major (`a[m, k]`, `b[n, k]`) or not
-    (`a[k, m]` for "m", `b[k, n]` for "n"). Its constants: block tile BM x BN x BK, STAGES of
-    shared memory, CONSUMERS warp groups that split M, GROUP rows of blocks that run together."""
+def hopper_gemm(
+    dtype: DType, a_major: str = "k", b_major: str = "k", out: DType | None = None
+) -> hx.Kernel:
+    """The kernel for operands of `dtype` stored K-major (`a[m, k]`, `b[n, k]`), or for 16-bit ones
+    also not (`a[k, m]` for "m", `b[k, n]` for "n"); c is `out`, else `output_type(dtype)`. Its
+    constants: block tile BM x BN x BK, STAGES of shared memory, CONSUMERS warp groups that split
+    M, GROUP rows of blocks that run together."""
     a_type = dtype[m, k] if a_major == "k" else dtype[k, m]
     b_type = dtype[n, k] if b_major == "k" else dtype[k, n]
+    c_type = out or output_type(dtype)
+    total = i32 if dtype.is_integer else f32
+    row = 1024 // dtype.bits
 
     @hx.kernel
     def gemm(
         a: a_type,
         b: b_type,
-        c: dtype[m, n],
+        c: c_type[m, n],
         *,
         BM: int = 128,
         BN: int = 256,
-        BK: int = 64,
+        BK: int = row,
         STAGES: int = 4,
         CONSUMERS: int = 2,
         GROUP: int = 8,
@@ -54,18 +71,18 @@ def hopper_gemm(dtype: DType, a_major: str = "k", b_major: str = "k") -> hx.Kern
         gc = hx.global_view(c[bm:, bn:], ((BM, BN), (n, 1)))
         sa = hx.shared_tensor(dtype, (BM, BK, STAGES))
         sb = hx.shared_tensor(dtype, (BN, BK, STAGES))
-        sc = hx.shared_tensor(dtype, (BM, BN))
+        sc = hx.shared_tensor(c_type, (BM, BN))
         pipe = hx.pipeline(STAGES)
 
-        with hx.warp_groups_producer(registers=40):
+        with hx.warp_groups_producer(registers=PRODUCER[CONSUMERS]):
             for i in range(tiles_k):
                 with pipe.produce() as s:
                     hx.copy(ga[:, :, i], sa[:, :, s])
                     hx.copy(gb[:, :, i], sb[:, :, s])
 
-        with hx.warp_groups_consumer(CONSUMERS, registers=232 if CONSUMERS == 2 else 240):
-            rc = hx.register_tensor(f32, (BM, BN))
-            hx.fill(rc, 0.0)
+        with hx.warp_groups_consumer(CONSUMERS, registers=CONSUMER[CONSUMERS]):
+            rc = hx.register_tensor(total, (BM, BN))
+            hx.fill(rc, 0)
             for i in range(tiles_k):
                 s = pipe.wait()
                 hx.gemm(rc, sa[:, :, s], sb[:, :, s], asynchronous=True)
@@ -73,7 +90,7 @@ def hopper_gemm(dtype: DType, a_major: str = "k", b_major: str = "k") -> hx.Kern
                     hx.wait_gemm(1)
                     pipe.release()
             hx.wait_gemm(0)
-            hx.copy(hx.cast(rc, dtype), sc)
+            hx.copy(hx.cast(rc, c_type), sc)
             hx.sync_role()
             hx.copy(sc, gc)
 
