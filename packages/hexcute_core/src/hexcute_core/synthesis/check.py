@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from hexcute_core.arch import Fragment, Mode
 from hexcute_core.errors import SourceSpan, VerifyError
 from hexcute_core.synthesis.check_gemm import check_gemm
+from hexcute_core.synthesis.check_hopper import check_bulk, check_wgmma
 from hexcute_core.synthesis.graph import WeightedOp, build_graph
 from hexcute_core.synthesis.solution import CopyPlan, Exchange, SharedLayout, Solution
 from hexcute_core.tile import (
@@ -45,6 +46,8 @@ def check(solution: Solution) -> None:
     for item in build_graph(program).ops:
         op, threads = item.op, item.team.threads
         match op:
+            case Copy() if op.id in solution.bulk:
+                check_bulk(solution, op)
             case Copy() if op.id in solution.copies:
                 _copy(solution, op, item)
             case Copy() | CastTile():
@@ -54,6 +57,8 @@ def check(solution: Solution) -> None:
                     _alike(solution, src, op.dst, op.span, threads)
             case Reduce():
                 _reduced(solution, op, threads)
+            case Gemm() if op.id in solution.wgmmas:
+                check_wgmma(solution, op)
             case Gemm() if op.id in solution.gemms:
                 check_gemm(solution, op, threads)
             case Rearrange():

@@ -1,0 +1,161 @@
+"""Proof of what TMA and wgmma do in a Solution, from the PTX ISA's rules and the layouts' values.
+
+TMA writes a box compactly, innermost dimension first, and XORs the address under a swizzle.
+A wgmma descriptor names element (r, k) of an operand of e-byte elements, rows of s bytes, by
+
+    K-major   (r % 8) s + (r / 8) stride + k e                    s = 32, 64, 128
+              (r % 8) 16 + (r / 8) stride + (k e / 16) leading + k e % 16     no swizzle
+    M-major   (r % R) e + (r / R) leading + (k % 8) s + (k / 8) stride        R = s / e
+
+before the swizzle; the layout must put that element there.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+from hexcute_core.arch import Fragment
+from hexcute_core.errors import VerifyError
+from hexcute_core.synthesis.operands import CORE_ROWS, BulkPlan, Operand, swizzle_of
+from hexcute_core.synthesis.solution import SharedLayout, Solution
+from hexcute_core.synthesis.wgmma import GROUP, WgmmaPlan
+from hexcute_core.tile import Copy, Gemm, TileRef
+
+Coord = tuple[int, ...]
+
+
+def check_bulk(solution: Solution, op: Copy) -> None:
+    """Every element of every box lies where TMA writes it. Raises VerifyError, located."""
+    plan = solution.bulk[op.id]
+    ref = op.dst if plan.load else op.src
+    layout = solution.shared[ref.tensor]
+    bits = solution.program.tensor(ref.tensor).dtype.bits
+    if layout.swizzle != swizzle_of(plan.span, bits):
+        raise VerifyError(f"{plan.name} swizzles {plan.span} bytes, not as {layout}", op.span)
+    covered: set[Coord] = set()
+    extents = [plan.box[d] for d in plan.dims]
+    inner_first = sorted(range(len(extents)), key=lambda d: -plan.dims[d])
+    for start in _starts(plan, len(extents)):
+        first = _plain(layout, ref, start)
+        if first * bits // 8 % (CORE_ROWS * max(plan.span, 16)):
+            raise VerifyError(f"{plan.name}: the box at {start} is not aligned", op.span)
+        for inside in product(*(range(e) for e in extents)):
+            compact, stride = 0, 1
+            for d in inner_first:
+                compact += inside[d] * stride
+                stride *= extents[d]
+            at = tuple(s + i for s, i in zip(start, inside))
+            covered.add(at)
+            if _plain(layout, ref, at) != first + compact:
+                raise VerifyError(f"{plan.name} writes element {at} elsewhere", op.span)
+    if covered != set(product(*(range(e) for e in ref.shape))):
+        raise VerifyError(f"{plan.name} does not cover the tile", op.span)
+
+
+def _starts(plan: BulkPlan, rank: int) -> list[Coord]:
+    starts = [(0,) * rank]
+    for rep in plan.reps:
+        moved = []
+        for i in range(rep.size):
+            for s in starts:
+                moved.append((*s[: rep.dim], s[rep.dim] + i * rep.step, *s[rep.dim + 1 :]))
+        starts = moved
+    return starts
+
+
+def _plain(layout: SharedLayout, ref: TileRef, at: Coord) -> int:
+    """Element offset before the swizzle."""
+    whole = [0] * len(layout.shape)
+    for m, c in zip(ref.kept, at):
+        whole[m] = c
+    return int(layout.layout(*whole))
+
+
+def check_wgmma(solution: Solution, op: Gemm) -> None:
+    """The products summed into c[i, j] are a[i, k] b[j, k] for every k, each once."""
+    plan = solution.wgmmas[op.id]
+    (m, n), k = op.c.shape, op.a.shape[1]
+    _, width, depth = plan.row.tile
+    (gm, gn), (rm, rn, rk) = plan.groups, plan.repeats
+    if (gm * rm * 64, gn * rn * width, rk * depth) != (m, n, k):
+        raise VerifyError(f"{plan.row.name('kk')} does not cover {m}x{n}x{k}", op.span)
+    for side, ref, rows, groups, repeats in (
+        ("a", op.a, 64, gm, rm), ("b", op.b, width, gn, rn)
+    ):  # fmt: skip
+        operand = solution.operands.get((op.id, side))
+        if operand is not None:
+            firsts = [g * (ref.shape[0] // groups) + r * rows
+                      for g in range(groups) for r in range(repeats)]  # fmt: skip
+            _operand(
+                solution, op, ref, operand, [(r, s * depth) for r in firsts for s in range(rk)]
+            )
+    _registers(plan, solution.fragments[op.c.tensor], plan.row.c, plan.c_pieces, plan.c_strides,
+               (64, width), (rm, rn), op)  # fmt: skip
+    if plan.a_in_registers:
+        _registers(plan, solution.fragments[op.a.tensor], plan.row.a, plan.a_pieces,
+                   plan.a_strides, (64, depth), (rm, rk), op)  # fmt: skip
+
+
+def _operand(
+    solution: Solution, op: Gemm, ref: TileRef, operand: Operand, starts: list[tuple[int, int]]
+) -> None:
+    layout = solution.shared[ref.tensor]
+    dtype = solution.program.tensor(ref.tensor).dtype
+    size = dtype.bits // 8
+    if layout.swizzle != swizzle_of(operand.span, dtype.bits):
+        raise VerifyError(f"{operand.name} is not the swizzle of {layout}", op.span)
+    steps = operand.steps(lambda r, k: _plain(layout, ref, (r, k)), size)
+    if isinstance(steps, str):
+        raise VerifyError(f"`{ref.tensor}`: {steps}", op.span)
+    for row, k in starts:
+        first = _plain(layout, ref, (row, k)) * size
+        atom = CORE_ROWS * operand.span
+        within = first % atom
+        if within and not (operand.major == "k" and within < operand.span and within % 16 == 0):
+            raise VerifyError(f"`{ref.tensor}`: the operand at {(row, k)} splits a core", op.span)
+        for r, s in product(range(operand.rows), range(operand.depth)):
+            want = first + _described(operand, steps, size, r, s)
+            if _plain(layout, ref, (row + r, k + s)) * size != want:
+                raise VerifyError(
+                    f"`{ref.tensor}`: the descriptor misses element {(row + r, k + s)}", op.span
+                )
+
+
+def _described(operand: Operand, steps: tuple[int, int], size: int, r: int, k: int) -> int:
+    """Byte offset of element (r, k) by the descriptor's rule."""
+    leading, stride = steps
+    span = operand.span
+    if operand.major == "k":
+        rows = r % CORE_ROWS * span + r // CORE_ROWS * stride
+        if span == 16:
+            return rows + k * size // 16 * leading + k * size % 16
+        return rows + k * size
+    run = span // size
+    return r % run * size + r // run * leading + k % CORE_ROWS * span + k // CORE_ROWS * stride
+
+
+def _registers(
+    plan: WgmmaPlan,
+    f: Fragment,
+    atom: Fragment,
+    pieces: tuple[int, ...],
+    strides: tuple[int, int],
+    tile: tuple[int, int],
+    repeats: tuple[int, int],
+    op: Gemm,
+) -> None:
+    """Each register of an instruction holds the element that the instruction means."""
+    gm, gn = plan.groups
+    across = tile[1] == plan.row.tile[1] and atom is plan.row.c
+    for group in range(gm * gn):
+        low = (group % gm * (f.shape[0] // gm), group // gm * (f.shape[1] // gn) if across else 0)
+        for x, y in product(range(repeats[0]), range(repeats[1])):
+            base = x * strides[0] + y * strides[1]
+            for lane, v in product(range(GROUP), range(atom.values)):
+                i, j = atom.coord(lane, v)
+                want = (low[0] + x * tile[0] + i, low[1] + y * tile[1] + j)
+                have = f.coord(group * GROUP + lane, base + pieces[v])
+                if have != want:
+                    raise VerifyError(
+                        f"{plan.row.name('kk')} takes {want} from the register of {have}", op.span
+                    )
