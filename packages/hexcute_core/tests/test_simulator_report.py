@@ -67,7 +67,7 @@ def test_findings_are_collected_once_a_place():
     ]
     first = report.findings[1]
     assert (first.block, first.thread, first.seed) == ((0, 0, 0), 0, 0)
-    assert "kernel.py:6: race: race on shared byte 4" in str(first)
+    assert "kernel.py:6: race on shared byte 4" in str(first)
     assert "no findings" not in report.show()
     with pytest.raises(SimulationError, match="uninitialised read") as caught:
         report.check()

@@ -101,7 +101,7 @@ def _simulate(compiled: CompiledKernel, options: argparse.Namespace) -> int:
     print(report.show(), end="")
     if wrong:
         print(f"\n{', '.join(wrong)}: not what the tile program means")
-    elif not report.findings:
+    else:
         print("\nthe outputs are what the tile program means, bit for bit")
     return 1 if wrong or report.findings else 0
 

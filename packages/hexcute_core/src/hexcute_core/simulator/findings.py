@@ -36,8 +36,14 @@ class Finding:
     thread: int | None = None
     seed: int = 0
 
+    @property
+    def headline(self) -> str:
+        """The kind and the message."""
+        said = self.message.startswith(self.kind)
+        return self.message if said else f"{self.kind}: {self.message}"
+
     def __str__(self) -> str:
-        head = f"{self.kind}: {self.message}"
+        head = self.headline
         head = head if self.span is None else f"{self.span}: {head}"
         return head if self.fix is None else f"{head}\n  fix: {self.fix}"
 
@@ -47,7 +53,7 @@ class FoundError(SimulationError):
 
     def __init__(self, finding: Finding) -> None:
         seed = f" (seed {finding.seed})" if finding.seed else ""
-        super().__init__(f"{finding.kind}: {finding.message}{seed}", finding.span, finding.fix)
+        super().__init__(f"{finding.headline}{seed}", finding.span, finding.fix)
         self.finding = finding
 
 
