@@ -7,7 +7,7 @@ of this package, the code generator and NVRTC.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from hexcute_core import backend
@@ -17,7 +17,11 @@ from hexcute_core.driver.pipeline import Compilation, Request
 from hexcute_core.driver.version import VERSION
 from hexcute_core.frontend import fingerprint
 from hexcute_core.scalar import Scalar
+from hexcute_core.thread import TensorMap
 from hexcute_core.toolchain import toolchain_version
+
+_ENTRY_FORMAT = 2
+"""Counts changes of what an entry holds, so that none of an older form is read."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,8 @@ class Built:
     grid_dim: tuple[Scalar, ...]
     registers: int
     local_memory: bool
+    maps: tuple[TensorMap, ...] = ()
+    cluster_dim: tuple[int, int, int] = (1, 1, 1)
 
 
 def request_key(request: Request) -> str:
@@ -42,6 +48,7 @@ def request_key(request: Request) -> str:
     promise = request.promise
     return cache_key(
         VERSION,
+        _ENTRY_FORMAT,
         fingerprint(request.definition),
         {name: _plain(value) for name, value in sorted(request.constants.items())},
         dict(promise.multiples),
@@ -87,6 +94,8 @@ def _compile(compilation: Compilation) -> Built:
         thread.grid_dim,
         resources.registers if resources else 0,
         bool(resources and resources.uses_local_memory),
+        thread.maps,
+        thread.cluster_dim,
     )
 
 
@@ -105,12 +114,15 @@ def _to_entry(built: Built) -> tuple[dict[str, bytes], dict[str, Any]]:
         "grid_dim": [encode(e) for e in built.grid_dim],
         "registers": built.registers,
         "local_memory": built.local_memory,
+        "maps": [asdict(tensor_map) for tensor_map in built.maps],
+        "cluster_dim": list(built.cluster_dim),
     }
     return files, meta
 
 
 def _from_entry(entry: Entry) -> Built:
     meta: Mapping[str, Any] = entry.meta
+    x, y, z = meta["cluster_dim"]
     return Built(
         entry.files["cubin"],
         meta["arch"],
@@ -123,4 +135,6 @@ def _from_entry(entry: Entry) -> Built:
         tuple(decode(node) for node in meta["grid_dim"]),
         meta["registers"],
         meta["local_memory"],
+        tuple(TensorMap(**{**fields, "box": tuple(fields["box"])}) for fields in meta["maps"]),
+        (x, y, z),
     )

@@ -7,7 +7,7 @@ first use. Contexts are the devices' primary ones, which torch uses too.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Protocol, TypeAlias
 
@@ -21,6 +21,14 @@ _MAX_DYNAMIC_SHARED_BYTES = 8
 _SHARED_BYTES_OPTIN = 97
 _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
 _CAPTURE_RELAXED = 2
+_MAP_BYTES, _MAP_ALIGNMENT = 128, 64
+# CUtensorMapDataType: tf32 and the types that it lacks move as the bits they are.
+_MAP_TYPES = {
+    "f16": 6, "bf16": 9, "f32": 7, "tf32": 7, "f64": 8, "i8": 0, "u8": 0, "bool": 0, "f8e4m3": 0,
+    "f8e5m2": 0, "i16": 1, "u16": 1, "i32": 3, "u32": 2, "i64": 5, "u64": 4,
+}  # fmt: skip
+_MAP_SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
+_NO_INTERLEAVE, _L2_256_BYTES, _ZERO_FILL = 0, 3, 0
 _NO_DRIVER_FIX = (
     "install the NVIDIA driver (nvidia-smi must list the GPU); "
     "without a GPU, run the kernel's simulate(...)"
@@ -47,6 +55,15 @@ class Driver(Protocol):
     def load(self, image: bytes, name: str) -> int: ...
     def allow_shared(self, function: int, size: int) -> None: ...
     def words(self, status: int) -> tuple[str, str | None]: ...
+    def tensor_map(
+        self,
+        dtype: str,
+        address: int,
+        extents: Sequence[int],
+        strides: Sequence[int],
+        box: Sequence[int],
+        swizzle: int,
+    ) -> bytes: ...
 
 
 def _open() -> ctypes.CDLL:
@@ -75,7 +92,10 @@ class CudaDriver:
         self._contexts: dict[int, int] = {}
 
     def _call(self, name: str, *args: Any) -> None:
-        status = getattr(self._lib, name)(*args)
+        call = getattr(self._lib, name, None)
+        if call is None:
+            raise LaunchError(f"the NVIDIA driver has no {name}", fix="update the NVIDIA driver")
+        status = call(*args)
         if status != 0:
             words, fix = self.words(status)
             raise LaunchError(f"{name} failed: {words}", fix=fix)
@@ -150,6 +170,37 @@ class CudaDriver:
         self._call(
             "cuFuncSetAttribute", ctypes.c_void_p(function), _MAX_DYNAMIC_SHARED_BYTES, size
         )
+
+    def tensor_map(
+        self,
+        dtype: str,
+        address: int,
+        extents: Sequence[int],
+        strides: Sequence[int],
+        box: Sequence[int],
+        swizzle: int,
+    ) -> bytes:
+        """The 128 bytes of a CUtensorMap: all innermost first, strides in bytes, without the
+        innermost dimension's own."""
+        rank = len(extents)
+        room = ctypes.create_string_buffer(_MAP_BYTES + _MAP_ALIGNMENT)
+        start = -ctypes.addressof(room) % _MAP_ALIGNMENT
+        self._call(
+            "cuTensorMapEncodeTiled",
+            ctypes.c_void_p(ctypes.addressof(room) + start),
+            _MAP_TYPES[dtype],
+            ctypes.c_uint32(rank),
+            ctypes.c_void_p(address),
+            (ctypes.c_uint64 * rank)(*extents),
+            (ctypes.c_uint64 * rank)(*strides),
+            (ctypes.c_uint32 * rank)(*box),
+            (ctypes.c_uint32 * rank)(*(1,) * rank),
+            _NO_INTERLEAVE,
+            _MAP_SWIZZLES[swizzle],
+            _L2_256_BYTES,
+            _ZERO_FILL,
+        )
+        return room.raw[start : start + _MAP_BYTES]
 
 
 @lru_cache(maxsize=1)

@@ -1,73 +1,23 @@
-"""`LoadedKernel`: a kernel image, loaded on each GPU at its first launch there, and its launches.
-
-A launch packs grid, stream and parameters into one prepared block of memory and makes one call.
-Blocks are taken from a pool, so that threads may launch the same kernel at once.
-"""
+"""`LoadedKernel`: a kernel image, loaded on each GPU at its first launch there."""
 
 from __future__ import annotations
 
-import ctypes
 import struct
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
 from hexcute_core.errors import LaunchError
 from hexcute_core.runtime.binding import Binder, make_binder
 from hexcute_core.runtime.cuda_driver import INVALID_CONTEXT, Driver, cuda_driver
 from hexcute_core.runtime.devices import runs_on
 from hexcute_core.runtime.image import KernelImage
+from hexcute_core.runtime.launching import Grid, Launch, make_launch
+from hexcute_core.runtime.tensor_maps import map_of
 from hexcute_core.runtime.torch_link import TorchLink, torch_link
 
-Grid: TypeAlias = tuple[int, int, int]
-Launch: TypeAlias = Callable[[Grid, int, Sequence[Any]], int]
-"""Takes grid, stream and the kernel's values; gives the driver's status."""
-
-# CUlaunchConfig: grid, block, shared bytes; stream, attributes, their number.
-_CONFIG = "<7I4xQQI4x"
-_SLOT_BYTES = 8
 _DEFAULT_SHARED_BYTES = 48 * 1024
 _MAX_GRID = (2**31 - 1, 65535, 65535)
-
-
-def _block_format(codes: Sequence[str]) -> struct.Struct:
-    """The launch configuration, then a slot of 8 bytes for each parameter."""
-    slots = (f"{code}{_SLOT_BYTES - struct.calcsize(code)}x" for code in codes)
-    return struct.Struct(_CONFIG + "".join(slots))
-
-
-class _Block:
-    """Memory of one launch: configuration and parameters, and the parameters' addresses."""
-
-    def __init__(self, size: int, params: int) -> None:
-        self.memory = bytearray(size)
-        self.config = ctypes.addressof((ctypes.c_char * size).from_buffer(self.memory))
-        first = self.config + struct.calcsize(_CONFIG)
-        addresses = (first + i * _SLOT_BYTES for i in range(params))
-        self._addresses = (ctypes.c_void_p * max(params, 1))(*addresses)
-        self.params = ctypes.addressof(self._addresses)
-
-
-def _make_launch(image: KernelImage, function: int, driver: Driver) -> Launch:
-    """The launch of a loaded function, with all that does not change already looked up."""
-    codes = image.signature.value_codes
-    layout = _block_format(codes)
-    pack, size, params = layout.pack_into, layout.size, len(codes)
-    shared, call, pool = image.shared_bytes, driver.launch, [_Block(layout.size, params)]
-    bx, by, bz = image.block_dim
-
-    def launch(grid: Grid, stream: int, values: Sequence[Any]) -> int:
-        try:
-            block = pool.pop()
-        except IndexError:
-            block = _Block(size, params)
-        gx, gy, gz = grid
-        pack(block.memory, 0, gx, gy, gz, bx, by, bz, shared, stream, 0, 0, *values)
-        status = call(block.config, function, block.params, None)
-        pool.append(block)
-        return status
-
-    return launch
 
 
 class LoadedKernel:
@@ -86,6 +36,7 @@ class LoadedKernel:
         self._launches: dict[int, Launch] = {}
         self._lock = threading.Lock()
         self._binder: Binder | None = None
+        self._maps = tuple(map_of(m, image.signature, self._driver) for m in image.maps)
 
     def launch(self, grid: Grid, *args: Any) -> None:
         """Checks torch tensors and numbers against the signature, and launches.
@@ -139,7 +90,7 @@ class LoadedKernel:
                     driver.allow_shared(function, image.shared_bytes)
             finally:
                 driver.set_context(before)
-            self._launches[device] = launch = _make_launch(image, function, driver)
+            self._launches[device] = launch = make_launch(image, function, driver, self._maps)
             return launch
 
     def _check_device(self, device: int) -> None:
@@ -187,6 +138,13 @@ class LoadedKernel:
                 raise self._error(
                     f"the grid has {extent} blocks along {axis}, at most {limit} can be launched",
                     fix="put the longest dimension along x",
+                )
+        for axis, extent, blocks in zip("xyz", grid, self.image.cluster_dim, strict=True):
+            if extent % blocks:
+                raise self._error(
+                    f"the grid has {extent} blocks along {axis}, no multiple of its clusters' "
+                    f"{blocks}",
+                    fix="round the grid up, and let the blocks past the end do nothing",
                 )
         words, fix = self._driver.words(status)
         raise self._error(f"the launch on GPU {device} failed: {words}", fix=fix)

@@ -1,0 +1,95 @@
+"""One launch: grid, stream, parameters and tensor maps packed into prepared memory, then one call.
+
+    memory: CUlaunchConfig | 8 bytes a value | padding | 128 bytes a tensor map | attributes
+
+Blocks of memory are taken from a pool, so that threads may launch the same kernel at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from hexcute_core.runtime.cuda_driver import Driver
+from hexcute_core.runtime.image import KernelImage
+from hexcute_core.runtime.tensor_maps import MAP_ALIGNMENT, MAP_BYTES, MapOf
+
+Grid: TypeAlias = tuple[int, int, int]
+Launch: TypeAlias = Callable[[Grid, int, Sequence[Any]], int]
+"""Takes grid, stream and the kernel's values; gives the driver's status."""
+
+# CUlaunchConfig: grid, block, shared bytes; stream, attributes, their number.
+_CONFIG = "<7I4xQQI4x"
+_SLOT_BYTES = 8
+# CUlaunchAttribute: its kind, padding to 8 bytes, a union of 64 bytes.
+_CLUSTER = "<I4x3I52x"
+_CLUSTER_DIMENSION = 4
+
+
+class _Layout:
+    """Format and offsets of a kernel's launch memory."""
+
+    def __init__(self, codes: Sequence[str], maps: int, cluster_dim: Grid) -> None:
+        slots = (f"{code}{_SLOT_BYTES - struct.calcsize(code)}x" for code in codes)
+        text = _CONFIG + "".join(slots)
+        padding = -struct.calcsize(text) % MAP_ALIGNMENT if maps else 0
+        self.format = struct.Struct(f"{text}{padding}x" + f"{MAP_BYTES}s" * maps)
+        first = struct.calcsize(_CONFIG)
+        behind = first + len(codes) * _SLOT_BYTES + padding
+        self.offsets = (
+            *(first + i * _SLOT_BYTES for i in range(len(codes))),
+            *(behind + i * MAP_BYTES for i in range(maps)),
+        )
+        clustered = cluster_dim != (1, 1, 1)
+        self.attributes = (
+            struct.pack(_CLUSTER, _CLUSTER_DIMENSION, *cluster_dim) if clustered else b""
+        )
+        self.attribute_count = int(clustered)
+
+
+class _Block:
+    """Memory of one launch from `start` on, a multiple of 64; `config`, `params` and `attributes`
+    are addresses: of the configuration, of the parameters' addresses, of the attributes or 0."""
+
+    def __init__(self, layout: _Layout) -> None:
+        size = layout.format.size + len(layout.attributes)
+        self.memory = bytearray(size + MAP_ALIGNMENT)
+        base = ctypes.addressof((ctypes.c_char * len(self.memory)).from_buffer(self.memory))
+        self.start = -base % MAP_ALIGNMENT
+        self.config = base + self.start
+        addresses = (self.config + offset for offset in layout.offsets)
+        self._addresses = (ctypes.c_void_p * max(len(layout.offsets), 1))(*addresses)
+        self.params = ctypes.addressof(self._addresses)
+        end = self.start + layout.format.size
+        self.memory[end : end + len(layout.attributes)] = layout.attributes
+        self.attributes = base + end if layout.attributes else 0
+
+
+def make_launch(
+    image: KernelImage, function: int, driver: Driver, maps: Sequence[MapOf] = ()
+) -> Launch:
+    """The launch of a loaded function, with all that does not change already looked up."""
+    layout = _Layout(image.signature.value_codes, len(maps), image.cluster_dim)
+    pack, shared, call = layout.format.pack_into, image.shared_bytes, driver.launch
+    count, pool = layout.attribute_count, [_Block(layout)]
+    bx, by, bz = image.block_dim
+
+    def launch(grid: Grid, stream: int, values: Sequence[Any]) -> int:
+        if maps:
+            values = [*values, *[descriptor(values) for descriptor in maps]]
+        try:
+            block = pool.pop()
+        except IndexError:
+            block = _Block(layout)
+        gx, gy, gz = grid
+        pack(
+            block.memory, block.start, gx, gy, gz, bx, by, bz, shared, stream, block.attributes,
+            count, *values,
+        )  # fmt: skip
+        status = call(block.config, function, block.params, None)
+        pool.append(block)
+        return status
+
+    return launch
