@@ -8,15 +8,16 @@ instruction (`+`) or cost one XOR each distinct value.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from math import log2
 from typing import Any
 
-from cute_layout import Layout, composition
+from cute_layout import Layout, LayoutError, composition
 from hexcute_core.arch import Mode
 from hexcute_core.dtypes import i32
 from hexcute_core.errors import LayoutConflict, SourceSpan
 from hexcute_core.lowering.digits import Part, digits, index_in, total
-from hexcute_core.scalar import Binary, Const, Scalar, add, floordiv, xor
+from hexcute_core.scalar import Binary, Const, Scalar, add, floordiv, mul, xor
 from hexcute_core.scalar.build import binary
 from hexcute_core.synthesis.facts import Facts
 from hexcute_core.synthesis.graph import Team
@@ -47,7 +48,11 @@ class SharedAddress:
     ) -> None:
         self._layout, self._ref, self._bytes = layout, ref, element_bytes
         self._team, self._facts, self._span = team, facts, span
-        self._starts = self._start_parts()
+
+    @cached_property
+    def _starts(self) -> list[Part]:
+        """The share of the tile's start."""
+        return self._start_parts()
 
     def strides(self, modes: Sequence[Mode]) -> list[list[tuple[int, int]]]:
         """m o modes: for each mode, its (size, byte stride) digits in memory."""
@@ -134,10 +139,15 @@ class SharedAddress:
 
         The address is `(base ^ xors...) + adds...`; `base` depends on the thread alone.
         """
-        own, repeated = self.thread_parts(thread), self.rep_parts(reps, loops)
+        try:
+            own, repeated = self.thread_parts(thread), self.rep_parts(reps, loops)
+            starts = self._starts
+        except (LayoutError, LayoutConflict):
+            # Digits of the tile straddle those of the layout: coordinates, then the layout of them.
+            return Const(0, i32), [], [self._by_coordinates(thread, reps, loops)]
         swizzle = self._layout.swizzle
         if swizzle is None:
-            return total(own), [], [p.value for p in (*self._starts, *repeated)]
+            return total(own), [], [p.value for p in (*starts, *repeated)]
         shift = swizzle.shift
         base = swizzle.base + int(log2(self._bytes))
         window = ((1 << swizzle.bits) - 1) << base
@@ -149,10 +159,8 @@ class SharedAddress:
             bits = part.bits()
             return int(period - 1 if bits is None else bits & (period - 1))
 
-        def swizzled(e: Scalar) -> Scalar:
-            return xor(e, binary("and", binary("shr", e, shift), window))
-
-        parts = [*own, *self._starts, *repeated]
+        swizzled = self._swizzled
+        parts = [*own, *starts, *repeated]
         taken, overlap = 0, False
         for part in parts:
             overlap |= bool(taken & low(part))
@@ -160,24 +168,54 @@ class SharedAddress:
         if overlap:
             # Carries may cross the swizzled bits: swizzle the whole sum.
             return Const(0, i32), [], [swizzled(total(parts))]
+        others = (*starts, *repeated)
+        images = [self._image([low(part)], shift, window) for part in others]
         own_bits = self._image([low(p) for p in own], shift, window)
         xors: list[Scalar] = []
         adds: list[Scalar] = []
-        used = own_bits
-        for part in (*self._starts, *repeated):
+        for i, part in enumerate(others):
+            used = own_bits
+            for image in (*images[:i], *images[i + 1 :]):
+                used |= image
             if low(part) == 0:
                 adds.append(part.value)
-                continue
-            image = self._image([low(part)], shift, window)
-            if image & used:
+            elif images[i] & used:
                 # Bits above the swizzle's period add with carry; only those below may be XORed.
                 xors.append(swizzled(binary("and", part.value, period - 1)))
-                if (part.bits() or 0) & ~(period - 1):
+                bits = part.bits()
+                if bits is None or bits & ~(period - 1):
                     adds.append(binary("and", part.value, -period))
             else:
+                # No other term touches these bits, before the swizzle or after it.
                 adds.append(swizzled(part.value))
-            used |= image
         return swizzled(total(own)), xors, adds
+
+    def _swizzled(self, e: Scalar) -> Scalar:
+        """S of a byte address."""
+        swizzle = self._layout.swizzle
+        if swizzle is None:
+            return e
+        window = ((1 << swizzle.bits) - 1) << (swizzle.base + int(log2(self._bytes)))
+        return xor(e, binary("and", binary("shr", e, swizzle.shift), window))
+
+    def _by_coordinates(
+        self, thread: Sequence[Mode], reps: Sequence[Mode], loops: Sequence[Scalar]
+    ) -> Scalar:
+        """S(m(coordinate)) with no assumption: every coordinate split over its layout's digits."""
+        coords: list[Scalar] = list(self._ref.starts)
+        moved = digits(index_in(self._team), [m.size for m in thread], self._team.threads)
+        for mode, digit in (*zip(thread, moved), *zip(reps, loops)):
+            if mode.step:
+                d = self._ref.kept[mode.dim]
+                coords[d] = add(coords[d], mul(digit, mode.step))
+        bits = int(self._bytes * 8)
+        offset: Scalar = Const(0, i32)
+        for d, coord in enumerate(coords):
+            part = self._layout.layout[d]
+            sizes, strides = leaves(part.shape), leaves(part.stride)
+            for digit, stride in zip(digits(coord, sizes, self._layout.shape[d]), strides):
+                offset = add(offset, mul(digit, stride * bits))
+        return self._swizzled(floordiv(offset, 8))
 
     @staticmethod
     def _image(masks: Sequence[int], shift: int, window: int) -> int:

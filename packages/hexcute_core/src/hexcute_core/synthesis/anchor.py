@@ -7,54 +7,36 @@ tile hold what others hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from math import gcd, prod
 
 from hexcute_core.arch import Fragment, Mode
 
 QUAD = 4
+WORD_BITS = 32
+BYTE_BITS = 8
 
 
 @lru_cache(maxsize=4096)
 def coalesced(
-    shape: tuple[int, ...], order: tuple[int, ...], vector: int, threads: int
+    shape: tuple[int, ...], order: tuple[int, ...], vector: int, threads: int, second: int = 1
 ) -> Fragment:
     """Tile `shape` over `threads`, dimension order[0] contiguous in memory with vectors of
-    `vector` elements.
+    `vector` elements, `second` of them a thread along order[1].
 
     Threads split the tile by powers of two and other common divisors; where more of them find
     work that way, by any divisors of the extents, the last threads repeating the first.
     """
-    extents = [shape[d] // (vector if d == order[0] else 1) for d in order]
+    steps = [vector, *([second] if len(order) > 1 else []), *([1] * (len(order) - 2))]
+    extents = [shape[d] // step for d, step in zip(order, steps)]
     common = _takes(extents, threads, gcd)
     other = _takes(extents, threads, _largest_divisor)
     takes = common if prod(common) >= prod(other) else other
     spare = threads // prod(takes) if takes is common else 1
-    return _spread(shape, order, vector, takes, spare)
-
-
-def _takes(extents: list[int], threads: int, pick: object) -> list[int]:
-    """Threads along each dimension, contiguous first."""
-    left, out = threads, []
-    for extent in extents:
-        take = pick(extent, left)  # type: ignore[operator]
-        out.append(take)
-        left //= take
-    return out
-
-
-def _largest_divisor(extent: int, limit: int) -> int:
-    return next(d for d in range(min(extent, limit), 0, -1) if extent % d == 0)
-
-
-def _spread(
-    shape: tuple[int, ...], order: tuple[int, ...], vector: int, takes: list[int], spare: int
-) -> Fragment:
     thread: list[Mode] = []
-    value: list[Mode] = [Mode(vector, 1, order[0])] if vector > 1 else []
-    for dim, take in zip(order, takes):
-        step = vector if dim == order[0] else 1
+    value = [Mode(step, 1, dim) for dim, step in zip(order, steps) if step > 1]
+    for dim, step, take in zip(order, steps, takes):
         extent = shape[dim] // step
         if take > 1:
             thread.append(Mode(take, step, dim))
@@ -63,6 +45,20 @@ def _spread(
     if spare > 1:
         thread.append(Mode(spare, 0, 0))
     return Fragment(shape, tuple(thread), tuple(value))
+
+
+def _takes(extents: list[int], threads: int, pick: Callable[[int, int], int]) -> list[int]:
+    """Threads along each dimension, contiguous first."""
+    left, out = threads, []
+    for extent in extents:
+        take = pick(extent, left)
+        out.append(take)
+        left //= take
+    return out
+
+
+def _largest_divisor(extent: int, limit: int) -> int:
+    return next(d for d in range(min(extent, limit), 0, -1) if extent % d == 0)
 
 
 @lru_cache(maxsize=4096)
@@ -97,14 +93,14 @@ def quads(
 
 
 def vector_that_spreads(
-    shape: tuple[int, ...], order: tuple[int, ...], widest: int, threads: int
+    shape: tuple[int, ...], order: tuple[int, ...], widest: int, threads: int, least: int = 1
 ) -> int:
     """The widest vector <= `widest` with which every thread still has work, `widest` where none
-    has; it divides the contiguous extent."""
+    has; it divides the contiguous extent, and is no narrower than `least` but for that."""
     while widest > 1 and shape[order[0]] % widest:
         widest //= 2
     vector = widest
-    while vector > 1:
+    while vector > 1 and vector >= least:
         f = coalesced(shape, order, vector, threads)
         if f.threads == threads and not any(m.step == 0 for m in f.thread):
             return vector
@@ -113,12 +109,27 @@ def vector_that_spreads(
 
 
 def layouts(
-    shape: tuple[int, ...], order: tuple[int, ...], widest: int, threads: int, matrices: bool
+    shape: tuple[int, ...],
+    order: tuple[int, ...],
+    widest: int,
+    least: int,
+    threads: int,
+    bits: int,
+    turned: bool,
 ) -> Iterator[Fragment]:
-    """Layouts worth trying for a tile that memory holds along `order`, best first."""
-    vector = vector_that_spreads(shape, order, widest, threads)
+    """Layouts worth trying for a tile of `bits`-wide elements that memory holds along `order`,
+    best first, in vectors of `least` to `widest`; `turned` where other memory may hold it along
+    another dimension."""
+    vector = vector_that_spreads(shape, order, widest, threads, least)
     yield coalesced(shape, order, vector, threads)
-    if matrices:
+    if not turned or len(shape) < 2:
+        return
+    if bits > 8:
         found = quads(shape, order, vector, threads)
         if found is not None:
             yield found
+        return
+    # Blocks that are wide both ways: a thread turns them in its registers.
+    for run in (WORD_BITS // bits, max(1, BYTE_BITS // bits)):
+        if run > 1 and shape[order[1]] % run == 0:
+            yield coalesced(shape, order, vector, threads, run)

@@ -11,14 +11,16 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import NamedTuple
 
+from cute_layout import PartialLayout
 from hexcute_core.synthesis.graph import WeightedOp
 from hexcute_core.synthesis.operands import Plan
-from hexcute_core.synthesis.options import Options
-from hexcute_core.synthesis.shared import SharedUse, synthesize_shared
-from hexcute_core.synthesis.solution import Rejected, SharedLayout
+from hexcute_core.synthesis.options import Option, Options
+from hexcute_core.synthesis.shared import SharedUse, constraint, synthesize_shared, unified
+from hexcute_core.synthesis.solution import CopyPlan, Rejected, SharedLayout
 from hexcute_core.tile import SharedTensor, TileRef
 
-# Combinations a buffer may cost: every pair of a dozen candidates, with room for a third copy.
+# Partial choices looked at once there is a complete one: every pair of a dozen candidates, with
+# room for a third copy.
 BUDGET = 1024
 WARP = 32
 
@@ -46,63 +48,135 @@ class BufferChoice:
 
 def search_buffer(tensor: SharedTensor, uses: Sequence[Use]) -> BufferChoice:
     """Instructions and layout of `tensor` for all its uses together."""
-    # Copies with the same candidates (a prologue's and the loop's) choose together.
-    groups: dict[int, list[int]] = {}
-    for i, (_, options, _) in enumerate(uses):
-        groups.setdefault(id(options), []).append(i)
-    members = list(groups.values())
-    ladders = []
-    for group in members:
-        weight = sum(uses[i][0].weight for i in group)
-        ladders.append([weight * o.bound for o in uses[group[0]][1].choices])
-    best: tuple[float, tuple[int, ...], SharedLayout] | None = None
-    rejected: list[Rejected] = []
-    exact = True
-    for tried, (bound, picks) in enumerate(by_bound(ladders)):
-        if best is not None and bound >= best[0]:
-            break
-        if tried == BUDGET:
-            exact = False
-            break
+    return _Buffer(tensor, uses).best()
+
+
+Node = tuple[float, int, tuple[int, ...]]
+"""A partial choice: its bound, minus its length (longer ones first), a candidate a group."""
+
+
+class _Buffer:
+    """The search of one buffer; mutable while it runs."""
+
+    def __init__(self, tensor: SharedTensor, uses: Sequence[Use]) -> None:
+        self.tensor, self.uses = tensor, uses
+        # Copies with the same candidates (a prologue's and the loop's) choose together.
+        groups: dict[int, list[int]] = {}
+        for i, use in enumerate(uses):
+            groups.setdefault(id(use.options), []).append(i)
+        self.members = list(groups.values())
+        self.plans: list[list[Option]] = []
+        self.ladders: list[list[float]] = []
+        self.demands: list[list[tuple[PartialLayout, ...]]] = []
+        for group in self.members:
+            weight = sum(uses[i].item.weight for i in group)
+            plans = _undominated(uses[group[0]].options.choices)
+            self.plans.append(plans)
+            self.ladders.append([weight * o.bound for o in plans])
+            self.demands.append(
+                [
+                    tuple(
+                        dict.fromkeys(
+                            constraint(tensor, SharedUse(0, uses[i].ref, o.plan, 1.0))
+                            for i in group
+                        )
+                    )
+                    for o in plans
+                ]
+            )
+        self.rejected: list[Rejected] = []
+
+    def best(self) -> BufferChoice:
+        """Least bound first over partial choices; one that no layout satisfies ends there."""
+        heap: list[Node] = [(sum(ladder[0] for ladder in self.ladders), 0, ())]
+        best: tuple[float, tuple[int, ...], SharedLayout] | None = None
+        exact, visited = True, 0
+        while heap:
+            bound, _, picks = heappop(heap)
+            if best is not None and bound >= best[0]:
+                break
+            visited += 1
+            if visited > BUDGET and best is not None:
+                exact = False
+                break
+            self._push_next(heap, bound, picks)
+            demand = self._demand(picks)
+            if isinstance(demand, str):
+                self._refuse(picks, demand)
+                continue
+            if len(picks) < len(self.ladders):
+                heappush(heap, (bound, -len(picks) - 1, (*picks, 0)))
+                continue
+            found = self._found(picks)
+            layout = synthesize_shared(self.tensor, found)
+            if isinstance(layout, str):
+                self._refuse(picks, layout)
+                continue
+            cost = bound + sum(
+                u.weight * (waves - least)
+                for u in found
+                for waves, least in [layout.wavefronts[u.op]]
+            )
+            if best is None or cost < best[0]:
+                if best is not None:
+                    self._slower(best[1], best[0], cost)
+                best = (cost, picks, layout)
+            else:
+                self._slower(picks, cost, best[0])
+        if best is None:
+            return BufferChoice((), (), None, float("inf"), tuple(self.rejected), exact)
+        cost, picks, layout = best
+        chosen = {i: plans[p] for p, g, plans in zip(picks, self.members, self.plans) for i in g}
+        options = [chosen[i] for i in range(len(self.uses))]
+        plans, bounds = tuple(o.plan for o in options), tuple(o.bound for o in options)
+        return BufferChoice(plans, bounds, layout, cost, tuple(self.rejected), exact)
+
+    def _push_next(self, heap: list[Node], bound: float, picks: tuple[int, ...]) -> None:
+        """The same choice with the next candidate in its last place."""
+        if not picks:
+            return
+        ladder, last = self.ladders[len(picks) - 1], picks[-1]
+        if last + 1 < len(ladder):
+            step = ladder[last + 1] - ladder[last]
+            heappush(heap, (bound + step, -len(picks), (*picks[:-1], last + 1)))
+
+    def _demand(self, picks: tuple[int, ...]) -> PartialLayout | str | None:
+        """What a partial choice demands of the layout, or why nothing meets it."""
+        wanted = dict.fromkeys(d for p, demands in zip(picks, self.demands) for d in demands[p])
+        return unified(tuple(wanted)) if wanted else None
+
+    def _found(self, picks: tuple[int, ...]) -> list[SharedUse]:
+        """The uses that have their candidates."""
         found = []
-        for pick, group in zip(picks, members):
+        for pick, group, plans in zip(picks, self.members, self.plans):
             for i in group:
-                item, options, ref = uses[i]
+                item, _, ref = self.uses[i]
                 weight = item.weight * item.team.threads / WARP
-                found.append(SharedUse(item.op.id, ref, options.choices[pick].plan, weight))
-        layout = synthesize_shared(tensor, found)
-        names = ", ".join(dict.fromkeys(u.plan.name for u in found))
-        if isinstance(layout, str):
-            rejected.append(Rejected(tensor.name, names, layout, tensor.span))
-            continue
-        cost = bound + sum(
-            u.weight * (waves - least) for u in found for waves, least in [layout.wavefronts[u.op]]
-        )
-        if best is None or cost < best[0]:
-            if best is not None:
-                lost = ", ".join(dict.fromkeys(_names(uses, members, best[1])))
-                rejected.append(_slower(tensor, lost, best[0], cost))
-            best = (cost, picks, layout)
-        else:
-            rejected.append(_slower(tensor, names, cost, best[0]))
-    if best is None:
-        return BufferChoice((), (), None, float("inf"), tuple(rejected), exact)
-    plans: list[Plan] = [uses[0][1].choices[0].plan] * len(uses)
-    bounds = [0.0] * len(uses)
-    for pick, group in zip(best[1], members):
-        for i in group:
-            plans[i] = uses[i][1].choices[pick].plan
-            bounds[i] = uses[i][1].choices[pick].bound
-    return BufferChoice(tuple(plans), tuple(bounds), best[2], best[0], tuple(rejected), exact)
+                found.append(SharedUse(item.op.id, ref, plans[pick].plan, weight))
+        return found
+
+    def _refuse(self, picks: tuple[int, ...], reason: str) -> None:
+        names = [plans[p].plan.name for p, plans in zip(picks, self.plans)]
+        listed = ", ".join(dict.fromkeys(names))
+        self.rejected.append(Rejected(self.tensor.name, listed, reason, self.tensor.span))
+
+    def _slower(self, picks: tuple[int, ...], cost: float, best: float) -> None:
+        self._refuse(picks, f"{cost:.0f} clocks, the chosen {best:.0f}")
 
 
-def _names(uses: Sequence[Use], members: list[list[int]], picks: tuple[int, ...]) -> list[str]:
-    return [uses[g[0]][1].choices[p].plan.name for p, g in zip(picks, members)]
-
-
-def _slower(tensor: SharedTensor, names: str, cost: float, best: float) -> Rejected:
-    reason = f"{cost:.0f} clocks, the chosen {best:.0f}"
-    return Rejected(tensor.name, names, reason, tensor.span)
+def _undominated(choices: Sequence[Option]) -> list[Option]:
+    """`choices`, cheapest first, without those that touch shared memory as a cheaper one does."""
+    seen: set[object] = set()
+    out = []
+    for option in choices:
+        plan = option.plan
+        name: object = plan
+        if isinstance(plan, CopyPlan):
+            name = (plan.thread, plan.run, plan.reps)
+        if name not in seen:
+            seen.add(name)
+            out.append(option)
+    return out
 
 
 def by_bound(ladders: Sequence[Sequence[float]]) -> Iterator[tuple[float, tuple[int, ...]]]:

@@ -280,8 +280,8 @@ def default_layouts(graph: Graph, component: Component, name: str) -> Iterator[F
     shape = tile_shape(component, name)
     threads = component.team.threads
     tried: set[Fragment] = set()
-    for order, widest, matrices in _memories(graph, component, shape):
-        for f in layouts(shape, order, widest, threads, matrices):
+    for order, widest, least, bits, turned in _memories(graph, component, shape):
+        for f in layouts(shape, order, widest, least, threads, bits, turned):
             if f not in tried:
                 tried.add(f)
                 yield f
@@ -289,35 +289,31 @@ def default_layouts(graph: Graph, component: Component, name: str) -> Iterator[F
 
 def _memories(
     graph: Graph, component: Component, shape: tuple[int, ...]
-) -> Iterator[tuple[tuple[int, ...], int, bool]]:
-    """(order of dimensions, widest vector, whether matrix loads are in reach) of every copy of a
-    tile of this shape, global memory first."""
-    shared: list[tuple[int, ...]] = []
-    bits_of_shared = 0
-    globals_: list[tuple[TileRef, int]] = []
+) -> Iterator[tuple[tuple[int, ...], int, int, int, bool]]:
+    """(order of dimensions, widest and narrowest vector, bits of an element, whether it may be
+    turned) of every copy of a tile of this shape, global memory first."""
+    held: list[int] = []
+    outside: list[tuple[TileRef, int]] = []
     for item in component.ops:
         if not isinstance(item.op, Copy):
             continue
         for ref in (item.op.src, item.op.dst):
             tensor = graph.tensors[ref.tensor]
-            if ref.shape != shape:
-                continue
-            if isinstance(tensor, SharedTensor):
-                shared.append(shape)
-                bits_of_shared = tensor.dtype.bits
-            elif isinstance(tensor, GlobalView):
-                globals_.append((ref, tensor.dtype.bits))
-    natural = tuple(reversed(range(len(shape))))
-    for ref, bits in globals_:
+            if ref.shape == shape and isinstance(tensor, SharedTensor):
+                held.append(tensor.dtype.bits)
+            elif ref.shape == shape and isinstance(tensor, GlobalView):
+                outside.append((ref, tensor.dtype.bits))
+    # An access moves a byte at least, so a thread holds as many elements side by side.
+    least = max((8 // bits for bits in (*held, *(b for _, b in outside))), default=1) or 1
+    orders = []
+    for ref, bits in outside:
         memory = describe_global(graph.program, graph.facts, ref)
-        widest = min(memory.vector, 128 // bits)
-        yield memory.order, widest, bool(shared) and bits in (8, 16, 32)
-    if globals_:
-        return
-    if shared:
-        widest = 128 // bits_of_shared
-        yield natural, widest, False
-        if len(shape) > 1:
-            yield tuple(range(len(shape))), widest, False
-        return
-    yield natural, 1, False
+        orders.append(memory.order)
+        turned = bool(held) or len(outside) > 1
+        yield memory.order, max(least, min(memory.vector, 128 // bits)), least, bits, turned
+    natural = tuple(reversed(range(len(shape))))
+    for bits in dict.fromkeys(held):
+        for order in dict.fromkeys((*orders, natural, natural[::-1])):
+            yield order, 128 // bits, least, bits, bits <= 8
+    if not held and not outside:
+        yield natural, 1, 1, 32, False

@@ -236,7 +236,7 @@ def _matrix(row: CopyRow, g: Fragment) -> Candidate:
     selected, regs, reps = values
     part = Fragment(g.shape, warp, selected)
     f = from_linear(composition(to_linear(part), _rows_to_registers(row)), g.shape)
-    if f is None:
+    if f is None or any(m.step == 0 for part in f[len(p.thread) :] for m in part):
         return Rejection(row.name, f"{g} scatters the instruction's rows")
     rows_modes, run_modes = f[: len(p.thread)], f[len(p.thread) :]
     run = tuple(m for part_modes in run_modes for m in part_modes)

@@ -40,9 +40,8 @@ def plan_exchange(f: Fragment, g: Fragment, threads: int) -> Exchange | None:
             place = Place(place.lane, place.stride * take)
             size //= take
             step *= take
-    if any(not _within_warp(m) for m in moves):
-        return None
-    return Exchange(tuple(moves), tuple(own))
+    plan = Exchange(tuple(moves), tuple(own))
+    return plan if _within_warps(plan, threads) else None
 
 
 def exchange_clocks(plan: Exchange, warps: float) -> float:
@@ -81,6 +80,14 @@ def _cut(source: list[tuple[Mode, Place]], dim: int, step: int) -> tuple[int, Pl
     return None
 
 
-def _within_warp(m: Move) -> bool:
-    """Whether the lane that holds the digit is one of the asking thread's warp."""
-    return not m.src.lane or m.src.stride * m.size <= WARP or m.dst == m.src
+def _within_warps(plan: Exchange, threads: int) -> bool:
+    """Whether every lane that a thread asks is one of its own warp."""
+    moving = sum((m.size - 1) * m.src.stride for m in plan.moves if m.src.lane and not m.dst.lane)
+    fixed = [(n, place, place) for n, place in plan.own]
+    fixed += [(m.size, m.dst.stride, m.src.stride) for m in plan.moves if m.src.lane and m.dst.lane]
+    for t in range(threads):
+        lane = sum(t // place % n * stride for n, place, stride in fixed)
+        if lane // WARP != t // WARP or (lane + moving) // WARP != t // WARP:
+            # Where nothing moves, the number of the lane asked does not matter.
+            return plan.shuffles == 0
+    return True

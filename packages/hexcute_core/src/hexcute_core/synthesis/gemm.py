@@ -18,7 +18,6 @@ from hexcute_core.synthesis.registers import locate, same_threads
 from hexcute_core.synthesis.solution import GemmLoop, GemmPlan
 from hexcute_core.tile import Gemm
 
-
 WORD_BITS = 32
 
 

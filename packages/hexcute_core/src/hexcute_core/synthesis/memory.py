@@ -72,7 +72,8 @@ def _alignment(
     """Elements by which every vector of the tile is aligned in memory and away from edges."""
     param = program.param(view.param)
     last = len(param.shape) - 1
-    limit = 128 // view.dtype.bits if param.name in program.promise.aligned else 1
+    known = 128 if param.name in program.promise.aligned else 8
+    limit = max(1, known // view.dtype.bits)
     # The row length is both the stride of the other dimensions and the edge along this one.
     limit = gcd(limit, facts.divisor(param.shape[last]))
     limit = gcd(limit, facts.divisor(view.origin[last]))

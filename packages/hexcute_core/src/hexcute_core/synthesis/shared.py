@@ -110,38 +110,29 @@ def synthesize_shared(tensor: SharedTensor, uses: Sequence[SharedUse]) -> Shared
     spans = {use.span for use in uses} - {None}
     if len(spans) > 1:
         return f"its uses want swizzles of {sorted(s or 0 for s in spans)} bytes"
-    demands = tuple(dict.fromkeys(constraint(tensor, use) for use in uses))
-    merged = _unified(demands) if demands else PartialLayout(tensor.shape)
+    merged = _demanded(tensor, uses)
     if isinstance(merged, str):
         return merged
-    best: SharedLayout | None = None
-    best_cost = ideal = float("inf")
-    reason = ""
-    for order in _orders(tensor, uses, _pieces(merged)):
-        layout = _materialized(order, len(tensor.shape))
-        if isinstance(layout, str):
-            reason = reason or layout
-            continue
-        misfit = next((m for use in uses if (m := _misfit(layout, tensor, use))), None)
-        if misfit is not None:
-            reason = reason or misfit
-            continue
-        candidate = _swizzled(tensor, uses, layout)
-        cost = sum(use.weight * candidate.wavefronts[use.op][0] for use in uses)
-        ideal = sum(use.weight * candidate.wavefronts[use.op][1] for use in uses)
-        if cost < best_cost:
-            best, best_cost = candidate, cost
-        if best_cost <= ideal:
-            break
-    return best if best is not None else reason
+    search = _Orders(tensor, uses, _pieces(merged))
+    for order in search.plain():
+        search.try_order(order)
+    for order in search.by_lanes():
+        search.try_order(order)
+    return search.best if search.best is not None else search.reason
+
+
+def _demanded(tensor: SharedTensor, uses: Sequence[SharedUse]) -> PartialLayout | str:
+    """What all uses demand of the layout of `tensor` together, or why nothing meets it."""
+    demands = tuple(dict.fromkeys(constraint(tensor, use) for use in uses))
+    return unified(demands) if demands else PartialLayout(tensor.shape)
 
 
 @lru_cache(maxsize=4096)
-def _unified(demands: tuple[PartialLayout, ...]) -> PartialLayout | str:
+def unified(demands: tuple[PartialLayout, ...]) -> PartialLayout | str:
     """What all `demands` have in common, or why nothing does; a conflict of two is one of all."""
     if len(demands) > 2:
         for pair in combinations(demands, 2):
-            found = _unified(pair)
+            found = unified(pair)
             if isinstance(found, str):
                 return found
     try:
@@ -161,44 +152,83 @@ def _pieces(merged: PartialLayout) -> list[Piece]:
     return out
 
 
-def _orders(
-    tensor: SharedTensor, uses: Sequence[SharedUse], pieces: Sequence[Piece]
-) -> Iterator[list[Piece]]:
-    """Orders in which free strides are given out, the plainest first: tiled dimensions permuted,
-    the others last; then the digits of each use's lanes before the rest."""
-    tiled = sorted({m for use in uses for m in use.ref.kept})
-    bits = tensor.dtype.bits
-    leading = [use.ref.kept[known[0].dim] for use in uses if (known := use.known(bits))]
-    first = leading[0] if leading else (tiled[-1] if tiled else 0)
-    outer = tuple(m for m in range(len(tensor.shape)) if m not in tiled)
-    orders = list(permutations(tiled)) if len(tiled) <= 3 else [tuple(tiled)]
-    orders.sort(key=lambda p: (p[:1] != (first,), p))
-    for p in orders:
-        place = {dim: i for i, dim in enumerate((*p, *outer))}
-        yield sorted(pieces, key=lambda piece: (place[piece.dim], piece.step))
-    place = {dim: i for i, dim in enumerate((*orders[0], *outer))}
-    seen: set[tuple[tuple[int, int], ...]] = set()
-    for use in uses:
-        if not isinstance(use.plan, CopyPlan):
-            continue
-        lanes = tuple((use.ref.kept[m.dim], m.step, m.size) for m in _lanes(use.plan) if m.step)
-        cut = pieces
-        for dim, step, size in lanes:
-            cut = _cut(_cut(cut, dim, step), dim, step * size)
-        ranks = {
-            (piece.dim, piece.step): i
-            for i, (dim, step, size) in enumerate(lanes)
-            for piece in cut
-            if piece.dim == dim and step <= piece.step < step * size
-        }
-        # Lanes take the smallest free strides; or the leading dimension is finished first, so
-        # that lanes lie a whole row apart.
-        for whole_row in (-1, first):
-            order = sorted(cut, key=partial(_rank, ranks, len(lanes), place, whole_row))
-            name = tuple((p.dim, p.step) for p in order)
-            if name not in seen:
-                seen.add(name)
-                yield order
+class _Orders:
+    """Tries orders of giving out free strides, until one has no conflict."""
+
+    def __init__(
+        self, tensor: SharedTensor, uses: Sequence[SharedUse], pieces: Sequence[Piece]
+    ) -> None:
+        self.tensor, self.uses, self.pieces = tensor, uses, pieces
+        self.best: SharedLayout | None = None
+        self.reason = ""
+        self._cost = float("inf")
+        self._ideal = 0.0
+        self._seen: set[Layout] = set()
+        self._tiled = sorted({m for use in uses for m in use.ref.kept})
+        bits = tensor.dtype.bits
+        leading = [use.ref.kept[known[0].dim] for use in uses if (known := use.known(bits))]
+        self._first = leading[0] if leading else (self._tiled[-1] if self._tiled else 0)
+        self._outer = tuple(m for m in range(len(tensor.shape)) if m not in self._tiled)
+
+    @property
+    def done(self) -> bool:
+        return self._cost <= self._ideal
+
+    def try_order(self, order: Sequence[Piece]) -> None:
+        """Keeps the layout of `order` if it is the best so far."""
+        layout = _materialized(order, len(self.tensor.shape))
+        if isinstance(layout, str):
+            self.reason = self.reason or layout
+            return
+        if layout in self._seen:
+            return
+        self._seen.add(layout)
+        misfit = next((m for use in self.uses if (m := _misfit(layout, self.tensor, use))), None)
+        if misfit is not None:
+            self.reason = self.reason or misfit
+            return
+        candidate = _swizzled(self.tensor, self.uses, layout)
+        cost = sum(use.weight * candidate.wavefronts[use.op][0] for use in self.uses)
+        self._ideal = sum(use.weight * candidate.wavefronts[use.op][1] for use in self.uses)
+        if cost < self._cost:
+            self.best, self._cost = candidate, cost
+
+    def plain(self) -> Iterator[list[Piece]]:
+        """Tiled dimensions permuted, the leading one of a use first, the others last."""
+        tiled = self._tiled
+        orders = list(permutations(tiled)) if len(tiled) <= 3 else [tuple(tiled)]
+        orders.sort(key=lambda p: (p[:1] != (self._first,), p))
+        for p in orders:
+            if self.done:
+                return
+            place = {dim: i for i, dim in enumerate((*p, *self._outer))}
+            yield sorted(self.pieces, key=lambda piece: (place[piece.dim], piece.step))
+
+    def by_lanes(self) -> Iterator[list[Piece]]:
+        """The digits along which the lanes of a use with conflicts lie, before the rest."""
+        rest = [m for m in self._tiled if m != self._first]
+        place = {dim: i for i, dim in enumerate((self._first, *rest, *self._outer))}
+        for use in self.uses:
+            if self.done or not isinstance(use.plan, CopyPlan):
+                continue
+            if self.best is not None:
+                waves, least = self.best.wavefronts[use.op]
+                if waves == least:
+                    continue
+            lanes = tuple((use.ref.kept[m.dim], m.step, m.size) for m in _lanes(use.plan) if m.step)
+            cut = self.pieces
+            for dim, step, size in lanes:
+                cut = _cut(_cut(cut, dim, step), dim, step * size)
+            ranks = {
+                (piece.dim, piece.step): i
+                for i, (dim, step, size) in enumerate(lanes)
+                for piece in cut
+                if piece.dim == dim and step <= piece.step < step * size
+            }
+            # Lanes take the smallest free strides; or the leading dimension is finished first, so
+            # that lanes lie a whole row apart.
+            for whole_row in (-1, self._first):
+                yield sorted(cut, key=partial(_rank, ranks, len(lanes), place, whole_row))
 
 
 def _rank(
@@ -289,10 +319,11 @@ def _swizzled(tensor: SharedTensor, uses: Sequence[SharedUse], layout: Layout) -
     fixed = next((use.span for use in uses if use.span is not None), None)
     kinds: dict[tuple[tuple[int, ...], int], float] = {}
     names: dict[int, tuple[tuple[int, ...], int]] = {}
+    tables: list[dict[int, int]] = [{} for _ in tensor.shape]
     for use in uses:
         if isinstance(use.plan, CopyPlan):
             width = prod(m.size for m in use.plan.run) * bits
-            name = (_starts(tensor, use.ref, use.plan, layout), width)
+            name = (_starts(use.ref, use.plan, layout, tables), width)
             names[use.op] = name
             kinds[name] = kinds.get(name, 0.0) + use.weight * use.plan.calls
     candidates: tuple[Swizzle, ...]
@@ -328,23 +359,27 @@ def _lanes(plan: CopyPlan) -> list[Mode]:
     return lanes or [Mode(1, 0, 0)]
 
 
-def _starts(tensor: SharedTensor, ref: TileRef, plan: CopyPlan, layout: Layout) -> tuple[int, ...]:
-    """Offset, before the swizzle, where the access of each lane of the first warp begins."""
+def _starts(
+    ref: TileRef, plan: CopyPlan, layout: Layout, tables: list[dict[int, int]]
+) -> tuple[int, ...]:
+    """Offset, before the swizzle, where the access of each lane of the first warp begins; `tables`
+    remember the layout's values along each dimension."""
     lanes = min(WARP, prod(m.size for m in plan.thread))
     offsets = [0] * lanes
-    coords = [[0] * lanes for _ in tensor.shape]
+    coords: dict[int, list[int]] = {}
     place = 1
     for mode in plan.thread:
         if mode.step:
-            line = coords[ref.kept[mode.dim]]
+            line = coords.setdefault(ref.kept[mode.dim], [0] * lanes)
             for t in range(lanes):
                 line[t] += t // place % mode.size * mode.step
         place *= mode.size
         if place >= lanes:
             break
-    for m, line in enumerate(coords):
-        mode_layout = layout[m]
-        known = {c: int(mode_layout(c)) for c in set(line)}
+    for m, line in coords.items():
+        table, mode_layout = tables[m], layout[m]
         for t, c in enumerate(line):
-            offsets[t] += known[c]
+            if c not in table:
+                table[c] = int(mode_layout(c))
+            offsets[t] += table[c]
     return tuple(offsets)
