@@ -85,6 +85,12 @@ static h16 hx_f32_to_bf16(float f) {
   unsigned u = bits<unsigned>(f);
   return f != f ? 0x7fff : (u + 0x7fff + ((u >> 16) & 1)) >> 16;
 }
+static unsigned hx_f32_to_f16x2(float up, float low) {
+  return hx_f32_to_f16(low) | (unsigned)hx_f32_to_f16(up) << 16;
+}
+static unsigned hx_f32_to_bf16x2(float up, float low) {
+  return hx_f32_to_bf16(low) | (unsigned)hx_f32_to_bf16(up) << 16;
+}
 static h16 hx_add_f16(h16 a, h16 b) { return hx_f32_to_f16(hx_f16_to_f32(a) + hx_f16_to_f32(b)); }
 static h16 hx_sub_f16(h16 a, h16 b) { return hx_f32_to_f16(hx_f16_to_f32(a) - hx_f16_to_f32(b)); }
 static h16 hx_mul_f16(h16 a, h16 b) { return hx_f32_to_f16(hx_f16_to_f32(a) * hx_f16_to_f32(b)); }

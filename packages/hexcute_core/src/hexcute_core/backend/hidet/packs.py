@@ -65,7 +65,7 @@ def _converted(write: SetElement) -> Scalar | None:
 
 
 def _writes(stmt: Stmt) -> list[SetElement]:
-    """A conversion, or all that an unrolled nest of one means; empty where it is neither."""
+    """A conversion, or all that an unrolled nest of one means where that makes pairs, else none."""
     sizes: list[For] = []
     inner: Stmt = stmt
     while isinstance(inner, For) and inner.unroll and len(inner.body) == 1:
@@ -80,7 +80,7 @@ def _writes(stmt: Stmt) -> list[SetElement]:
             return []
         here = [Const(i, loop.var.dtype) for i in trips]
         out = [{**values, loop.var.name: i} for values in out for i in here]
-    return [
+    writes = [
         replace(
             inner,
             index=substitute(inner.index, values),
@@ -88,6 +88,8 @@ def _writes(stmt: Stmt) -> list[SetElement]:
         )
         for values in out
     ]
+    pays = not sizes or any(isinstance(w, Pair) for w in _paired(writes))
+    return writes if pays else []
 
 
 def _trips(loop: For) -> range | None:
