@@ -9,7 +9,7 @@ import pytest
 from hexcute_core import dtypes as dt
 from hexcute_core.backend import emit
 from hexcute_core.dtypes import DType
-from hexcute_core.errors import MissingDependency
+from hexcute_core.errors import BackendError, MissingDependency
 from hexcute_core.scalar import (
     Cast,
     Compare,
@@ -293,7 +293,7 @@ def _operands(name: str) -> list[tuple[Operand, ...]]:
 
 
 _STORED = (dt.f16, dt.bf16, dt.f32, dt.tf32, dt.f64, dt.i8, dt.u8, dt.i32, dt.u32, dt.i64, dt.i4,
-           dt.u1, dt.f8e4m3)  # fmt: skip
+           dt.u1, dt.f8e4m3, dt.f8e5m2)  # fmt: skip
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
@@ -301,7 +301,8 @@ def test_every_primitive_compiles(arch: str) -> None:
     body: list[Stmt] = [DeclareArray(t.name, t, 256) for t in _STORED]
     # The products last, and stored: an unused one is not there.
     names = sorted(PRIMS, key=lambda name: name.startswith("mma."))
-    for name in (n for n in names if n not in HOPPER):
+    names = [n for n in names if n not in HOPPER and (arch != "sm_80" or ".f8" not in n)]
+    for name in names:
         for operands in _operands(name):
             body.append(Prim(name, operands))
             if name.startswith("mma."):
@@ -314,3 +315,13 @@ def test_every_primitive_compiles(arch: str) -> None:
     opcodes, _ = compiled(body, pointers, arch, shared=16384)
     for prefix in ("HMMA", "IMMA", "LDSM", "LDGSTS", "LDG.E.128", "STG.E.128", "LDS.128", "BAR"):
         assert count(opcodes, prefix) > 0, prefix
+
+
+def test_fp8_products_are_refused_before_sm_89() -> None:
+    name = "mma.16x8x32.f32.f8e4m3.f8e5m2"
+    (operands,) = _operands(name)
+    body: list[Stmt] = [
+        *(DeclareArray(t.name, t, 16) for t in (dt.f32, dt.f8e4m3, dt.f8e5m2)), Prim(name, operands)
+    ]  # fmt: skip
+    with pytest.raises(BackendError, match=f"{name} needs sm_89, the target is sm_86"):
+        compiled(body, {}, "sm_86")

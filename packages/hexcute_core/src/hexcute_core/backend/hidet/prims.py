@@ -122,6 +122,10 @@ def _mma(scope: Scope, name: str, c: Regs, a: Regs, b: Regs) -> list[Any]:
         raise scope.error(f"{name} is not of the form mma.MxNxK.D.A.B")
     m, n, k = (int(shape[i]) for i in (1, 2, 3))
     d_type, a_type, b_type = shape[4], shape[5], shape[6]
+    if a_type.startswith("f8") and scope.capability < 89:
+        raise scope.error(
+            f"{name} needs sm_89, the target is {scope.arch}", fix="convert the operands to f16"
+        )
     sizes = [m * n * _BITS[d_type], m * k * _BITS[a_type], n * k * _BITS[b_type]]
     counts = [bits // (32 * 32) for bits in sizes]
     acc = _words(scope, name, c, counts[0], reads=True, writes=True)
