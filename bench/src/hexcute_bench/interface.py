@@ -93,13 +93,16 @@ class Settings:
     """How long and by which protocol to measure.
 
     `protocol` is "graph" (device time, replayed graphs) or "host" (each launch waited for, the
-    host's launch counted, as the paper did).
+    host's launch counted, as the paper did). Before each sample the device rests for `pause_s`:
+    under steady load it lowers its clocks, the more the hotter the sample before was, and a
+    system would be timed at clocks that its neighbours chose.
     """
 
     quick: bool = False
     protocol: str = "graph"
     rounds: int = 15
     replay_us: float = 5000.0
+    pause_s: float = 0.02
     tune_us: float = 1000.0
 
     @classmethod

@@ -115,7 +115,9 @@ class ShapeMeasurement:
                 replay = self._replay(measured, choice)
                 if replay is not None:
                     chosen.append((peer, measured, choice, replay))
-        timings = interleave([replay for *_, replay in chosen], self._settings.rounds)
+        timings = interleave(
+            [replay for *_, replay in chosen], self._settings.rounds, self._settings.pause_s
+        )
         for (peer, measured, choice, replay), timing in zip(chosen, timings):
             measured.timing = timing
             self._check_again(peer, measured, choice, replay)

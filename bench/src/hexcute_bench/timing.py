@@ -72,8 +72,9 @@ class Clock(Protocol):
         """Whether the device still answers this process."""
 
 
-def interleave(replays: Sequence[Replay], rounds: int) -> list[Timing]:
-    """Times all replays in turns, so that drift of clocks and heat meets all of them alike."""
+def interleave(replays: Sequence[Replay], rounds: int, pause_s: float = 0.0) -> list[Timing]:
+    """Times all replays in turns, each after a pause, so that drift of clocks and heat meets all
+    of them alike."""
     samples: list[list[float]] = [[] for _ in replays]
     for replay in replays:
         replay.sample()
@@ -81,6 +82,7 @@ def interleave(replays: Sequence[Replay], rounds: int) -> list[Timing]:
         # Every other round runs backwards: no replay always follows the same one.
         order = range(len(replays)) if turn % 2 == 0 else reversed(range(len(replays)))
         for index in order:
+            time.sleep(pause_s)
             samples[index].append(replays[index].sample())
     return [
         Timing.of(taken, replay.launches, replay.method) for taken, replay in zip(samples, replays)
