@@ -23,7 +23,8 @@ pytestmark = [
 
 TORCH = {
     "f16": torch.float16, "bf16": torch.bfloat16, "tf32": torch.float32,
-    "f8e4m3": torch.float8_e4m3fn, "f8e5m2": torch.float8_e5m2, "i8": torch.int8, "i32": torch.int32, "f32": torch.float32,
+    "f8e4m3": torch.float8_e4m3fn,
+    "f8e5m2": torch.float8_e5m2, "i8": torch.int8, "i32": torch.int32, "f32": torch.float32,
 }  # fmt: skip
 TYPES = {"f16": hx.f16, "bf16": hx.bf16, "tf32": hx.tf32, "f8e4m3": hx.f8e4m3,
          "f8e5m2": hx.f8e5m2, "i8": hx.i8}  # fmt: skip
