@@ -185,6 +185,15 @@ def test_clusters_are_an_attribute_of_the_launch() -> None:
         loaded.launch_bound((3, 1, 4), 0, VALUES)
 
 
+def test_a_dependent_kernel_may_start_early() -> None:
+    driver = MapDriver()
+    kernel(driver, dependent=True).launch_bound((4, 1, 4), 0, VALUES)
+    kernel(driver, dependent=True, cluster_dim=(2, 1, 1)).launch_bound((4, 1, 4), 0, VALUES)
+    early = (6, 0, 1, *(0,) * 15)  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    cluster = (4, 0, 2, 1, 1, *(0,) * 13)
+    assert [launch["attributes"] for launch in driver.launches] == [[early], [cluster, early]]
+
+
 def test_the_driver_encodes_as_cuda_h_declares(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, Any] = {}
 
@@ -238,8 +247,10 @@ def test_the_driver_encodes_as_cuda_h_declares(monkeypatch: pytest.MonkeyPatch) 
         driver.tensor_map("f16", 0, [64], [], [16], 32)
 
 
-def test_a_cache_entry_keeps_maps_and_clusters() -> None:
-    grid = (Const(1, i32),) * 3
-    built = Built(b"c", "sm_90a", "p", "l", "s", "e", 8, 128, grid, 40, False, MAPS, (2, 1, 1))
+def test_a_cache_entry_keeps_how_to_launch() -> None:
+    one = (Const(1, i32),) * 3
+    built = Built(
+        b"c", "sm_90a", "p", "l", "s", "e", 8, 128, one, 40, False, MAPS, (2, 1, 1), True
+    )
     files, meta = _to_entry(built)
     assert _from_entry(Entry(files, json.loads(json.dumps(meta)))) == built

@@ -18,6 +18,7 @@ from hexcute_core.driver.version import VERSION
 from hexcute_core.frontend import fingerprint
 from hexcute_core.scalar import Scalar
 from hexcute_core.thread import TensorMap
+from hexcute_core.thread.visit import calls
 from hexcute_core.toolchain import toolchain_version
 
 _ENTRY_FORMAT = 2
@@ -41,6 +42,7 @@ class Built:
     local_memory: bool
     maps: tuple[TensorMap, ...] = ()
     cluster_dim: tuple[int, int, int] = (1, 1, 1)
+    dependent: bool = False
 
 
 def request_key(request: Request) -> str:
@@ -96,6 +98,7 @@ def _compile(compilation: Compilation) -> Built:
         bool(resources and resources.uses_local_memory),
         thread.maps,
         thread.cluster_dim,
+        calls(thread.body, "griddepcontrol.wait"),
     )
 
 
@@ -116,6 +119,7 @@ def _to_entry(built: Built) -> tuple[dict[str, bytes], dict[str, Any]]:
         "local_memory": built.local_memory,
         "maps": [asdict(tensor_map) for tensor_map in built.maps],
         "cluster_dim": list(built.cluster_dim),
+        "dependent": built.dependent,
     }
     return files, meta
 
@@ -137,4 +141,5 @@ def _from_entry(entry: Entry) -> Built:
         meta["local_memory"],
         tuple(TensorMap(**{**fields, "box": tuple(fields["box"])}) for fields in meta["maps"]),
         (x, y, z),
+        meta["dependent"],
     )

@@ -168,6 +168,7 @@ class CompiledKernel:
             image = KernelImage(
                 built.entry, built.cubin, built.arch, built.shared_bytes,
                 (built.block_dim, 1, 1), self._signature, built.maps, built.cluster_dim,
+                built.dependent,
             )  # fmt: skip
             self._grid = grid_function(built.grid_dim, self._signature.value_names)
             self._loaded = LoadedKernel(image)

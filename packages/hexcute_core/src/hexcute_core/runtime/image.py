@@ -15,7 +15,8 @@ class KernelImage:
     `name` is the kernel's symbol in `cubin`, `arch` what the code was built for (`sm_90a`, or
     `sm_80` and its like), `shared_bytes` its dynamic shared memory, `block_dim` the threads of a
     block along x, y and z. `maps` are passed by value behind the signature's values, in order;
-    a grid is whole clusters of `cluster_dim` blocks.
+    a grid is whole clusters of `cluster_dim` blocks. A `dependent` kernel may start before the one
+    ahead of it on the stream has ended, and waits for that itself.
     """
 
     name: str
@@ -26,3 +27,4 @@ class KernelImage:
     signature: Signature
     maps: tuple[TensorMap, ...] = ()
     cluster_dim: tuple[int, int, int] = (1, 1, 1)
+    dependent: bool = False

@@ -24,14 +24,15 @@ Launch: TypeAlias = Callable[[Grid, int, Sequence[Any]], int]
 _CONFIG = "<7I4xQQI4x"
 _SLOT_BYTES = 8
 # CUlaunchAttribute: its kind, padding to 8 bytes, a union of 64 bytes.
-_CLUSTER = "<I4x3I52x"
-_CLUSTER_DIMENSION = 4
+_ATTRIBUTE = "<I4x3I52x"
+_CLUSTER_DIMENSION, _PROGRAMMATIC_SERIALIZATION = 4, 6
 
 
 class _Layout:
     """Format and offsets of a kernel's launch memory."""
 
-    def __init__(self, codes: Sequence[str], maps: int, cluster_dim: Grid) -> None:
+    def __init__(self, image: KernelImage) -> None:
+        codes, maps = image.signature.value_codes, len(image.maps)
         slots = (f"{code}{_SLOT_BYTES - struct.calcsize(code)}x" for code in codes)
         text = _CONFIG + "".join(slots)
         padding = -struct.calcsize(text) % MAP_ALIGNMENT if maps else 0
@@ -42,11 +43,18 @@ class _Layout:
             *(first + i * _SLOT_BYTES for i in range(len(codes))),
             *(behind + i * MAP_BYTES for i in range(maps)),
         )
-        clustered = cluster_dim != (1, 1, 1)
-        self.attributes = (
-            struct.pack(_CLUSTER, _CLUSTER_DIMENSION, *cluster_dim) if clustered else b""
-        )
-        self.attribute_count = int(clustered)
+        packed = [struct.pack(_ATTRIBUTE, *fields) for fields in _attributes(image)]
+        self.attributes, self.attribute_count = b"".join(packed), len(packed)
+
+
+def _attributes(image: KernelImage) -> list[tuple[int, int, int, int]]:
+    """Kind and first three words of each launch attribute."""
+    found: list[tuple[int, int, int, int]] = []
+    if image.cluster_dim != (1, 1, 1):
+        found.append((_CLUSTER_DIMENSION, *image.cluster_dim))
+    if image.dependent:
+        found.append((_PROGRAMMATIC_SERIALIZATION, 1, 0, 0))
+    return found
 
 
 class _Block:
@@ -71,7 +79,7 @@ def make_launch(
     image: KernelImage, function: int, driver: Driver, maps: Sequence[MapOf] = ()
 ) -> Launch:
     """The launch of a loaded function, with all that does not change already looked up."""
-    layout = _Layout(image.signature.value_codes, len(maps), image.cluster_dim)
+    layout = _Layout(image)
     pack, shared, call = layout.format.pack_into, image.shared_bytes, driver.launch
     count, pool = layout.attribute_count, [_Block(layout)]
     bx, by, bz = image.block_dim

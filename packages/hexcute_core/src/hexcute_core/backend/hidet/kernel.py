@@ -17,10 +17,11 @@ from hexcute_core.backend.hidet.codegen import Codegen
 from hexcute_core.backend.hidet.inflight import in_flight
 from hexcute_core.backend.hidet.passes import lower
 from hexcute_core.backend.hidet.scope import Scope, call
-from hexcute_core.backend.hidet.statements import emit_block, walk
+from hexcute_core.backend.hidet.statements import emit_block
 from hexcute_core.backend.hidet.storage import pointee_type, value_type
 from hexcute_core.errors import BackendError, HexcuteError
 from hexcute_core.thread import MatrixDesc, Prim, ThreadProgram
+from hexcute_core.thread.visit import statements
 
 PREFIX = "hexcute_"
 """Entry names start with it, so that a kernel may be called `min` or `double`."""
@@ -80,7 +81,7 @@ def _need_hopper(scope: Scope, program: ThreadProgram) -> None:
 def _multiplies_from_shared(program: ThreadProgram) -> bool:
     return any(
         isinstance(operand, MatrixDesc)
-        for stmt in walk(program.body)
+        for stmt in statements(program.body)
         if isinstance(stmt, Prim)
         for operand in stmt.operands
     )

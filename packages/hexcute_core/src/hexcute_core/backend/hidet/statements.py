@@ -8,7 +8,6 @@ instruction cache. Short ones are left to the compiler.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from hidet.ir import expr as he
@@ -31,6 +30,7 @@ from hexcute_core.thread import (
     Stmt,
     While,
 )
+from hexcute_core.thread.visit import calls, statements
 from hexcute_core.unions import assert_never
 
 SHORT_LOOP = 16
@@ -94,7 +94,7 @@ def _waits(stmt: Stmt | Pair) -> bool:
 
 
 def _multiplies(stmt: For) -> bool:
-    return any(isinstance(s, Prim) and s.name == "wgmma.commit" for s in walk(stmt.body))
+    return calls(stmt.body, "wgmma.commit")
 
 
 def _drained_loop(scope: Scope, loop: For, wait: Stmt | Pair) -> list[Any]:
@@ -171,19 +171,6 @@ def _unrolling(stmt: For, trips: Scalar) -> Any:
     if stmt.unroll:
         return hs.ForStmtAttr(unroll=True)
     short = isinstance(trips, Const) and trips.value <= SHORT_LOOP
-    if short or not any(isinstance(s, Prim) for s in walk(stmt.body)):
+    if short or not any(isinstance(s, Prim) for s in statements(stmt.body)):
         return hs.ForStmtAttr()
     return hs.ForStmtAttr(unroll=True, unroll_factor=1)
-
-
-def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
-    """Every statement of `body`, the nested ones after the one that holds them."""
-    for stmt in body:
-        yield stmt
-        match stmt:
-            case For() | While():
-                yield from walk(stmt.body)
-            case If():
-                yield from walk(stmt.then + stmt.otherwise)
-            case _:
-                pass
