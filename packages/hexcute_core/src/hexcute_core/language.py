@@ -49,7 +49,8 @@ from hexcute_core.frontend.elementwise import (
 )
 from hexcute_core.frontend.launch import Attrs, GridDim, Index
 from hexcute_core.frontend.loops import elements, grid, static_range, unroll
-from hexcute_core.frontend.roles import pipeline, warp_groups_consumer, warp_groups_producer
+from hexcute_core.frontend.pipelines import pipeline
+from hexcute_core.frontend.roles import warp_groups_consumer, warp_groups_producer
 from hexcute_core.frontend.subscript import ds
 from hexcute_core.frontend.symbols import Symbol, dim, dims
 from hexcute_core.frontend.tileops import (

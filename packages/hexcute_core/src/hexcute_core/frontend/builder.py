@@ -42,7 +42,7 @@ from hexcute_core.tile import (
 )
 
 if TYPE_CHECKING:
-    from hexcute_core.frontend.roles import Ring
+    from hexcute_core.frontend.pipelines import Ring
 
 Inline = Callable[[FunctionType, tuple[object, ...], dict[str, object]], object]
 RegionKind = Literal["kernel", "loop", "branch", "elements", "role", "produce"]
@@ -215,11 +215,12 @@ class Builder:
             )
         around = self._varying_region()
         if around is not None:
+            who = "block" if self.region.inside("role") is None else "role"
             raise FrontendError(
                 f"a tile operation or barrier inside {around.describe()}, whose condition depends "
-                "on the thread: all threads of the block must reach it",
+                f"on the thread: all threads of the {who} must reach it",
                 span=span,
-                fix="move it out, or make the condition depend on the block alone",
+                fix=f"move it out, or make the condition depend on the {who} alone",
             )
 
     def varies(self, e: Scalar) -> bool:

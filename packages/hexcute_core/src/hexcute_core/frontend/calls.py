@@ -104,8 +104,9 @@ def _arguments(
 
 
 def _is_language(callee: object) -> bool:
-    module = getattr(callee, "__module__", None) or ""
-    return isinstance(callee, FunctionType) and module.startswith("hexcute_core.")
+    function = callee.__func__ if isinstance(callee, MethodType) else callee
+    module = getattr(function, "__module__", None) or ""
+    return isinstance(function, FunctionType) and module.startswith("hexcute_core.")
 
 
 def _check_arguments(
@@ -120,9 +121,8 @@ def _check_arguments(
         signature.bind(*args, **kwargs)
     except TypeError as error:
         names = ", ".join(str(p).split(":")[0] for p in signature.parameters.values())
-        raise frame.error(
-            node, f"hx.{callee.__name__}: {error}", fix=f"call hx.{callee.__name__}({names})"
-        ) from None
+        name = callee.__name__ if isinstance(callee, MethodType) else f"hx.{callee.__name__}"
+        raise frame.error(node, f"{name}: {error}", fix=f"call {name}({names})") from None
 
 
 def _inline_at(

@@ -15,7 +15,8 @@ from hexcute_core.frontend.expressions import condition, is_run_time
 from hexcute_core.frontend.flow import StaticTest, targets, writes
 from hexcute_core.frontend.frame import Frame, LoopMark
 from hexcute_core.frontend.loops import Elements, Grid, LoopRange
-from hexcute_core.frontend.roles import RoleContext, Slot, enter_role, leave_role
+from hexcute_core.frontend.pipelines import Slot
+from hexcute_core.frontend.roles import RoleContext, enter_role, leave_role
 from hexcute_core.frontend.scope import Entry, finish, inside, prepare
 from hexcute_core.frontend.subscript import static_int
 from hexcute_core.frontend.tiles import describe
@@ -244,32 +245,47 @@ def leave(engine: Engine, frame: Frame, node: ast.Break | ast.Continue) -> None:
     raise BreakLoop if isinstance(node, ast.Break) else ContinueLoop
 
 
-def _with_context(
-    engine: Engine, frame: Frame, node: ast.With, item: ast.withitem, value: RoleContext | Slot
+def _in_role(
+    engine: Engine, frame: Frame, node: ast.With, item: ast.withitem, role: RoleContext
 ) -> None:
-    """A role, or a slot of a pipeline."""
-    builder = engine.builder
-    span = builder.span
-    if isinstance(value, Slot) and not value.fills:
-        # Reading a slot is no block of its own: what it assigns goes on.
-        if item.optional_vars is not None:
-            assign(engine, frame, item.optional_vars, value.enter(builder))
-        engine.execute(frame, node.body)
-        value.leave(builder, ())
-        return
-    if isinstance(value, RoleContext):
-        enter_role(builder)
-    entry = _prepare(engine, frame, node, "role" if isinstance(value, RoleContext) else "produce")
+    builder, span = engine.builder, engine.builder.span
+    if item.optional_vars is not None:
+        raise frame.error(item.optional_vars, "a role gives no value", fix="leave `as` out")
+    enter_role(builder)
+    entry = _prepare(engine, frame, node, "role")
     with inside(builder, entry) as region:
-        if isinstance(value, Slot) and item.optional_vars is not None:
-            assign(engine, frame, item.optional_vars, value.enter(builder))
         engine.execute(frame, node.body)
     finish(builder, entry)
     builder.span = span
-    if isinstance(value, Slot):
-        value.leave(builder, tuple(region.block))
-    else:
-        leave_role(builder, value, tuple(region.block))
+    leave_role(builder, role, tuple(region.block))
+
+
+def _in_slot(engine: Engine, frame: Frame, node: ast.With, item: ast.withitem, slot: Slot) -> None:
+    builder, span = engine.builder, engine.builder.span
+
+    def body() -> None:
+        number = slot.enter(builder)
+        if item.optional_vars is not None:
+            assign(engine, frame, item.optional_vars, number)
+        engine.execute(frame, node.body)
+
+    if not slot.fills:
+        # Reading a slot is no block of its own: what it assigns goes on.
+        body()
+        builder.span = span
+        slot.leave(builder, ())
+        return
+    around = builder.region.inside("produce")
+    if around is not None:
+        raise builder.error(
+            f"a slot is filled inside {around.describe()}", fix="fill one slot after the other"
+        )
+    entry = _prepare(engine, frame, node, "produce")
+    with inside(builder, entry) as region:
+        body()
+    finish(builder, entry)
+    builder.span = span
+    slot.leave(builder, tuple(region.block))
 
 
 def with_block(engine: Engine, frame: Frame, node: ast.With) -> None:
@@ -277,8 +293,11 @@ def with_block(engine: Engine, frame: Frame, node: ast.With) -> None:
         raise frame.error(node, "several context managers in one `with`", fix="nest them")
     item = node.items[0]
     value = engine.evaluate(frame, item.context_expr)
-    if isinstance(value, (RoleContext, Slot)):
-        _with_context(engine, frame, node, item, value)
+    if isinstance(value, RoleContext):
+        _in_role(engine, frame, node, item, value)
+        return
+    if isinstance(value, Slot):
+        _in_slot(engine, frame, node, item, value)
         return
     if not isinstance(value, Elements) or item.optional_vars is None:
         raise frame.error(

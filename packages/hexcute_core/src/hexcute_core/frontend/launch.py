@@ -148,8 +148,8 @@ def _cluster(value: object) -> tuple[int, int, int]:
     known = [extent for extent in extents if extent is not None and extent >= 1]
     if len(known) != len(extents) or not 1 <= len(known) <= 3 or math.prod(known) > MAX_CLUSTER:
         raise builder.error(
-            f"cluster_dim takes one to three positive ints of product {MAX_CLUSTER} at most, "
-            f"got {value}",
+            f"cluster_dim takes one to three positive ints known at compile time, of product "
+            f"{MAX_CLUSTER} at most, got {value}",
             fix="write hx.attrs.cuda.cluster_dim = 2, 1",
         )
     x, y, z = (*known, 1, 1)[:3]

@@ -1,26 +1,29 @@
-"""Warp groups with roles, and the pipelines between them.
-
-`with hx.warp_groups_producer(...)` and `with hx.warp_groups_consumer(...)` give their block to warp
-groups of their own, in the order they are written. A pipeline's slot and round are counted in
-variables of each role, so loops of any length work.
+"""Warp groups with roles: `with hx.warp_groups_producer(...)` and `with hx.warp_groups_consumer(...)`
+give their blocks to warp groups of their own, side by side, in the order they are written.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
-from hexcute_core.dtypes import i32
+from hexcute_core.errors import FrontendError
 from hexcute_core.frontend.builder import Builder, current
 from hexcute_core.frontend.subscript import static_int
-from hexcute_core.scalar import Scalar, Var, as_scalar, compare, select
-from hexcute_core.tile import Assign, Pipeline, PipelineRelease, PipelineWait, Produce, Role, Stmt
+from hexcute_core.scalar import Call
+from hexcute_core.scalar.visit import walk
+from hexcute_core.tile import Assign, ClusterOp, Role, Stmt, Sync
 
 GROUP = 128
 """Threads of a warp group."""
 
+MAX_GROUPS = 8
+
 REGISTERS = 65536
 """Registers a block of roles has, all of a multiprocessor's."""
+
+MAX_REGISTERS = 256
+"""Registers of a thread, as they are handed out: in steps of 8."""
 
 
 @dataclass(frozen=True)
@@ -47,140 +50,54 @@ def warp_groups_consumer(groups: int = 1, registers: int | None = None) -> RoleC
 def _role(kind: Literal["producer", "consumer"], groups: object, registers: object) -> RoleContext:
     builder = current(f"hx.warp_groups_{kind}")
     count = static_int(groups)
-    if count is None or not 1 <= count <= 8:
+    if count is None or not 1 <= count <= MAX_GROUPS:
         raise builder.error(
-            f"a role has 1 to 8 warp groups, known at compile time; got {groups}",
+            f"a role has 1 to {MAX_GROUPS} warp groups, known at compile time; got {groups}",
             fix=f"write hx.warp_groups_{kind}(2)",
         )
     claimed = None if registers is None else static_int(registers)
-    if registers is not None and (claimed is None or claimed % 8 or not 24 <= claimed <= 256):
+    if registers is not None and (
+        claimed is None or claimed % 8 or not 24 <= claimed <= MAX_REGISTERS
+    ):
         raise builder.error(
-            f"registers a thread go from 24 to 256 in steps of 8, got {registers}",
+            f"registers a thread go from 24 to {MAX_REGISTERS} in steps of 8, got {registers}",
             fix="use 24 or 40 for a producer, 232 or 240 for two consumers",
         )
     return RoleContext(kind, count, claimed)
 
 
-@dataclass
-class Cursor:
-    """A role's place in a ring: the slot it is at and the parity of its round there."""
-
-    stage: Var
-    phase: Var
-
-
-@dataclass(eq=False)
-class Ring:
-    """A pipeline as the kernel sees it."""
-
-    pipeline: Pipeline
-    cursors: dict[str, Cursor] = field(default_factory=dict)
-
-    def produce(self) -> Slot:
-        """`with pipe.produce() as s:` fills slot s: waits until it is empty; when the copies
-        inside have arrived, it is full."""
-        return Slot(self, fills=True)
-
-    def consume(self) -> Slot:
-        """`with pipe.consume() as s:` reads slot s: waits until it is full, then frees it."""
-        return Slot(self, fills=False)
-
-    def wait(self) -> Scalar:
-        """The next slot, once it is full. Free it by `release()`, in the order of waiting."""
-        builder = current("pipe.wait()")
-        at = self.cursor(builder, "wait")
-        slot = builder.hold(at.stage, "slot")
-        builder.emit(PipelineWait(self.pipeline.name, slot, at.phase, builder.span))
-        self.advance(builder, at)
-        return slot
-
-    def release(self) -> None:
-        """Frees the oldest slot waited for and not freed. Asynchronous gemms that read it must
-        have been waited for."""
-        builder = current("pipe.release()")
-        at = self.cursor(builder, "release")
-        builder.emit(PipelineRelease(self.pipeline.name, at.stage, builder.span))
-        self.advance(builder, at)
-
-    def cursor(self, builder: Builder, use: str) -> Cursor:
-        """The variables of this role, declared at its beginning."""
-        role = builder.region.inside("role")
-        if role is None:
-            raise builder.error(
-                f"pipe.{use}() outside a role",
-                fix="write it in `with hx.warp_groups_producer():` or `..._consumer(...):`",
-            )
-        if use not in self.cursors:
-            stem = f"{self.pipeline.name}_{use}"
-            slot, turn = (builder.variable(f"{stem}_{what}", i32) for what in ("slot", "round"))
-            made = Cursor(slot, turn)
-            for place, var in enumerate((made.stage, made.phase)):
-                role.block.insert(place, Assign(var, as_scalar(0), True, role.span))
-                builder.mutable.add(var.name)
-            self.cursors[use] = made
-        return self.cursors[use]
-
-    def advance(self, builder: Builder, at: Cursor) -> None:
-        """On to the next slot; the round's parity turns at the ring's end."""
-        last = compare("eq", at.stage, self.pipeline.stages - 1)
-        turned = select(last, at.phase ^ 1, at.phase)
-        builder.emit(Assign(at.phase, turned, False, builder.span))
-        following = select(compare("eq", at.stage, self.pipeline.stages - 1), 0, at.stage + 1)
-        builder.emit(Assign(at.stage, following, False, builder.span))
-
-
-@dataclass(frozen=True)
-class Slot:
-    """What `with pipe.produce()` and `with pipe.consume()` open."""
-
-    ring: Ring
-    fills: bool
-
-    def enter(self, builder: Builder) -> Scalar:
-        """The slot's number."""
-        return self.ring.cursor(builder, "produce").stage if self.fills else self.ring.wait()
-
-    def leave(self, builder: Builder, block: tuple[Stmt, ...]) -> None:
-        """Fills the slot with what `block` copies, or frees it."""
-        if not self.fills:
-            self.ring.release()
-            return
-        at = self.ring.cursor(builder, "produce")
-        name = self.ring.pipeline.name
-        builder.emit(Produce(name, at.stage, at.phase, block, builder.span))
-        self.ring.advance(builder, at)
-
-
-def pipeline(stages: int) -> Ring:
-    """A ring of `stages` slots between roles; index shared tensors of that many slots by the slot
-    numbers it hands out. Its barriers, bytes and phases are derived."""
-    builder = current("hx.pipeline")
-    count = static_int(stages)
-    if count is None or not 1 <= count <= 32:
-        raise builder.error(
-            f"a pipeline has 1 to 32 stages, known at compile time; got {stages}",
-            fix="write hx.pipeline(STAGES) with a compile-time constant",
-        )
-    if builder.region.at_run_time:
-        raise builder.error(
-            f"hx.pipeline inside {builder.region.describe()}", fix="make it at the kernel's top"
-        )
-    made = Pipeline(builder.take_hint("pipe"), count, builder.span)
-    builder.pipelines.append(made)
-    ring = Ring(made)
-    builder.rings.append(ring)
-    return ring
-
-
 def enter_role(builder: Builder) -> None:
-    """Refuses a role anywhere but at the kernel's top; its cursors start afresh."""
+    """Refuses a role anywhere but at the kernel's top, next to the roles before it; pipelines
+    start afresh in it."""
     if builder.region is not builder.top:
         raise builder.error(
             f"a role inside {builder.region.describe()}",
             fix="write the roles one after another at the kernel's top, their loops inside",
         )
+    block = builder.top.block
+    places = [i for i, stmt in enumerate(block) if isinstance(stmt, Role)]
+    if places:
+        between = block[places[-1] + 1 :]
+        for stmt in between:
+            if not _only_computes(stmt):
+                raise FrontendError(
+                    "a statement between two roles, which run side by side",
+                    span=stmt.span,
+                    fix="write it before the first role, or in one of them",
+                )
+        # Scalars computed between roles belong to all threads: before the first role.
+        block[places[0] :] = [*between, *block[places[0] : places[-1] + 1]]
     for ring in builder.rings:
         ring.cursors.clear()
+
+
+def _only_computes(stmt: Stmt) -> bool:
+    """Whether `stmt` names a value without an effect."""
+    return (
+        isinstance(stmt, Assign)
+        and stmt.declares
+        and not any(isinstance(node, Call) for node in walk(stmt.value))
+    )
 
 
 def leave_role(builder: Builder, context: RoleContext, block: tuple[Stmt, ...]) -> None:
@@ -192,23 +109,60 @@ def leave_role(builder: Builder, context: RoleContext, block: tuple[Stmt, ...]) 
     builder.emit(role)
 
 
-def check_roles(builder: Builder, block_dim: int) -> None:
-    """Roles make up the whole block, and their registers fit."""
+def role_threads(builder: Builder) -> int | None:
+    """Threads of all roles, or None where the kernel has none."""
+    return sum(r.threads for r in builder.roles) or None
+
+
+def check_roles(builder: Builder, block_dim: int, min_blocks: int | None) -> None:
+    """Roles make up the whole block, their registers fit, and nothing needs registers after."""
     roles = builder.roles
     if not roles:
         return
     threads = sum(r.threads for r in roles)
-    builder.span = roles[-1].span
     if threads != block_dim:
-        raise builder.error(
-            f"the roles have {threads} threads, the block {block_dim}",
-            fix=f"set hx.attrs.cuda.block_dim = {threads}",
+        listed = " + ".join(str(r.threads) for r in roles)
+        raise FrontendError(
+            f"the roles have {threads} threads ({listed}), the block {block_dim}",
+            span=roles[-1].span,
+            fix=f"set hx.attrs.cuda.block_dim = {threads}, or leave it out",
         )
-    share = REGISTERS // block_dim // 8 * 8
-    claimed = sum((r.registers or share) * r.threads for r in roles)
-    if claimed > REGISTERS:
-        parts = " + ".join(f"{r.threads} x {r.registers or share}" for r in roles)
-        raise builder.error(
-            f"the roles claim {claimed} registers ({parts}), a block has {REGISTERS}",
-            fix="lower registers=, of the producer first",
+    claims = [r for r in roles if r.registers is not None]
+    if not claims:
+        return
+    if min_blocks is not None and min_blocks > 1:
+        raise FrontendError(
+            f"roles that claim registers in a kernel of {min_blocks} blocks a multiprocessor",
+            span=claims[0].span,
+            fix="leave hx.attrs.cuda.min_blocks out, or the roles' registers=",
         )
+    _check_registers(roles, block_dim)
+    after = builder.top.block[builder.top.block.index(roles[-1]) + 1 :]
+    for stmt in after:
+        if not isinstance(stmt, (Sync, ClusterOp)) and not _only_computes(stmt):
+            raise FrontendError(
+                "a statement after roles that gave registers away",
+                span=stmt.span,
+                fix="write it in a role, or leave the roles' registers= out",
+            )
+
+
+def _check_registers(roles: list[Role], block_dim: int) -> None:
+    """The claims fit the pool: what the launch gives the whole block. More would hang silently."""
+    share = min(REGISTERS // block_dim // 8 * 8, MAX_REGISTERS)
+    pool = share * block_dim
+    needed = sum((r.registers or share) * r.threads for r in roles)
+    if needed <= pool:
+        return
+    parts = " + ".join(f"{r.threads} x {r.registers or share}" for r in roles)
+    greedy = max(roles, key=lambda r: (r.registers or 0) * r.threads)
+    rest = needed - (greedy.registers or 0) * greedy.threads
+    fits = (pool - rest) // greedy.threads // 8 * 8
+    raise FrontendError(
+        f"the roles need {needed} registers ({parts}), a block of {block_dim} threads has {pool}: "
+        f"{share} a thread",
+        span=greedy.span,
+        fix=f"claim registers={fits} here"
+        if fits >= 24
+        else "give registers away in other roles first: registers=24 or 40 in the producer",
+    )

@@ -55,6 +55,8 @@ class Entry:
     span: SourceSpan
     kind: RegionKind
     local: tuple[str, ...] = ()
+    # Names assigned in a role and read after it: only its threads know them.
+    escaping: tuple[str, ...] = ()
     lost: dict[str, Binding] = field(default_factory=dict)
     before: dict[str, Binding | None] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
@@ -73,6 +75,10 @@ def prepare(
     `names` are those of `flow.writes`: a tile that is only `+=`-ed stays shared with its aliases.
     """
     flow, around = frame.flow, builder.region
+    if kind == "role":
+        escaping = tuple(n for n in names if n in flow.live_out[id(node)])
+        escaping = tuple(n for n in escaping if names[n] or not _is_tile(frame, n))
+        return Entry(frame, sharing, builder.span, kind, tuple(names), escaping)
     needed = flow.live_out[id(node)] | flow.carried.get(id(node), frozenset())
     local = tuple(name for name in names if name not in needed)
     entry = Entry(frame, sharing, builder.span, kind, local)
@@ -89,9 +95,13 @@ def prepare(
         elif isinstance(binding.value, Tile) and binding.value.in_registers:
             if names[name]:
                 _separate(builder, sharing, frame, name, binding.value)
-        elif kind != "branch" and not isinstance(binding.value, (Mutable, Pending)):
+        elif kind in ("loop", "elements") and not isinstance(binding.value, (Mutable, Pending)):
             entry.lost[name] = binding
     return entry
+
+
+def _is_tile(frame: Frame, name: str) -> bool:
+    return name in frame.bindings and isinstance(frame.bindings[name].value, Tile)
 
 
 def _separate(builder: Builder, sharing: Sharing, frame: Frame, name: str, tile: Tile) -> None:
@@ -136,12 +146,20 @@ def finish(builder: Builder, entry: Entry) -> None:
     """After the region: names it changed, other than by a variable or in place, are lost."""
     frame = entry.frame
     for name in sorted(entry.changed):
-        what = {"branch": "`if`", "loop": "loop", "elements": "loop over elements"}
+        what = {
+            "branch": "run-time `if`",
+            "loop": "run-time loop",
+            "elements": "run-time loop over elements",
+        }
         reason = (
-            f"was last assigned inside the run-time {what.get(entry.kind, 'region')} at line "
+            f"was last assigned inside the {what.get(entry.kind, 'block')} at line "
             f"{entry.span.line} and has no single value after it"
         )
         frame.bindings[name] = Binding(_lost(reason), builder.region, builder.span)
+    for name in entry.escaping:
+        reason = f"was assigned in the role at line {entry.span.line}, whose threads alone know it"
+        lost = Lost(reason, "compute it before the roles, or in each role that needs it")
+        frame.bindings[name] = Binding(lost, builder.region, builder.span)
     for name, binding in list(frame.bindings.items()):
         if isinstance(binding.value, Pending) and binding.value.region is builder.region:
             del frame.bindings[name]

@@ -87,9 +87,9 @@ class Sharing:
 
     @contextmanager
     def region(self, kind: RegionKind) -> Iterator[None]:
-        """A block that may run never, or, unless a branch, again with the pairs it ended with."""
+        """A block that may run never, or, a loop's, again with the pairs it ended with."""
         before, outer = self._pairs, self._open
-        self._open = block = Block(repeats=kind != "branch")
+        self._open = block = Block(repeats=kind in ("loop", "elements"))
         try:
             yield
         finally:

@@ -11,6 +11,8 @@ from hexcute_core.frontend.control import branch, for_loop, leave, while_loop, w
 from hexcute_core.frontend.engine import Engine, StmtHandler
 from hexcute_core.frontend.expressions import combine, condition
 from hexcute_core.frontend.frame import Frame
+from hexcute_core.frontend.pipelines import Slot
+from hexcute_core.frontend.roles import RoleContext
 from hexcute_core.frontend.settle import settle
 from hexcute_core.frontend.tiles import LazyTile, Tile, describe, store
 from hexcute_core.scalar import Call
@@ -105,6 +107,13 @@ def _expression(engine: Engine, frame: Frame, node: ast.Expr) -> None:
             node,
             f"the result of `{ast.unparse(node.value)}` is not used",
             fix="assign it to a name; tile operations give new tiles",
+        )
+    if isinstance(value, (RoleContext, Slot)):
+        opened = " as s" if isinstance(value, Slot) else ""
+        raise frame.error(
+            node,
+            f"`{ast.unparse(node.value)}` does nothing by itself: it is opened by `with`",
+            fix=f"write `with {ast.unparse(node.value)}{opened}:`",
         )
     if isinstance(value, Call):
         engine.builder.emit(CallStmt(value.name, value.args, engine.builder.span))

@@ -13,7 +13,9 @@ from hexcute_core.frontend.engine import Engine, ExprHandler
 from hexcute_core.frontend.expressions import EXPRESSIONS
 from hexcute_core.frontend.frame import Binding, Frame
 from hexcute_core.frontend.params import Param
-from hexcute_core.frontend.roles import check_roles
+from hexcute_core.frontend.pending import check_pending
+from hexcute_core.frontend.role_laws import check_laws
+from hexcute_core.frontend.roles import check_roles, role_threads
 from hexcute_core.frontend.signature import REQUIRED, KernelDef, TensorParam
 from hexcute_core.frontend.statements import STATEMENTS
 from hexcute_core.frontend.symbols import Symbol
@@ -114,7 +116,8 @@ def _trace(
                     fix="copy results to a tensor parameter",
                 ) from None
     launch = builder.launch
-    if launch.grid_dim is None or launch.block_dim is None:
+    block_dim = launch.block_dim or role_threads(builder)
+    if launch.grid_dim is None or block_dim is None:
         missing = "grid_dim" if launch.grid_dim is None else "block_dim"
         raise FrontendError(
             f"kernel `{kernel.name}` does not set hx.attrs.cuda.{missing}",
@@ -122,7 +125,7 @@ def _trace(
             fix=f"write hx.attrs.cuda.{missing} = "
             + ("hx.cdiv(m, BM), hx.cdiv(n, BN)" if missing == "grid_dim" else "128"),
         )
-    check_roles(builder, launch.block_dim)
+    check_roles(builder, block_dim, launch.min_blocks)
     claims = any(role.registers for role in builder.roles)
     program = TileProgram(
         kernel.name,
@@ -130,7 +133,7 @@ def _trace(
         scalars,
         symbols,
         launch.grid_dim,
-        launch.block_dim,
+        block_dim,
         tuple(builder.tensors.values()),
         tuple(builder.top.block),
         promise,
@@ -140,6 +143,8 @@ def _trace(
         tuple(builder.pipelines),
         launch.cluster_dim,
     )
+    check_laws(program)
+    check_pending(program)
     return program, frozenset(builder.violated)
 
 

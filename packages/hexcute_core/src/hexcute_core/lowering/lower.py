@@ -7,6 +7,12 @@ from hexcute_core.arch import Arch
 from hexcute_core.dtypes import i32
 from hexcute_core.errors import LayoutConflict
 from hexcute_core.lowering.arena import build_arena
+from hexcute_core.lowering.barriers import (
+    check_named_barriers,
+    lower_barrier,
+    lower_completing,
+    mbarrier_bytes,
+)
 from hexcute_core.lowering.bulk import lower_bulk_store
 from hexcute_core.lowering.context import Context
 from hexcute_core.lowering.copy import lower_copy
@@ -34,6 +40,7 @@ from hexcute_core.tile import (
     AsyncWait,
     CallStmt,
     CastTile,
+    ClusterOp,
     Copy,
     Elementwise,
     Fill,
@@ -42,6 +49,8 @@ from hexcute_core.tile import (
     Gemm,
     GemmWait,
     If,
+    MbarrierOp,
+    NamedBarrierOp,
     PipelineRelease,
     PipelineWait,
     Produce,
@@ -72,7 +81,9 @@ def lower(solution: Solution, arch: Arch) -> th.ThreadProgram:
         default=0,
     )  # fmt: skip
     barriers = rings(program, solution)
+    check_named_barriers(program)
     fixed = {arena_name(name): ring.bytes for name, ring in barriers.items()}
+    fixed.update(mbarrier_bytes(program))
     arena = build_arena(program, arch, scratch, fixed)
     ctx = Context(program, solution, graph.facts, arena, Team(0, program.block_dim))
     ctx.rings.update(barriers)
@@ -131,6 +142,8 @@ def _lower(ctx: Context, stmt: Stmt) -> tuple[th.Stmt, ...]:
     match stmt:
         case Fill():
             return lower_fill(ctx, stmt)
+        case Copy() if stmt.completes is not None:
+            return lower_completing(ctx, stmt)
         case Copy() if stmt.id in ctx.solution.bulk:
             return lower_bulk_store(ctx, stmt)
         case Copy():
@@ -175,6 +188,8 @@ def _lower(ctx: Context, stmt: Stmt) -> tuple[th.Stmt, ...]:
             return (th.Assign(stmt.var, resolve(ctx, stmt.value), stmt.declares, stmt.span),)
         case CallStmt():
             return (th.Prim(stmt.name, tuple(resolve(ctx, a) for a in stmt.args), stmt.span),)
+        case MbarrierOp() | NamedBarrierOp() | ClusterOp():
+            return lower_barrier(ctx, stmt)
         case For():
             body = lower_body(ctx, stmt.body)
             return (

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from hexcute_core import thread as th
 from hexcute_core.dtypes import i32
 from hexcute_core.errors import LayoutConflict
+from hexcute_core.lowering.barriers import BARRIER_BYTES, init_mbarriers
 from hexcute_core.lowering.bulk import lower_bulk_load
 from hexcute_core.lowering.context import Context
 from hexcute_core.lowering.copy import lower_copy
@@ -41,8 +42,6 @@ from hexcute_core.tile import (
 )
 
 Lower = Callable[[Context, tuple[Stmt, ...]], tuple[th.Stmt, ...]]
-
-BARRIER_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -123,18 +122,22 @@ def arena_name(pipeline: str) -> str:
 
 
 def lower_init(ctx: Context) -> tuple[th.Stmt, ...]:
-    """One thread initialises all barriers; nobody goes on before they are visible."""
-    if not ctx.rings:
-        return ()
-    body: list[th.Stmt] = []
+    """One thread initialises all barriers; nobody, in the whole cluster, goes on before they are
+    visible."""
+    body = init_mbarriers(ctx)
     for name, ring in ctx.rings.items():
         for stage in range(ring.pipeline.stages):
             for count, empty in ((ring.filled_by, False), (ring.emptied_by, True)):
                 where = _barrier(ctx, name, Const(stage, i32), empty)
                 operands = (where, Const(count, i32))
                 body.append(th.Prim("mbarrier.init", operands, ring.pipeline.span))
+    if not body:
+        return ()
     body.append(th.Prim("fence.mbarrier", ()))
-    return (th.If(compare("eq", THREAD, 0), tuple(body)), th.Prim("bar.sync", ()))
+    meet: tuple[str, ...] = ("bar.sync",)
+    if ctx.program.cluster_dim != (1, 1, 1):
+        meet = ("cluster.arrive", "cluster.wait")
+    return (th.If(compare("eq", THREAD, 0), tuple(body)), *(th.Prim(name, ()) for name in meet))
 
 
 def lower_produce(ctx: Context, stmt: Produce, lower: Lower) -> tuple[th.Stmt, ...]:

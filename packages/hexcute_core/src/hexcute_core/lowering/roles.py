@@ -7,6 +7,7 @@ from collections.abc import Callable
 from hexcute_core import thread as th
 from hexcute_core.dtypes import i32
 from hexcute_core.errors import LayoutConflict
+from hexcute_core.lowering.barriers import LAST_BARRIER
 from hexcute_core.lowering.context import Context
 from hexcute_core.lowering.digits import THREAD
 from hexcute_core.lowering.pipeline import single_threaded
@@ -18,9 +19,6 @@ Lower = Callable[[Context, tuple[Stmt, ...]], tuple[th.Stmt, ...]]
 
 REGISTERS = 65536
 """Registers of a multiprocessor, which a block of warp-specialised roles has to itself."""
-
-LAST_BARRIER = 15
-"""Named barriers are 1 to 15; 0 is the block's own."""
 
 
 def lower_roles(ctx: Context, at: int, lower: Lower) -> tuple[th.Stmt, ...]:

@@ -1,5 +1,16 @@
 """Tile programs: what the author wrote, tensors and tile operations, no layouts yet."""
 
+from hexcute_core.tile.barriers import (
+    BarrierStmt,
+    ClusterOp,
+    Mbarrier,
+    MbarrierOp,
+    NamedBarrier,
+    NamedBarrierOp,
+    Pipeline,
+    PipelineRelease,
+    PipelineWait,
+)
 from hexcute_core.tile.ir import (
     Assign,
     AsyncCommit,
@@ -14,9 +25,6 @@ from hexcute_core.tile.ir import (
     Gemm,
     GemmWait,
     If,
-    Pipeline,
-    PipelineRelease,
-    PipelineWait,
     Produce,
     Rearrange,
     Reduce,
@@ -38,8 +46,9 @@ from hexcute_core.tile.tensors import (
 )
 
 __all__ = [
-    "Assign", "AsyncCommit", "AsyncWait", "CallStmt", "CastTile", "Copy", "Elementwise", "Fill",
-    "For", "ForElements", "Gemm", "GemmWait", "GlobalTensor", "GlobalView", "If", "Pipeline",
+    "Assign", "AsyncCommit", "AsyncWait", "BarrierStmt", "CallStmt", "CastTile", "ClusterOp",
+    "Copy", "Elementwise", "Fill", "For", "ForElements", "Gemm", "GemmWait", "GlobalTensor",
+    "GlobalView", "If", "Mbarrier", "MbarrierOp", "NamedBarrier", "NamedBarrierOp", "Pipeline",
     "PipelineRelease", "PipelineWait", "Produce", "Rearrange", "Reduce", "RegisterTensor", "Role",
     "SetElement", "SharedTensor", "Stmt", "SubMode", "Sync", "Tensor", "TileProgram", "TileRef",
     "While",

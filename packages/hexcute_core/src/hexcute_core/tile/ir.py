@@ -12,6 +12,16 @@ from typing import Literal, TypeAlias, Union
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import SourceSpan
 from hexcute_core.scalar import Scalar, Var
+from hexcute_core.tile.barriers import (
+    ClusterOp,
+    Mbarrier,
+    MbarrierOp,
+    NamedBarrier,
+    NamedBarrierOp,
+    Pipeline,
+    PipelineRelease,
+    PipelineWait,
+)
 from hexcute_core.tile.tensors import GlobalTensor, Tensor, TileRef
 
 ReduceOp = Literal["sum", "max", "min"]
@@ -32,13 +42,15 @@ class Copy:
     """dst[x] = src[x] for every tile coordinate x; equal shapes, equal element types.
 
     Elements of a global source outside the buffer read as zero; those of a global destination
-    are not written.
+    are not written. `completes` names the mbarrier, and its number, on which a load by TMA
+    completes its bytes.
     """
 
     id: int
     src: TileRef
     dst: TileRef
     span: SourceSpan
+    completes: tuple[str, Scalar] | None = None
 
 
 @dataclass(frozen=True)
@@ -208,19 +220,6 @@ class If:
 
 
 @dataclass(frozen=True)
-class Pipeline:
-    """A ring of `stages` slots, each with a full and an empty barrier.
-
-    Barriers, transaction bytes and arrival counts are derived from the copies that fill a slot
-    and the roles that read it.
-    """
-
-    name: str
-    stages: int
-    span: SourceSpan
-
-
-@dataclass(frozen=True)
 class Produce:
     """Fills slot `stage`: waits until it is empty, runs the copies of `body`, and when their data
     has arrived the slot is full. `phase` is the parity of this round of the ring, 0 first."""
@@ -229,25 +228,6 @@ class Produce:
     stage: Scalar
     phase: Scalar
     body: tuple[Stmt, ...]
-    span: SourceSpan
-
-
-@dataclass(frozen=True)
-class PipelineWait:
-    """Waits until slot `stage` is full in the round of parity `phase`."""
-
-    pipeline: str
-    stage: Scalar
-    phase: Scalar
-    span: SourceSpan
-
-
-@dataclass(frozen=True)
-class PipelineRelease:
-    """This role is done with slot `stage`; asynchronous gemms that read it have been waited for."""
-
-    pipeline: str
-    stage: Scalar
     span: SourceSpan
 
 
@@ -268,7 +248,7 @@ TileOp: TypeAlias = Union[Fill, Copy, Gemm, CastTile, Elementwise, Reduce, Rearr
 Stmt: TypeAlias = Union[
     Fill, Copy, Gemm, CastTile, Elementwise, Reduce, Rearrange, ForElements, Sync, AsyncCommit,
     AsyncWait, Assign, CallStmt, SetElement, For, While, If, GemmWait, Produce, PipelineWait,
-    PipelineRelease, Role,
+    PipelineRelease, Role, MbarrierOp, NamedBarrierOp, ClusterOp,
 ]  # fmt: skip
 
 
@@ -306,6 +286,8 @@ class TileProgram:
     min_blocks: int | None = None
     pipelines: tuple[Pipeline, ...] = ()
     cluster_dim: tuple[int, int, int] = (1, 1, 1)
+    mbarriers: tuple[Mbarrier, ...] = ()
+    named_barriers: tuple[NamedBarrier, ...] = ()
 
     def tensor(self, name: str) -> Tensor:
         """The tensor called `name`."""
@@ -314,6 +296,14 @@ class TileProgram:
     def pipeline(self, name: str) -> Pipeline:
         """The pipeline called `name`."""
         return next(p for p in self.pipelines if p.name == name)
+
+    def mbarrier(self, name: str) -> Mbarrier:
+        """The mbarriers called `name`."""
+        return next(b for b in self.mbarriers if b.name == name)
+
+    def named_barrier(self, name: str) -> NamedBarrier:
+        """The named barrier called `name`."""
+        return next(b for b in self.named_barriers if b.name == name)
 
     def param(self, name: str) -> GlobalTensor:
         """The parameter called `name`."""

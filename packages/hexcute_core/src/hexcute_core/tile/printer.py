@@ -8,6 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hexcute_core.scalar import Const, Scalar, show
+from hexcute_core.tile.barriers import (
+    BarrierStmt,
+    ClusterOp,
+    MbarrierOp,
+    NamedBarrierOp,
+    PipelineRelease,
+    PipelineWait,
+)
 from hexcute_core.tile.ir import (
     Assign,
     AsyncCommit,
@@ -22,8 +30,6 @@ from hexcute_core.tile.ir import (
     Gemm,
     GemmWait,
     If,
-    PipelineRelease,
-    PipelineWait,
     Produce,
     Rearrange,
     Reduce,
@@ -61,14 +67,41 @@ def show_program(program: TileProgram, spans: bool = False) -> str:
     ]
     if program.min_blocks is not None:
         lines[-1] += f" min_blocks {program.min_blocks}"
+    if program.cluster_dim != (1, 1, 1):
+        lines[-1] += f" clusters {_shape(program.cluster_dim)}"
     promise = [f"{name} % {divisor} == 0" for name, divisor in program.promise.multiples]
     promise += [f"{name} aligned" for name in sorted(program.promise.aligned)]
     promise += ["64-bit offsets"] if program.promise.wide else []
     if promise:
         lines.append(f"{INDENT}promised {', '.join(promise)}")
     lines += [INDENT + _tensor(tensor) for tensor in program.tensors]
+    lines += [INDENT + line for line in _barriers(program)]
     tensors = {tensor.name: tensor for tensor in program.tensors}
     return "\n".join([*lines, *_Printer(tensors, spans).block(program.body, INDENT)]) + "\n"
+
+
+def _barriers(program: TileProgram) -> Iterator[str]:
+    for p in program.pipelines:
+        read = "" if p.readers == "all" else ", each read by one role"
+        yield f"{p.name} = pipeline of {p.stages} slots{read}"
+    for b in program.mbarriers:
+        yield f"{b.name} = {b.size} mbarriers of {b.count} arrivals"
+    for named in program.named_barriers:
+        yield f"{named.name} = named barrier of {named.threads} threads"
+
+
+def _barrier(stmt: BarrierStmt) -> str:
+    match stmt:
+        case MbarrierOp():
+            use = f"{stmt.action} {stmt.barrier}[{show(stmt.index)}]"
+            what = {"expect": " bytes ", "wait": " parity ", "remote": " block "}
+            return use if stmt.value is None else use + what[stmt.action] + show(stmt.value)
+        case NamedBarrierOp():
+            return f"{stmt.action} {stmt.barrier}"
+        case ClusterOp():
+            return f"cluster {stmt.action}"
+        case _:
+            assert_never(stmt)
 
 
 def _tensor(tensor: Tensor) -> str:
@@ -134,7 +167,10 @@ class _Printer:
             case Fill():
                 yield f"%{stmt.id} fill {self.ref(stmt.dst)} = {show(stmt.value)}"
             case Copy():
-                yield f"%{stmt.id} copy {self.ref(stmt.src)} -> {self.ref(stmt.dst)}"
+                on = ""
+                if stmt.completes is not None:
+                    on = f" completes {stmt.completes[0]}[{show(stmt.completes[1])}]"
+                yield f"%{stmt.id} copy {self.ref(stmt.src)} -> {self.ref(stmt.dst)}{on}"
             case Gemm():
                 warps = "" if stmt.warps is None else f" warps {_shape(stmt.warps)}"
                 operands = f"{self.ref(stmt.a)} * {self.ref(stmt.b)}^T"
@@ -177,6 +213,8 @@ class _Printer:
                 threads = f"[{stmt.first}, {stmt.first + stmt.threads})"
                 yield f"{stmt.kind} threads {threads}{registers}:"
                 yield from self.block(stmt.body, inner)
+            case MbarrierOp() | NamedBarrierOp() | ClusterOp():
+                yield _barrier(stmt)
             case CallStmt():
                 yield f"{stmt.name}({_scalars(stmt.args)})"
             case SetElement():

@@ -15,6 +15,13 @@ from hexcute_core.dtypes import DType
 from hexcute_core.errors import SourceSpan, VerifyError
 from hexcute_core.scalar import Const, Element, Scalar, Var
 from hexcute_core.scalar.visit import walk
+from hexcute_core.tile.barriers import (
+    ClusterOp,
+    MbarrierOp,
+    NamedBarrierOp,
+    PipelineRelease,
+    PipelineWait,
+)
 from hexcute_core.tile.ir import (
     Assign,
     AsyncCommit,
@@ -29,8 +36,6 @@ from hexcute_core.tile.ir import (
     Gemm,
     GemmWait,
     If,
-    PipelineRelease,
-    PipelineWait,
     Produce,
     Rearrange,
     Reduce,
@@ -49,9 +54,20 @@ from hexcute_core.tile.tensors import (
     Tensor,
     TileRef,
 )
+from hexcute_core.tile.verify_barriers import (
+    declared_names,
+    scalars_of,
+    verify_barrier,
+    verify_declarations,
+    verify_mbarrier,
+    verify_role,
+    verify_slot,
+)
 from hexcute_core.unions import assert_never
 
-BUILT_INS = frozenset(f"{base}.{axis}" for base in ("threadIdx", "blockIdx") for axis in "xyz")
+BUILT_INS = frozenset(
+    f"{base}.{axis}" for base in ("threadIdx", "blockIdx", "gridDim") for axis in "xyz"
+)
 MAX_THREADS = 1024
 _GLOBAL, _SHARED, _REGISTER = GlobalView, SharedTensor, RegisterTensor
 
@@ -96,6 +112,7 @@ class _Checker:
         """Parameters, launch shape and tensors."""
         p = self.program
         names = [*(t.name for t in p.params), *self.uniform, *(t.name for t in p.tensors)]
+        names += declared_names(p)
         for name in names:
             self.need(names.count(name) == 1, f"two things are called `{name}`", p.span)
         self.declared |= {*names, *BUILT_INS}
@@ -114,6 +131,7 @@ class _Checker:
             self.need(name in self.params, f"`{name}` aligned is no parameter", p.span)
         for tensor in p.tensors:
             self.tensor(tensor)
+        verify_declarations(self)
 
     def tensor(self, tensor: Tensor) -> None:
         span = tensor.span
@@ -152,8 +170,7 @@ class _Checker:
                 self.need(stmt.pending >= 0, f"a wait for {stmt.pending} gemms", span)
             case Produce() | PipelineWait() | PipelineRelease():
                 self.outside(scope, span)
-                known = stmt.pipeline in {p.name for p in self.program.pipelines}
-                self.need(known, f"no pipeline `{stmt.pipeline}`", span)
+                verify_slot(self, stmt)
                 self.index(stmt.stage, scope, span)
                 if not isinstance(stmt, PipelineRelease):
                     self.index(stmt.phase, scope, span)
@@ -161,9 +178,7 @@ class _Checker:
                     self.block(stmt.body, scope.inner())
             case Role():
                 self.outside(scope, span)
-                last = stmt.first + stmt.threads
-                inside = 0 <= stmt.first < last <= self.program.block_dim
-                self.need(inside, f"a role of threads {stmt.first} to {last}", span)
+                verify_role(self, stmt)
                 self.block(stmt.body, scope.inner())
             case AsyncWait():
                 self.outside(scope, span)
@@ -173,6 +188,10 @@ class _Checker:
             case CallStmt():
                 for arg in stmt.args:
                     self.scalar(arg, scope, span)
+            case MbarrierOp() | NamedBarrierOp() | ClusterOp():
+                verify_barrier(self, stmt)
+                for e in scalars_of(stmt):
+                    self.index(e, scope, span)
             case SetElement():
                 self.element(stmt.tensor, stmt.coords, scope, span)
                 self.scalar(stmt.value, scope, span)
@@ -251,6 +270,9 @@ class _Checker:
                 self.need(src.dtype == dst.dtype, f"a {src.dtype} copied to {dst.dtype}", span)
                 apart = type(src) is not type(dst)
                 self.need(apart, f"`{src.name}` and `{dst.name}` share a space", span)
+                if stmt.completes is not None:
+                    verify_mbarrier(self, *stmt.completes, span)
+                    self.index(stmt.completes[1], scope, span)
             case Gemm():
                 a, b = (self.ref(r, scope, span, _REGISTER, _SHARED) for r in (stmt.a, stmt.b))
                 self.ref(stmt.c, scope, span, _REGISTER)

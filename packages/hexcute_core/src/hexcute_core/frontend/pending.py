@@ -1,0 +1,363 @@
+"""Asynchronous gemms that may be unfinished: what nobody may touch, on any path of the program.
+
+A state is what one path has behind it: how many slots of each pipeline it holds, and the gemms in
+flight, each with its age (gemms issued after it) and the slots it reads. A gemm waits for those of
+age >= n are finished; loops are followed to a fixpoint, their first iteration apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from hexcute_core.errors import FrontendError, SourceSpan
+from hexcute_core.frontend.accesses import OPERATIONS, Access, accesses
+from hexcute_core.frontend.intervals import (
+    Env,
+    Known,
+    SlotNumber,
+    decide,
+    interval,
+    join,
+    widen,
+)
+from hexcute_core.scalar import Scalar, Var, compare, sub
+from hexcute_core.scalar.visit import free_vars, substitute
+from hexcute_core.tile import (
+    Assign,
+    Copy,
+    For,
+    Gemm,
+    GemmWait,
+    If,
+    PipelineRelease,
+    PipelineWait,
+    Produce,
+    Role,
+    SharedTensor,
+    Stmt,
+    TileProgram,
+    TileRef,
+    While,
+)
+
+
+@dataclass(frozen=True)
+class _Flight:
+    """A gemm that may be unfinished. `slots` are those it reads, by pipeline and how many waits
+    ago (None: unknown); `shared` its operands there, None where variables of the place changed."""
+
+    gemm: int
+    age: int
+    slots: tuple[tuple[str, int | None], ...]
+    shared: tuple[tuple[str, TileRef | None], ...]
+
+
+@dataclass(frozen=True)
+class _State:
+    held: tuple[tuple[str, int], ...] = ()
+    flights: frozenset[_Flight] = frozenset()
+
+    def holds(self, pipeline: str) -> int:
+        return dict(self.held).get(pipeline, 0)
+
+    def holding(self, pipeline: str, count: int) -> _State:
+        counts = {**dict(self.held), pipeline: count}
+        return replace(self, held=tuple(sorted((p, n) for p, n in counts.items() if n)))
+
+
+_Paths: TypeAlias = dict[_State, Env]
+_Follow: TypeAlias = Callable[[_Paths], _Paths]
+
+
+def check_pending(program: TileProgram) -> None:
+    """Raises FrontendError, located, where a gemm in flight may lose what it works on."""
+    if not any(isinstance(s, (Gemm, PipelineWait)) for s in _all(program.body)):
+        return
+    top = tuple(s for s in program.body if not isinstance(s, Role))
+    for body in (top, *(s.body for s in program.body if isinstance(s, Role))):
+        _Flow(program).run(body)
+
+
+def _all(body: Sequence[Stmt]) -> Iterator[Stmt]:
+    for stmt in body:
+        yield stmt
+        for part in ("body", "then", "otherwise"):
+            yield from _all(getattr(stmt, part, ()))
+
+
+class _Flow:
+    """The walk over the statements that one set of threads runs."""
+
+    def __init__(self, program: TileProgram) -> None:
+        self.program = program
+        self.gemms = {s.id: s for s in _all(program.body) if isinstance(s, Gemm)}
+        waits = [s.pending for s in _all(program.body) if isinstance(s, GemmWait)]
+        # Every wait finishes gemms of this age: older ones are alike.
+        self.oldest = max(waits, default=0)
+        self.filled = {
+            s.dst.tensor: p.pipeline
+            for p in _all(program.body)
+            if isinstance(p, Produce)
+            for s in p.body
+            if isinstance(s, Copy)
+        }
+        # Whether a slot was held, or free to be waited for, on some path to the statement.
+        self.possible: dict[PipelineWait | PipelineRelease, bool] = {}
+
+    def run(self, body: Sequence[Stmt]) -> None:
+        for state in self.block(body, {_State(): {}}):
+            for flight in state.flights:
+                raise FrontendError(
+                    "this asynchronous gemm may be unfinished at the end",
+                    span=self.gemms[flight.gemm].span,
+                    fix="call hx.wait_gemm(0) after the loop, whatever happened in it",
+                )
+        for stmt, possible in self.possible.items():
+            if not possible:
+                raise self._never(stmt)
+
+    def _never(self, stmt: PipelineWait | PipelineRelease) -> FrontendError:
+        if isinstance(stmt, PipelineRelease):
+            return FrontendError(
+                f"no slot of `{stmt.pipeline}` is held here that could be freed",
+                span=stmt.span,
+                fix="call pipe.wait() before each pipe.release()",
+            )
+        return FrontendError(
+            f"all slots of `{stmt.pipeline}` are held here: none can be filled to wait for",
+            span=stmt.span,
+            fix="call pipe.release() before, or give the pipeline more stages",
+        )
+
+    def block(self, body: Sequence[Stmt], paths: _Paths) -> _Paths:
+        for stmt in body:
+            out: _Paths = {}
+            match stmt:
+                case For():
+                    out = self.loop(stmt, paths)
+                case While():
+                    out = self.repeat(stmt, paths)
+                case If():
+                    for state, env in paths.items():
+                        known = decide(stmt.cond, env)
+                        if known is not False:
+                            _merge(out, self.block(stmt.then, {state: env}))
+                        if known is not True:
+                            _merge(out, self.block(stmt.otherwise, {state: env}))
+                case Produce():
+                    out = self.block(stmt.body, paths)
+                case _:
+                    for state, env in paths.items():
+                        found = self.step(stmt, state, env)
+                        if found is not None:
+                            _merge(out, {found[0]: found[1]})
+            paths = out
+        return paths
+
+    def loop(self, stmt: For, paths: _Paths) -> _Paths:
+        out: _Paths = {}
+        first: _Paths = {}
+        name = stmt.var.name
+        for state, env in paths.items():
+            runs = decide(compare("lt", stmt.start, stmt.stop), env)
+            if runs is not True:
+                _merge(out, {state: env})
+            if runs is not False:
+                _merge(first, {state: {**env, name: interval(stmt.start, env)}})
+
+        def following(paths: _Paths) -> _Paths:
+            back = {name: sub(stmt.var, stmt.step)}
+            later: _Paths = {}
+            for state, env in paths.items():
+                (low, _), (step, _) = interval(stmt.start, env), interval(stmt.step, env)
+                start = None if low is None or step is None else low + step
+                moved = _moved(state, back, frozenset())
+                _merge(later, {moved: {**env, name: (start, None)}})
+            return later
+
+        ended = self.block(stmt.body, first)
+        _merge(out, ended)
+        self.fixpoint(stmt.body, following, following(ended), out)
+        return out
+
+    def repeat(self, stmt: While, paths: _Paths) -> _Paths:
+        def again(paths: _Paths) -> _Paths:
+            return {s: env for s, env in paths.items() if decide(stmt.cond, env) is not False}
+
+        out = {s: env for s, env in paths.items() if decide(stmt.cond, env) is not True}
+        ended = self.block(stmt.body, again(paths))
+        _merge(out, ended)
+        self.fixpoint(stmt.body, again, again(ended), out)
+        return out
+
+    def fixpoint(
+        self, body: Sequence[Stmt], following: _Follow, paths: _Paths, out: _Paths
+    ) -> None:
+        """Runs `body` until it leads to no new path; each end may be the last."""
+        seen: _Paths = {}
+        while True:
+            new: _Paths = {}
+            for state, env in paths.items():
+                known = env if state not in seen else widen(seen[state], env)
+                if state not in seen or known != seen[state]:
+                    seen[state] = new[state] = known
+            if not new:
+                return
+            ended = self.block(body, new)
+            _merge(out, ended)
+            paths = following(ended)
+
+    def step(self, stmt: Stmt, state: _State, env: Env) -> tuple[_State, Env] | None:
+        """What a path becomes by `stmt`; None where it ends there."""
+        match stmt:
+            case Assign():
+                known: dict[str, Known] = {**env, stmt.var.name: _value(stmt.value, env)}
+                return _moved(state, {}, frozenset((stmt.var.name,))), known
+            case GemmWait():
+                kept = frozenset(f for f in state.flights if f.age < stmt.pending)
+                return replace(state, flights=kept), env
+            case PipelineWait():
+                return self._wait(stmt, state, env)
+            case PipelineRelease():
+                return self._release(stmt, state), env
+            case Gemm():
+                return self._gemm(stmt, state, env), env
+            case _:
+                if isinstance(stmt, OPERATIONS):
+                    self._touch(accesses(stmt), stmt.span, state)
+                return state, env
+
+    def _wait(self, stmt: PipelineWait, state: _State, env: Env) -> tuple[_State, Env] | None:
+        name, count = stmt.pipeline, state.holds(stmt.pipeline)
+        free = count < self.program.pipeline(name).stages
+        self.possible[stmt] = self.possible.get(stmt, False) or free
+        if not free:
+            return None
+
+        def older(pipeline: str, since: int | None) -> int | None:
+            return since if since is None or pipeline != name else since + 1
+
+        flights = frozenset(
+            replace(f, slots=tuple((p, older(p, since)) for p, since in f.slots))
+            for f in state.flights
+        )
+        known: dict[str, Known] = {}
+        for var, value in env.items():
+            if isinstance(value, SlotNumber) and value.pipeline == name:
+                value = SlotNumber(name, value.since + 1)
+                if value.since >= self.program.pipeline(name).stages:
+                    continue
+            known[var] = value
+        if isinstance(stmt.stage, Var):
+            known[stmt.stage.name] = SlotNumber(name, 0)
+        return replace(state, flights=flights).holding(name, count + 1), known
+
+    def _release(self, stmt: PipelineRelease, state: _State) -> _State:
+        name, count = stmt.pipeline, state.holds(stmt.pipeline)
+        self.possible[stmt] = self.possible.get(stmt, False) or count > 0
+        for flight in state.flights if count else ():
+            for pipeline, since in flight.slots:
+                if pipeline == name and (since is None or since >= count - 1):
+                    raise FrontendError(
+                        f"the slot of `{name}` freed here may still be read by the asynchronous "
+                        f"gemm at line {self.gemms[flight.gemm].span.line}",
+                        span=stmt.span,
+                        fix="call hx.wait_gemm() before: hx.wait_gemm(0) for the slot waited for "
+                        "last, hx.wait_gemm(1) for the one before",
+                    )
+        return state.holding(name, max(count - 1, 0))
+
+    def _gemm(self, stmt: Gemm, state: _State, env: Env) -> _State:
+        program = self.program
+        operands = [ref for ref in (stmt.a, stmt.b) if _shared(program, ref)]
+        found = [Access(ref.tensor, ref, False) for ref in (stmt.a, stmt.b)]
+        self._touch((*found, Access(stmt.c.tensor, stmt.c, True)), stmt.span, state, stmt)
+        if not operands:
+            return state
+        if not stmt.asynchronous:
+            # It waits for itself, and so for all before it.
+            return replace(state, flights=frozenset())
+        slots: dict[tuple[str, int | None], None] = {}
+        for ref in operands:
+            pipeline = self.filled.get(ref.tensor)
+            if pipeline is not None:
+                slots[pipeline, _since(ref, pipeline, env)] = None
+        plain = tuple((r.tensor, r) for r in operands if r.tensor not in self.filled)
+        older = {self._aged(flight) for flight in state.flights}
+        return replace(state, flights=frozenset({*older, _Flight(stmt.id, 0, tuple(slots), plain)}))
+
+    def _aged(self, flight: _Flight) -> _Flight:
+        if flight.age < self.oldest:
+            return replace(flight, age=flight.age + 1)
+        return replace(flight, shared=tuple((name, None) for name, _ in flight.shared))
+
+    def _touch(
+        self, found: Sequence[Access], span: SourceSpan, state: _State, by: Gemm | None = None
+    ) -> None:
+        """Refuses what touches a flight's accumulator, or writes one of its operands. A gemm `by`
+        itself may go on with the same accumulator."""
+        for flight in state.flights:
+            gemm = self.gemms[flight.gemm]
+            registers = [] if _shared(self.program, gemm.a) else [(gemm.a.tensor, gemm.a)]
+            for access in found:
+                if by is not None and access.ref == by.c == gemm.c:
+                    continue
+                accumulator = access.meets(gemm.c.tensor, gemm.c)
+                operand = access.writes and any(
+                    access.meets(name, ref) for name, ref in (*flight.shared, *registers)
+                )
+                if accumulator or operand:
+                    raise FrontendError(
+                        f"`{access.tensor}`, {'the result' if accumulator else 'an operand'} of "
+                        f"the asynchronous gemm at line {gemm.span.line}, is "
+                        f"{'written' if access.writes else 'read'} here while that gemm may be "
+                        "unfinished",
+                        span=span,
+                        fix="call hx.wait_gemm(0) before",
+                    )
+
+
+def _shared(program: TileProgram, ref: TileRef) -> bool:
+    return isinstance(program.tensor(ref.tensor), SharedTensor)
+
+
+def _since(ref: TileRef, pipeline: str, env: Env) -> int | None:
+    """How many waits ago the slot that `ref` lies in was waited for."""
+    for start in ref.starts:
+        known = env.get(start.name) if isinstance(start, Var) else None
+        if isinstance(known, SlotNumber) and known.pipeline == pipeline:
+            return known.since
+    return None
+
+
+def _value(e: Scalar, env: Env) -> Known:
+    if isinstance(e, Var) and e.name in env:
+        return env[e.name]
+    return interval(e, env)
+
+
+def _moved(state: _State, back: Mapping[str, Scalar], changed: frozenset[str]) -> _State:
+    """`state` when variables take new values: by how much is known of `back`, not of `changed`."""
+    gone = back.keys() | changed
+
+    def now(ref: TileRef | None) -> TileRef | None:
+        if ref is None or not any(free_vars(s) & gone for s in ref.starts):
+            return ref
+        if any(free_vars(s) & changed for s in ref.starts):
+            return None
+        return replace(ref, starts=tuple(substitute(s, back) for s in ref.starts))
+
+    return replace(
+        state,
+        flights=frozenset(
+            replace(f, shared=tuple((name, now(ref)) for name, ref in f.shared))
+            for f in state.flights
+        ),
+    )
+
+
+def _merge(into: _Paths, paths: _Paths) -> None:
+    for state, env in paths.items():
+        into[state] = join(into[state], env) if state in into else env
