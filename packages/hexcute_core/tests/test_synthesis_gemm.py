@@ -104,7 +104,9 @@ def test_registers_that_do_not_hold_the_fragment_are_refused():
     assert isinstance(plan_gemm(anchor, wrong, anchor.a, anchor.b), str)
 
 
-@pytest.mark.parametrize("m, n, k, threads", [(24, 8, 16, 32), (32, 12, 16, 32), (32, 8, 24, 32), (32, 8, 16, 48)])  # fmt: skip
+@pytest.mark.parametrize(
+    "m, n, k, threads", [(24, 8, 16, 32), (32, 12, 16, 32), (32, 8, 24, 32), (32, 8, 16, 48)]
+)
 def test_what_the_instruction_does_not_tile_has_no_anchor(m, n, k, threads):
     assert not list(gemm_anchors(row(), m, n, k, threads, None))
 
@@ -150,7 +152,7 @@ def test_layouts_that_differ_in_register_order_alone_are_one():
     digits = register_map(f, g)
     for v in range(8):
         w, rest = 0, v
-        for size, first, second in digits:
+        for size, _, second in digits:
             w += rest % size * second
             rest //= size
         assert f.coord(3, v) == g.coord(3, w)

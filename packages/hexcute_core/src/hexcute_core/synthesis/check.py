@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hexcute_core.arch import Fragment, Mode
+from hexcute_core.arch import CopyRow, Fragment, Mode
 from hexcute_core.errors import SourceSpan, VerifyError
 from hexcute_core.synthesis.check_gemm import check_gemm
 from hexcute_core.synthesis.check_hopper import check_bulk, check_wgmma
@@ -188,13 +188,24 @@ def _moved(plan: CopyPlan, threads: int, rank: int) -> Table:
     t, i = np.arange(threads)[:, None], np.arange(count)[None, :]
     if plan.row.access == "vector":
         return digits(t + 0 * i, plan.thread, rank) + digits(i + 0 * t, plan.run, rank)
-    # PTX "ldmatrix": lane 8*i + r gives row r of matrix i; lane l receives row l / 4, word l % 4
-    # of each matrix, or with .trans column l / 4, rows 2 * (l % 4) and the next.
-    lane, matrix, w = t % 32, i // plan.width, i % plan.width
-    row, column = lane // 4 + 0 * i, plan.width * (lane % 4) + w
-    if plan.row.name.endswith(".trans"):
-        row, column = 2 * (lane % 4) + w, lane // 4 + 0 * i
-    return digits(t - lane + 8 * matrix + row, plan.thread, rank) + digits(column, plan.run, rank)
+    lanes, columns = _sources(plan.row)
+    own = t // len(lanes) * len(lanes) + lanes[t % len(lanes), i]
+    column = columns[t % len(lanes), i]
+    return digits(own, plan.thread, rank) + digits(column, plan.run, rank)
+
+
+def _sources(row: CopyRow) -> tuple[Table, Table]:
+    """For each lane and register of a matrix row: the lane whose address the element lies at, and
+    its column there."""
+    p, q = row.p, row.q
+    assert p is not None and q is not None
+    given: dict[tuple[int, ...], tuple[int, int]] = {}
+    for lane in reversed(range(p.threads)):
+        for column in range(p.values):
+            given[p.coord(lane, column)] = (lane, column)
+    found = [[given[q.coord(lane, v)] for v in range(q.values)] for lane in range(q.threads)]
+    table = np.array(found, dtype=np.int64)
+    return table[..., 0], table[..., 1]
 
 
 def _contiguous(

@@ -291,10 +291,10 @@ def _pieces(digits: tuple[Mode, ...], have: Fragment) -> tuple[int, ...] | None:
 def _words(pieces: tuple[int, ...], bits: int) -> bool:
     """Whether the values of every 32-bit operand of an instruction are consecutive registers."""
     word = max(1, WORD_BITS // bits)
-    starts = pieces[::word]
-    return all(
-        pieces[i * word + j] == start + j for i, start in enumerate(starts) for j in range(word)
-    ) and all(start % word == 0 for start in starts)
+    return len(pieces) % word == 0 and all(
+        piece == pieces[v - v % word] + v % word and (piece - v) % word == 0
+        for v, piece in enumerate(pieces)
+    )
 
 
 def _reps(want: Fragment, have: Fragment, atom: Fragment, dim: int) -> list[tuple[int, int]] | None:

@@ -15,9 +15,10 @@ from hexcute_core.arch import Arch, Fragment
 from hexcute_core.errors import NoLayout
 from hexcute_core.synthesis.buffer import BufferChoice, Use, by_bound, search_buffer
 from hexcute_core.synthesis.candidates import Assignment, ComponentChoices
+from hexcute_core.synthesis.compute_cost import compute_clocks
 from hexcute_core.synthesis.cost import gemm_cost, wgmma_cost
 from hexcute_core.synthesis.exchange import BARRIER, exchange_clocks, plan_exchange
-from hexcute_core.synthesis.graph import Graph, WeightedOp
+from hexcute_core.synthesis.graph import Component, Graph, WeightedOp
 from hexcute_core.synthesis.islands import Island
 from hexcute_core.synthesis.operands import BulkPlan, Operand
 from hexcute_core.synthesis.options import CopyOptions, Option, Options, refusals
@@ -56,7 +57,7 @@ class _Part:
 
     assignment: Assignment
     options: Mapping[int, Options]
-    gemms: Mapping[int, float]
+    computed: Mapping[int, float]
     bound: float
 
 
@@ -83,7 +84,8 @@ class Search:
         ladders: list[list[_Part]] = []
         rejected: list[Rejected] = []
         for index, found in zip(island.components, choices):
-            parts, failures = self._parts(found, owned.get(index, []))
+            component = self.graph.components[index]
+            parts, failures = self._parts(component, found, owned.get(index, []))
             if not parts:
                 raise failures[0]
             ladders.append(sorted(parts, key=lambda p: p.bound))
@@ -137,7 +139,7 @@ class Search:
         return not {item.op.src.tensor, item.op.dst.tensor} & set(self._detour_of)
 
     def _parts(
-        self, found: ComponentChoices, copies: Sequence[WeightedOp]
+        self, component: Component, found: ComponentChoices, copies: Sequence[WeightedOp]
     ) -> tuple[list[_Part], list[NoLayout]]:
         parts: list[_Part] = []
         failures: list[NoLayout] = []
@@ -147,18 +149,23 @@ class Search:
             except NoLayout as error:
                 failures.append(error)
                 continue
-            gemms = self._gemms(assignment)
-            bound = sum(gemms.values())
+            computed = self._computed(component, assignment)
+            bound = sum(computed.values())
             bound += sum(c.weight * options[c.op.id].least for c in copies if self._counts(c))
-            parts.append(_Part(assignment, options, gemms, bound))
+            parts.append(_Part(assignment, options, computed, bound))
         return parts, failures
 
-    def _gemms(self, assignment: Assignment) -> dict[int, float]:
+    def _computed(self, component: Component, assignment: Assignment) -> dict[int, float]:
+        """Clocks of the component's operations that are no copies."""
         out = {}
-        for item in self.graph.ops:
+        for item in component.ops:
+            warps = item.team.threads / WARP
+            clocks = compute_clocks(item.op, assignment.fragments, warps)
+            if clocks is not None:
+                out[item.op.id] = item.weight * clocks
             plan, groups = assignment.gemms.get(item.op.id), assignment.wgmmas.get(item.op.id)
             if plan is not None:
-                out[item.op.id] = item.weight * gemm_cost(plan, item.team.threads / WARP)
+                out[item.op.id] = item.weight * gemm_cost(plan, warps)
             elif groups is not None:
                 out[item.op.id] = item.weight * wgmma_cost(groups)
         return out
@@ -172,7 +179,7 @@ class Search:
         cost: dict[int, float] = {}
         for part in parts:
             options.update(part.options)
-            cost.update(part.gemms)
+            cost.update(part.computed)
         plans: dict[int, CopyPlan] = {}
         bulk: dict[int, BulkPlan] = {}
         operands: dict[tuple[int, str], Operand] = {}

@@ -1,0 +1,101 @@
+"""Clocks of what threads compute: `warps * values * clocks a warp instruction`.
+
+A multiprocessor starts 128 simple 32-bit operations a clock, 16 special functions and 32 lanes of
+a shuffle: CUDA C++ Programming Guide, "Arithmetic Instructions", compute capability 8.x and 9.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from hexcute_core.arch import Fragment, product
+from hexcute_core.scalar import Binary, Call, Cast, Compare, Scalar, Select, Unary
+from hexcute_core.scalar.visit import walk
+from hexcute_core.tile import (
+    Assign,
+    CastTile,
+    Elementwise,
+    Fill,
+    ForElements,
+    If,
+    Reduce,
+    SetElement,
+    Stmt,
+)
+from hexcute_core.tile.ir import TileOp
+
+WARP = 32
+SIMPLE = 0.25
+SPECIAL = 2.0
+SHUFFLE = 1.0
+# A division is a reciprocal and a few steps of refinement.
+DIVISION = 4.0
+# A store and a load of a word a lane, and what is left of two barriers when all warps are there.
+EXCHANGE = 2.0
+BARRIERS = 60.0
+_SPECIAL = {"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "rcp", "tanh", "sin", "cos"}
+_LONG = {"div", "floordiv", "mod", "pow"}
+
+
+def scalar_clocks(e: Scalar) -> float:
+    """Clocks of one warp that evaluates `e` once."""
+    total = 0.0
+    for node in walk(e):
+        match node:
+            case Unary():
+                total += SPECIAL if node.op in _SPECIAL else SIMPLE
+            case Binary():
+                total += DIVISION if node.op in _LONG else SIMPLE
+            case Compare() | Select() | Cast():
+                total += SIMPLE
+            case Call():
+                total += SHUFFLE
+            case _:
+                pass
+    return total
+
+
+def compute_clocks(op: TileOp, fragments: Mapping[str, Fragment], warps: float) -> float | None:
+    """Clocks of one block for `op`, once; None for operations that copies and gemms pay for."""
+    match op:
+        case Fill() if op.dst.tensor in fragments:
+            return warps * fragments[op.dst.tensor].values * SIMPLE
+        case CastTile():
+            return warps * fragments[op.dst.tensor].values * SIMPLE
+        case Elementwise():
+            return warps * fragments[op.dst.tensor].values * max(SIMPLE, scalar_clocks(op.expr))
+        case Reduce():
+            return _reduce_clocks(op, fragments[op.src.tensor], warps)
+        case ForElements():
+            return warps * fragments[op.ref.tensor].values * _body_clocks(op.body)
+        case _:
+            return None
+
+
+def _reduce_clocks(op: Reduce, f: Fragment, warps: float) -> float:
+    kept = product(m for m in f.value if m.dim != op.axis)
+    inside, across, place = 1, 1, 1
+    for m in f.thread:
+        if m.step and m.dim == op.axis:
+            near = min(m.size, max(1, WARP // place))
+            inside *= near
+            across *= -(-m.size // near)
+        place *= m.size
+    total = warps * (f.values * SIMPLE + kept * (inside - 1).bit_length() * (SHUFFLE + SIMPLE))
+    if across > 1:
+        total += warps * kept * across * EXCHANGE + BARRIERS
+    return total
+
+
+def _body_clocks(body: Iterable[Stmt]) -> float:
+    total = 0.0
+    for stmt in body:
+        match stmt:
+            case Assign() | SetElement():
+                total += SIMPLE + scalar_clocks(stmt.value)
+            case If():
+                total += scalar_clocks(stmt.cond) + _body_clocks(stmt.then)
+                total += _body_clocks(stmt.otherwise)
+            case _:
+                total += SIMPLE
+    return total
