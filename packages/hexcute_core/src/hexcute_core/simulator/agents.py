@@ -12,15 +12,19 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from hexcute_core.errors import SourceSpan
+from hexcute_core.simulator.cluster import ClusterBarrier
 from hexcute_core.simulator.code import PAUSE, Wait, Waits
 from hexcute_core.simulator.findings import Finding, RunEnds
 from hexcute_core.simulator.lanes import WARP, Block
 from hexcute_core.simulator.machine import Machine
+from hexcute_core.simulator.register_pool import RegisterPool
 from hexcute_core.simulator.shared import SharedArena
 from hexcute_core.simulator.world import World
 
 if TYPE_CHECKING:
     from hexcute_core.simulator.barriers import NamedBarrier
+    from hexcute_core.simulator.mbarrier import MBarrier
+    from hexcute_core.simulator.wgmma import Products
 
 CHANGE_OF_PRIORITY = 0.02
 
@@ -28,11 +32,20 @@ CHANGE_OF_PRIORITY = 0.02
 class Engine(Protocol):
     """Something asynchronous that is under way, such as a bulk copy."""
 
+    group: BlockAgents
+
+    @property
+    def span(self) -> SourceSpan | None:
+        """Where it was issued."""
+
     def ready(self) -> bool:
         """Whether it may happen now, as far as its order with others goes."""
 
     def happen(self) -> None:
         """Makes it happen."""
+
+    def unfinished(self) -> str | None:
+        """What is wrong if its block ends now."""
 
 
 class BlockAgents:
@@ -46,12 +59,42 @@ class BlockAgents:
         self.block: Block = world.block(ordinal)
         self.threads = world.threads
         self.barriers: dict[int, NamedBarrier] = {}
+        self.mbarriers: dict[int, MBarrier] = {}
+        self.products: dict[int, Products] = {}
+        self.started: list[Engine] = []
+        self.cluster: list[BlockAgents] = [self]
+        self.cluster_barrier = ClusterBarrier()
+        self.pool = RegisterPool(world.threads)
+        self._events = 0
         firsts = range(0, world.threads, WARP)
-        self.shared = SharedArena(shared_bytes, 1, granule, len(firsts))
+        # Each warp reads by itself and through its engines.
+        self.shared = SharedArena(shared_bytes, 1, granule, 2 * len(firsts))
         self.agents = [
             Agent(self, ordinal, range(first, min(first + WARP, world.threads)), start)
             for first in firsts
         ]
+
+    def next_event(self) -> int:
+        """A number for something that happens on an engine."""
+        self._events += 1
+        return self._events
+
+    @property
+    def ended(self) -> bool:
+        """Whether all warps have ended."""
+        return all(agent.ended for agent in self.agents)
+
+    def finish(self) -> None:
+        """The block ends: its shared memory is gone, nothing may still need it."""
+        for engine in self.started:
+            wrong = engine.unfinished()
+            if wrong is None:
+                continue
+            found = Finding(
+                "use before wait", f"block {self.block} ends while {wrong}", engine.span, None,
+                "wait for it before the kernel ends", self.block, None, self.world.seed,
+            )  # fmt: skip
+            self.world.findings.add(found)
 
 
 class Agent:
@@ -82,18 +125,31 @@ class Agent:
         return self.wait.span
 
     def describe(self) -> str:
-        """`warp 3 waits at ...`."""
+        """`waits at ...`."""
         where = f" at {self.span}" if self.span is not None else ""
-        return f"warp {self.warp} {self.wait.describe()}{where}"
+        return self.wait.describe() + where
+
+
+def _told(agents: list[Agent]) -> str:
+    """`warp 3 waits at ...; warps 4, 5 each ...`: who stands where, each place once."""
+    places: dict[str, list[int]] = {}
+    for agent in agents:
+        places.setdefault(agent.describe(), []).append(agent.warp)
+    return "; ".join(
+        f"warps {', '.join(map(str, warps))} each {told}"
+        if len(warps) > 1
+        else f"warp {warps[0]} {told}"
+        for told, warps in places.items()
+    )
 
 
 class Scheduler:
     """Runs agents and engines until all blocks have ended."""
 
-    def __init__(self, world: World, blocks: Iterator[BlockAgents], at_once: int) -> None:
+    def __init__(self, world: World, clusters: Iterator[list[BlockAgents]], at_once: int) -> None:
         self.world = world
         self.engines: list[Engine] = []
-        self._blocks = blocks
+        self._clusters = clusters
         self._at_once = at_once
         self._live: list[Agent] = []
         self._last = -1
@@ -113,15 +169,17 @@ class Scheduler:
             self._deadlock()
 
     def _admit(self) -> bool:
-        """Starts the next block, or as many as run at once; whether there was one."""
+        """Starts the next cluster of blocks, or as many as run at once; whether there was one."""
         running = len({id(agent.group) for agent in self._live})
         started = False
         while not started or running < self._at_once:
-            group = next(self._blocks, None)
-            if group is None:
+            cluster = next(self._clusters, None)
+            if cluster is None:
                 break
-            self._live += group.agents
-            running, started = running + 1, True
+            for group in cluster:
+                group.cluster = cluster
+                self._live += group.agents
+            running, started = running + len(cluster), True
         return started
 
     def _go_on(self) -> bool:
@@ -142,7 +200,8 @@ class Scheduler:
         if agent.ended:
             del self._live[chosen]
             self._last = chosen - 1
-            if not any(other.group is agent.group for other in self._live):
+            if agent.group.ended:
+                agent.group.finish()
                 self._admit()
         return True
 
@@ -174,16 +233,19 @@ class Scheduler:
         return engines[int(self.world.random.integers(len(engines)))]
 
     def _deadlock(self) -> None:
-        stuck = self._live[0]
+        miscounted = [agent for agent in self._live if getattr(agent.wait, "miscounted", False)]
+        stuck = (miscounted or self._live)[0]
         group = [agent for agent in self._live if agent.group is stuck.group]
-        told = "; ".join(agent.describe() for agent in group)
-        others = [agent.span for agent in group if agent.span != stuck.span]
+        told = _told(group)
+        others = [agent.span for agent in group if agent.span not in (None, stuck.span)]
         found = Finding(
-            "deadlock",
+            "transaction bytes" if miscounted else "deadlock",
             f"block {stuck.group.block} cannot go on: {told}",
             stuck.span,
             others[0] if others else None,
-            "let every warp that is counted reach the barrier, as often as the others do",
+            "expect as many bytes as the copies of a phase bring"
+            if miscounted
+            else "let every warp that is counted reach the barrier, as often as the others do",
             stuck.group.block,
             stuck.warp * WARP,
             self.world.seed,

@@ -52,6 +52,29 @@ def bind_blocks(grid: Block, blocks: Sequence[Block] | None) -> tuple[Block, ...
     return tuple(blocks)
 
 
+def bind_clusters(
+    blocks: Sequence[Block], grid: Block, cluster: tuple[int, int, int]
+) -> list[list[int]]:
+    """Positions in `blocks` of the blocks of each cluster, in the order of their ranks."""
+    if any(n % c for n, c in zip(grid, cluster, strict=True)):
+        raise SimulationError(
+            f"the grid {grid} is not made of whole clusters {cluster}",
+            fix="round the grid up to a multiple of the cluster",
+        )
+    groups: dict[Block, list[tuple[Block, int]]] = {}
+    for at, (x, y, z) in enumerate(blocks):
+        home = (x // cluster[0], y // cluster[1], z // cluster[2])
+        groups.setdefault(home, []).append(((z, y, x), at))
+    size = cluster[0] * cluster[1] * cluster[2]
+    for home, members in groups.items():
+        if len(members) != size:
+            raise SimulationError(
+                f"cluster {home} has {len(members)} of its {size} blocks in the blocks to run",
+                fix="name all blocks of a cluster",
+            )
+    return [[at for _, at in sorted(members)] for members in groups.values()]
+
+
 def bind_arrays(
     program: str,
     expected: Mapping[str, tuple[DType, tuple[Scalar, ...]]],

@@ -17,7 +17,7 @@ from hexcute_core.simulator.shadow import Shadow
 from hexcute_core.simulator.values import Array
 
 if TYPE_CHECKING:
-    from hexcute_core.simulator.machine import Machine
+    from hexcute_core.simulator.actor import Actor
 
 
 class GlobalBuffer:
@@ -53,7 +53,7 @@ class GlobalBuffer:
         first = address // self._granule
         return first[:, None] + np.arange(max(1, size // self._granule))
 
-    def _check(self, m: Machine, lanes: Array, address: Array, size: int, what: str) -> None:
+    def _check(self, m: Actor, lanes: Array, address: Array, size: int, what: str) -> None:
         outside = (address < 0) | (address > self.size - size)
         if outside.any():
             which = int(np.flatnonzero(outside)[0])
@@ -75,7 +75,7 @@ class GlobalBuffer:
             )
 
     def load(
-        self, m: Machine, lanes: Array, address: Array, size: int, what: str, atomic: bool = False
+        self, m: Actor, lanes: Array, address: Array, size: int, what: str, atomic: bool = False
     ) -> Array:
         """Bytes [n, size] at byte `address` [n] for `lanes` [n]."""
         self._check(m, lanes, address, size, what)
@@ -87,7 +87,7 @@ class GlobalBuffer:
         return cells.view(np.uint8)
 
     def store(
-        self, m: Machine, lanes: Array, address: Array, raw: Array, what: str, atomic: bool = False
+        self, m: Actor, lanes: Array, address: Array, raw: Array, what: str, atomic: bool = False
     ) -> None:
         """Writes bytes [n, size] at byte `address` [n]; threads that meet must agree."""
         size = raw.shape[1]

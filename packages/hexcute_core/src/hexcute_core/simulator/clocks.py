@@ -98,6 +98,10 @@ class VectorClock:
         part = self.known[: len(shown)]
         np.maximum(part, shown, out=part)
 
+    def learn(self, unit: int, time: int) -> None:
+        """What `unit` did up to its clock `time` comes before what follows."""
+        self.known[unit] = max(int(self.known[unit]), time)
+
     def grow(self, units: int) -> None:
         """Makes room for units that came later."""
         self.known = np.pad(self.known, (0, units - len(self.known)))

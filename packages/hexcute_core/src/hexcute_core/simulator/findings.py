@@ -15,7 +15,7 @@ from hexcute_core.simulator.lanes import Block
 Kind = Literal[
     "race", "deadlock", "out of bounds", "uninitialised read", "misaligned access",
     "divergent barrier", "divergent instruction", "transaction bytes", "use before wait",
-    "barrier misuse", "arithmetic", "undefined",
+    "barrier misuse", "missing fence", "undefined",
 ]  # fmt: skip
 
 LIMIT = 100

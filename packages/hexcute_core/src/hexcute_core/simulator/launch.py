@@ -14,7 +14,13 @@ import numpy as np
 
 from hexcute_core.errors import SourceSpan
 from hexcute_core.simulator.agents import BlockAgents, Scheduler
-from hexcute_core.simulator.arguments import bind_arrays, bind_blocks, bind_grid, bind_scalars
+from hexcute_core.simulator.arguments import (
+    bind_arrays,
+    bind_blocks,
+    bind_clusters,
+    bind_grid,
+    bind_scalars,
+)
 from hexcute_core.simulator.buffers import GlobalBuffer
 from hexcute_core.simulator.code import Code, NeedsAgents, Routine
 from hexcute_core.simulator.counting import Counters, Tally
@@ -138,6 +144,8 @@ class _Launch:
             self.chosen, self.grid, self.program.block_dim, buffers, self.values, sites, tally,
             findings, seed,
         )  # fmt: skip
+        world.maps = {tensor_map.name: tensor_map for tensor_map in self.program.maps}
+        world.extents = {name: array.shape for name, array in self.arrays.items()}
         try:
             if agents:
                 self._interleaved(world, code, progress)
@@ -167,18 +175,20 @@ class _Launch:
 
     def _interleaved(self, world: World, code: Code, progress: Progress) -> None:
         world.watched = True
-        order = np.arange(len(self.chosen))
+        start, program = started(code), self.program
+        clusters = bind_clusters(self.chosen, self.grid, program.cluster_dim)
+        order = np.arange(len(clusters))
         at_once = 1
         if world.seed:
             world.random.shuffle(order)
             at_once = BLOCKS_AT_ONCE
-        start = started(code)
 
-        def groups() -> Iterator[BlockAgents]:
-            for done, ordinal in enumerate(order):
-                progress.update(1 if done else 0)
-                yield BlockAgents(
-                    world, int(ordinal), self.program.shared_bytes, self.granule, start
-                )
+        def groups() -> Iterator[list[BlockAgents]]:
+            for done, index in enumerate(order):
+                progress.update(len(clusters[index]) if done else 0)
+                yield [
+                    BlockAgents(world, ordinal, program.shared_bytes, self.granule, start)
+                    for ordinal in clusters[index]
+                ]
 
         Scheduler(world, groups(), at_once).run()

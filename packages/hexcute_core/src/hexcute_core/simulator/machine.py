@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from hexcute_core.errors import SourceSpan
+from hexcute_core.simulator.actor import Actor
 from hexcute_core.simulator.clocks import BlockClock, VectorClock
 from hexcute_core.simulator.code import NeedsAgents
-from hexcute_core.simulator.findings import Finding, Kind, RunEnds
 from hexcute_core.simulator.lanes import WARP, LaneState, builtins
 from hexcute_core.simulator.registers import RegisterArray, read_element
 from hexcute_core.simulator.shared import SharedArena
@@ -21,11 +20,12 @@ from hexcute_core.simulator.values import Array, Value
 from hexcute_core.simulator.world import World
 
 if TYPE_CHECKING:
-    from hexcute_core.simulator.agents import BlockAgents
+    from hexcute_core.simulator.agents import BlockAgents, Engine
     from hexcute_core.simulator.asynchronous import PendingCopy
+    from hexcute_core.simulator.bulk import StoreEngine
 
 
-class Machine(LaneState):
+class Machine(Actor, LaneState):
     """The state of threads `part` of blocks `ordinals` of a run.
 
     `group` is the block's meeting place where the machine is one of its agents, else None.
@@ -59,11 +59,17 @@ class Machine(LaneState):
         self.column = 0 if group is None else chosen.start // WARP
         self.committed = np.zeros(self.lanes, dtype=np.int64)
         self.pending: list[PendingCopy] = []
+        self.writes = 0
+        self.fenced_writes = -1
+        self.bulk_open: dict[int, list[StoreEngine]] = {}
+        self.bulk_groups: dict[int, list[tuple[StoreEngine, ...]]] = {}
+        self.locked: list[tuple[int, RegisterArray]] = []
+        self.cluster_phase: int | None = None
+        self._units: dict[str, int] = {}
 
-    @property
-    def span(self) -> SourceSpan | None:
-        """Where the running statement was written."""
-        return self.sites[self.site]
+    def thread(self, lane: int) -> int:
+        """The thread of its block that a lane is."""
+        return int(self.thread_of[lane])
 
     @property
     def agent_clock(self) -> VectorClock:
@@ -72,33 +78,24 @@ class Machine(LaneState):
             raise NeedsAgents
         return self.clock
 
-    def report(
-        self,
-        kind: Kind,
-        message: str,
-        lane: int | None = None,
-        fix: str | None = None,
-        other: SourceSpan | None = None,
-    ) -> None:
-        """A finding of the running statement, which goes on where findings are collected."""
-        block = thread = None
-        if lane is not None:
-            message = f"{message} [{self.where(lane)}]"
-            block, thread = self.blocks[int(self.block_of[lane])], int(self.thread_of[lane])
-        found = Finding(kind, message, self.span, other, fix, block, thread, self.world.seed)
-        self.world.findings.add(found)
+    @property
+    def home(self) -> BlockAgents:
+        """The block that the machine is an agent of; NeedsAgents in lockstep."""
+        if self.group is None:
+            raise NeedsAgents
+        return self.group
 
-    def stop(
-        self,
-        kind: Kind,
-        message: str,
-        lane: int | None = None,
-        fix: str | None = None,
-        other: SourceSpan | None = None,
-    ) -> NoReturn:
-        """A finding after which the run cannot go on."""
-        self.report(kind, message, lane, fix, other)
-        raise RunEnds
+    def engine_unit(self, name: str) -> int:
+        """The unit of what the machine starts on the engine `name`."""
+        if name not in self._units:
+            self._units[name] = self.world.new_unit("an asynchronous copy", self.blocks[0])
+        return self._units[name]
+
+    def start_engine(self, engine: Engine) -> None:
+        """Something asynchronous is under way."""
+        self.home.started.append(engine)
+        if self.world.scheduler is not None:
+            self.world.scheduler.engines.append(engine)
 
     def fail(self, message: str, lane: int | None = None, fix: str | None = None) -> NoReturn:
         """Ends the run at something that has no meaning."""

@@ -11,14 +11,21 @@ from hexcute_core.simulator import (
     asynchronous,
     atomics,
     barriers,
+    bulk,
+    cluster,
+    matrix_store,
+    mbarrier,
     memory,
     ordering,
+    proxies,
+    register_pool,
     tensorcore,
+    wgmma,
 )
 from hexcute_core.simulator.code import Code
 from hexcute_core.simulator.instructions import Instruction, Table
 from hexcute_core.simulator.statements import StatementCompiler
-from hexcute_core.thread import Assign, For, GlobalPtr, If, Prim, Stmt, ThreadProgram, While
+from hexcute_core.thread import Assign, For, GlobalPtr, If, MapRef, Prim, Stmt, ThreadProgram, While
 
 TABLES: tuple[Table, ...] = (
     memory.instruction,
@@ -27,6 +34,13 @@ TABLES: tuple[Table, ...] = (
     barriers.instruction,
     ordering.instruction,
     tensorcore.instruction,
+    mbarrier.instruction,
+    proxies.instruction,
+    bulk.instruction,
+    wgmma.instruction,
+    matrix_store.instruction,
+    register_pool.instruction,
+    cluster.instruction,
 )
 
 
@@ -107,14 +121,22 @@ def global_granules(program: ThreadProgram) -> dict[str, int]:
     """Bytes of the smallest access to each parameter that the program writes."""
     sizes: dict[str, int] = {}
     written = set()
+    bits = {p.name: p.dtype.bits for p in program.params}
+    maps = {tensor_map.name: tensor_map.param for tensor_map in program.maps}
     for stmt in prims(program.body):
         found = find(stmt.name)
         if found is None or not found.global_:
             continue
         for operand in stmt.operands:
             if isinstance(operand, GlobalPtr):
-                size = min(found.global_, sizes.get(operand.param, 16))
-                sizes[operand.param] = size
-                if found.writes:
-                    written.add(operand.param)
+                name, size = operand.param, found.global_
+            elif isinstance(operand, MapRef) and operand.name in maps:
+                # A box may start at any element.
+                name = maps[operand.name]
+                size = bits[name] // 8
+            else:
+                continue
+            sizes[name] = min(size, sizes.get(name, 16))
+            if found.writes:
+                written.add(name)
     return {name: size for name, size in sizes.items() if name in written}

@@ -2,6 +2,7 @@
 
 Each cell knows whether its lane has written it; reading one that was not is a finding. A cell may
 be locked by an asynchronous instruction that still reads or writes it: nobody may touch it then.
+`stamp` says when a column was written last, in the order of the lanes' writes, `sites` where.
 """
 
 from __future__ import annotations
@@ -30,16 +31,20 @@ class RegisterArray:
         self.size = size
         self.cells = np.zeros((lanes, size), dtype=storage(dtype))
         self.written = np.zeros((lanes, size), dtype=np.bool_)
-        self._locks: dict[int, Lock] = {}
+        self.stamp = np.zeros(size, dtype=np.int64)
+        self.sites = np.zeros(size, dtype=np.int64)
+        self._locks: dict[tuple[int, int], Lock] = {}
 
-    def lock(self, key: int, lanes: Array, columns: slice | Array, reads: bool, site: int) -> None:
+    def lock(
+        self, key: tuple[int, int], lanes: Array, columns: slice | Array, reads: bool, site: int
+    ) -> None:
         """An asynchronous instruction at `site` now uses cells [lanes, columns]: it only reads
         them (`reads`), so that others may read too, or it writes them."""
         places = np.zeros(self.cells.shape, dtype=np.bool_)
         places[np.ix_(lanes, np.arange(self.size)[columns])] = True
         self._locks[key] = Lock(places, reads, site)
 
-    def unlock(self, key: int) -> None:
+    def unlock(self, key: tuple[int, int]) -> None:
         """The instruction that locked under `key` has finished."""
         self._locks.pop(key, None)
 
@@ -135,8 +140,7 @@ class RegOperand:
     def write(self, m: Machine, cells: Array) -> None:
         """Stores cells [lanes, count] for the executing lanes."""
         array, columns = self.resolve(m)
-        if array.is_locked:
-            array.check_locks(m, columns, writes=True)
+        _touch(m, array, columns)
         if m.mask is None:
             array.cells[:, columns] = cells
             array.written[:, columns] = True
@@ -147,6 +151,15 @@ class RegOperand:
             place = np.ix_(np.flatnonzero(m.mask), columns)
             array.cells[place] = cells[m.mask]
             array.written[place] = True
+
+
+def _touch(m: Machine, array: RegisterArray, columns: slice | Array | int) -> None:
+    """The executing lanes are about to write `columns`."""
+    if array.is_locked:
+        array.check_locks(m, columns, writes=True)
+    m.writes += 1
+    array.stamp[columns] = m.writes
+    array.sites[columns] = m.site
 
 
 def _check_written(m: Machine, array: RegisterArray, written: Array, lanes: Array) -> None:
@@ -189,8 +202,7 @@ def write_element(m: Machine, name: str, index: Value, value: Value) -> None:
             m.stop(
                 "out of bounds", f"{name}[{index}] is outside the register array of {array.size}"
             )
-        if array.is_locked:
-            array.check_locks(m, index, writes=True)
+        _touch(m, array, index)
         if m.mask is None:
             array.cells[:, index] = value
             array.written[:, index] = True
@@ -199,6 +211,7 @@ def write_element(m: Machine, name: str, index: Value, value: Value) -> None:
             array.written[m.mask, index] = True
         return
     inside = _lane_index(m, array, index)
+    _touch(m, array, np.unique(inside))
     lanes = m.active()
     array.cells[lanes, inside[lanes]] = value[lanes] if isinstance(value, np.ndarray) else value
     array.written[lanes, inside[lanes]] = True

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hexcute_core.simulator.clocks import ATOMIC, MANY, SITE_MASK, SITE_SHIFT, WHO_MASK, tags
-from hexcute_core.simulator.lanes import padded
 from hexcute_core.simulator.values import Array
 
 if TYPE_CHECKING:
-    from hexcute_core.simulator.machine import Machine
+    from hexcute_core.simulator.actor import Actor
 
 Same = Callable[[], Array]
 
@@ -35,7 +34,7 @@ class Shadow:
         self._place = place
 
     def read(
-        self, m: Machine, lanes: Array, cells: Array, what: str, many: bool = False,
+        self, m: Actor, lanes: Array, cells: Array, what: str, many: bool = False,
         atomic: bool = False,
     ) -> None:  # fmt: skip
         """`lanes` [n] read granules `cells` [n, k].
@@ -57,7 +56,7 @@ class Shadow:
             self.reader[cells[doubled], column] = landed[doubled] | MANY
 
     def claim(
-        self, m: Machine, lanes: Array, cells: Array, what: str,
+        self, m: Actor, lanes: Array, cells: Array, what: str,
         same: Same | None = None, atomic: bool = False,
     ) -> None:  # fmt: skip
         """Checks that `lanes` may write `cells`: no unordered access by another thread.
@@ -74,15 +73,13 @@ class Shadow:
             earlier = self.reader[cells]
             self._check(m, lanes, cells, earlier, mine[:, :, None], what, "read")
 
-    def wrote(
-        self, m: Machine, lanes: Array, cells: Array, site: int, atomic: bool = False
-    ) -> None:
+    def wrote(self, m: Actor, lanes: Array, cells: Array, site: int, atomic: bool = False) -> None:
         """`lanes` are the last writers of `cells`, by the statement at `site`."""
         mine = tags(m.clock.now(lanes), site, m.who[lanes]) | (ATOMIC if atomic else 0)
         self.writer[cells] = mine[:, None]
 
     def _check(
-        self, m: Machine, lanes: Array, cells: Array, tag: Array, mine: Array, what: str, was: str,
+        self, m: Actor, lanes: Array, cells: Array, tag: Array, mine: Array, what: str, was: str,
         same: Same | None = None,
     ) -> None:  # fmt: skip
         clash = m.clock.unordered(lanes, tag, self.across)
@@ -96,19 +93,30 @@ class Shadow:
             row, column = int(place[0]), int(place[1])
             self._race(m, int(lanes[row]), int(cells[row, column]), int(tag[place]), what, was)
 
-    def _race(self, m: Machine, lane: int, cell: int, earlier: int, what: str, was: str) -> None:
-        stride = padded(m.threads)
-        apart = (earlier & WHO_MASK) // stride != int(m.who[lane]) // stride
+    def _race(self, m: Actor, lane: int, cell: int, earlier: int, what: str, was: str) -> None:
+        engine = m.world.is_engine(earlier & WHO_MASK)
+        apart = m.world.describe(earlier & WHO_MASK)[1] not in m.blocks
+        missing, fix = _ADVICE["engine" if engine else "apart" if apart else "barrier"]
         m.report(
             "race",
-            f"race on {self._place(cell)}: {what} here, {was} {origin(m, earlier)}, "
-            f"{'with nothing that orders the two blocks' if apart else 'no barrier between'}",
+            f"race on {self._place(cell)}: {what} here, {was} {origin(m, earlier)}, {missing}",
             lane=lane,
             other=m.sites[(earlier >> SITE_SHIFT) & SITE_MASK],
-            fix="order them by an atomic flag: a release after the first, an acquire before this"
-            if apart
-            else "put a block-wide barrier between the two",
+            fix=fix,
         )
+
+
+_ADVICE = {
+    "engine": (
+        "which nothing has waited for",
+        "wait for it, and synchronise with whoever waited, before this access",
+    ),
+    "apart": (
+        "with nothing that orders the two blocks",
+        "order them by an atomic flag: a release after the first, an acquire before this",
+    ),
+    "barrier": ("no barrier between", "put a block-wide barrier between the two"),
+}
 
 
 def _differ(tag: Array, mine: Array) -> Array:
@@ -117,12 +125,11 @@ def _differ(tag: Array, mine: Array) -> Array:
     return other
 
 
-def origin(m: Machine, tag: int) -> str:
+def origin(m: Actor, tag: int) -> str:
     """`at file:line by thread t` of a tag."""
     span = m.sites[(tag >> SITE_SHIFT) & SITE_MASK]
     place = "at an unknown line" if span is None else f"at {span}"
     if tag & MANY:
         return f"{place} by several threads"
-    ordinal, thread = divmod(tag & WHO_MASK, padded(m.threads))
-    block = m.world.block(ordinal)
-    return f"{place} by thread {thread}" + ("" if block in m.blocks else f" of block {block}")
+    name, block = m.world.describe(tag & WHO_MASK)
+    return f"{place} by {name}" + ("" if block in m.blocks else f" of block {block}")

@@ -1,8 +1,9 @@
 """Shared memory: bytes[address] whose granules know if they are initialised, in use, and by whom.
 
-A granule is empty, ready, or in flight: an asynchronous copy is filling it, and nobody may touch
-it until the wait of whoever issued the copy. A ready granule may be pinned: an asynchronous
-reader still needs its bytes, so nobody may write it. `holder` tags the copy or the reader.
+A granule is empty, ready, or in flight: an asynchronous copy is filling it (`holder` tags the
+copy), and nobody may touch it until the copy has been waited for. What threads wrote is seen by the
+async proxy (bulk copies, wgmma) after a fence of theirs: `proxy` keeps UNFENCED, or the writer's
+clock at its fence, or 0 for what the async proxy wrote itself.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hexcute_core.simulator.clocks import SITE_MASK, SITE_SHIFT, tags
+from hexcute_core.simulator.clocks import SITE_MASK, SITE_SHIFT, WHO_MASK, tags
 from hexcute_core.simulator.shadow import Shadow, origin
 from hexcute_core.simulator.values import Array
 
 if TYPE_CHECKING:
-    from hexcute_core.simulator.machine import Machine
+    from hexcute_core.simulator.actor import Actor
 
 EMPTY, READY, IN_FLIGHT = 0, 1, 2
+UNFENCED = -1
 
 
 class SharedArena:
@@ -31,13 +33,12 @@ class SharedArena:
         cells = blocks * self.stride // granule
         self.data = np.zeros((cells, granule), dtype=np.uint8)
         self.state = np.zeros(cells, dtype=np.uint8)
-        self.pins = np.zeros(cells, dtype=np.int32)
         self.holder = np.zeros(cells, dtype=np.int64)
+        self.proxy = np.zeros(cells, dtype=np.int64)
         self.shadow = Shadow(cells, columns, False, self.place)
-        self._pinned = 0
 
     def cells(
-        self, m: Machine, lanes: Array, address: Array, size: int, what: str, align: int = 0
+        self, m: Actor, lanes: Array, address: Array, size: int, what: str, align: int = 0
     ) -> Array:
         """Granule indices [n, size / granule] of an access, its bounds and alignment checked."""
         outside = (address < 0) | (address > self.size - size)
@@ -59,10 +60,11 @@ class SharedArena:
                 int(lanes[which]),
             )
         first = (address + m.block_of[lanes] * self.stride) // self.granule
-        return first[:, None] + np.arange(size // self.granule)
+        cells: Array = first[:, None] + np.arange(size // self.granule)
+        return cells
 
     def load(
-        self, m: Machine, lanes: Array, cells: Array, what: str, many: bool = False,
+        self, m: Actor, lanes: Array, cells: Array, what: str, many: bool = False,
         atomic: bool = False,
     ) -> Array:  # fmt: skip
         """Bytes [n, size] of granules `cells` [n, k]; `many` and `atomic` as for Shadow."""
@@ -73,7 +75,7 @@ class SharedArena:
         return self.data[cells].reshape(len(lanes), -1)
 
     def claim(
-        self, m: Machine, lanes: Array, cells: Array, what: str, raw: Array | None,
+        self, m: Actor, lanes: Array, cells: Array, what: str, raw: Array | None,
         atomic: bool = False,
     ) -> None:  # fmt: skip
         """Checks that lanes may write `cells`: nobody else is using them.
@@ -83,8 +85,6 @@ class SharedArena:
         state = self.state[cells]
         if (state == IN_FLIGHT).any():
             self._not_ready(m, lanes, cells, state, what)
-        if self._pinned and self.pins[cells].any():
-            self._still_read(m, lanes, cells, what)
 
         def same() -> Array:
             if raw is None:
@@ -95,22 +95,24 @@ class SharedArena:
         self.shadow.claim(m, lanes, cells, what, same, atomic)
 
     def store(
-        self, m: Machine, lanes: Array, cells: Array, raw: Array, what: str, atomic: bool = False
+        self, m: Actor, lanes: Array, cells: Array, raw: Array, what: str, atomic: bool = False
     ) -> None:
         """Writes bytes [n, size] and marks them initialised."""
         self.claim(m, lanes, cells, what, raw, atomic)
         self.fill(m, lanes, cells, raw, m.site, what, atomic)
 
     def fill(
-        self, m: Machine, lanes: Array, cells: Array, raw: Array, site: int, what: str,
-        atomic: bool = False,
+        self, m: Actor, lanes: Array, cells: Array, raw: Array, site: int, what: str,
+        atomic: bool = False, generic: bool = True,
     ) -> None:  # fmt: skip
-        """The bytes land: data and state, and `lanes` at `site` are the last writers."""
+        """The bytes land: data and state, and `lanes` at `site` are the last writers, through the
+        generic proxy or the async one."""
         self.put(m, lanes, cells, raw, what)
         self.state[cells] = READY
+        self.proxy[cells] = UNFENCED if generic else 0
         self.shadow.wrote(m, lanes, cells, site, atomic)
 
-    def put(self, m: Machine, lanes: Array, cells: Array, raw: Array, what: str) -> None:
+    def put(self, m: Actor, lanes: Array, cells: Array, raw: Array, what: str) -> None:
         """The bytes alone land; lanes that meet must agree."""
         parts = raw.reshape(*cells.shape, -1)
         if m.world.watched and (self.data[cells] != parts).any():
@@ -122,23 +124,35 @@ class SharedArena:
             message = f"{what}: two threads write different values to the same shared bytes"
             m.report("race", message, lane, other=m.span)
 
-    def hold(self, m: Machine, lanes: Array, cells: Array) -> None:
+    def fence(self, m: Actor, lanes: Array) -> None:
+        """What `lanes` wrote becomes visible to the async proxy, to whoever knows of this."""
+        mine = np.isin(self.shadow.writer & WHO_MASK, m.who[lanes]) & (self.proxy == UNFENCED)
+        self.proxy[mine] = m.clock.now(lanes)
+
+    def load_async(self, m: Actor, lanes: Array, cells: Array, what: str) -> Array:
+        """Bytes [n, size] as the async proxy reads them."""
+        proxy, writer = self.proxy[cells], self.shadow.writer[cells]
+        hidden = (proxy == UNFENCED) | ((proxy > 0) & m.clock.unordered(lanes, tags(
+            proxy, 0, writer & WHO_MASK), False))  # fmt: skip
+        if hidden.any():
+            row, column = np.argwhere(hidden)[0]
+            tag = int(writer[row, column])
+            m.report(
+                "missing fence",
+                f"{what} reads {self.place(cells[row, column])} through the async proxy, written "
+                f"{origin(m, tag)} without a fence that comes before",
+                int(lanes[row]),
+                "let every writing thread execute fence.proxy before the barrier",
+                m.sites[(tag >> SITE_SHIFT) & SITE_MASK],
+            )
+        return self.load(m, lanes, cells, what)
+
+    def hold(self, m: Actor, lanes: Array, cells: Array) -> None:
         """An asynchronous copy of the running statement now owns `cells`."""
         self.state[cells] = IN_FLIGHT
         self.holder[cells] = tags(m.clock.now(lanes), m.site, m.who[lanes])[:, None]
 
-    def pin(self, m: Machine, lanes: Array, cells: Array) -> None:
-        """An asynchronous reader of the running statement now needs `cells` as they are."""
-        np.add.at(self.pins, cells, 1)
-        self.holder[cells] = tags(m.clock.now(lanes), m.site, m.who[lanes])[:, None]
-        self._pinned += cells.size
-
-    def unpin(self, cells: Array) -> None:
-        """The asynchronous reader has read."""
-        np.subtract.at(self.pins, cells, 1)
-        self._pinned -= cells.size
-
-    def _not_ready(self, m: Machine, lanes: Array, cells: Array, state: Array, what: str) -> None:
+    def _not_ready(self, m: Actor, lanes: Array, cells: Array, state: Array, what: str) -> None:
         flying = state == IN_FLIGHT
         if flying.any():
             row, column = np.argwhere(flying)[0]
@@ -157,18 +171,6 @@ class SharedArena:
             "uninitialised read",
             f"{what} reads {self.place(cells[row, column])}, which was never written",
             int(lanes[row]),
-        )
-
-    def _still_read(self, m: Machine, lanes: Array, cells: Array, what: str) -> None:
-        row, column = np.argwhere(self.pins[cells] > 0)[0]
-        tag = int(self.holder[cells[row, column]])
-        m.report(
-            "use before wait",
-            f"{what} overwrites {self.place(cells[row, column])} before the wait for the "
-            f"asynchronous reader of it, issued {origin(m, tag)}",
-            int(lanes[row]),
-            other=m.sites[(tag >> SITE_SHIFT) & SITE_MASK],
-            fix="wait for the reader, then synchronise the block, before this write",
         )
 
     def place(self, cell: int) -> str:

@@ -14,6 +14,7 @@ from hexcute_core.simulator.counting import Tally
 from hexcute_core.simulator.findings import Findings
 from hexcute_core.simulator.lanes import WARP, Block, padded
 from hexcute_core.simulator.values import Value
+from hexcute_core.thread import TensorMap
 
 if TYPE_CHECKING:
     from hexcute_core.simulator.agents import Scheduler
@@ -51,12 +52,15 @@ class World:
         self.findings = findings
         self.seed = seed
         self.random = np.random.default_rng(seed)
+        self.maps: Mapping[str, TensorMap] = {}
+        self.extents: Mapping[str, tuple[int, ...]] = {}
         self.scheduler: Scheduler | None = None
         self.watched = False
         self.changes = 0
         self._units = len(blocks) * padded(threads) // WARP
         self._room = self._units + SLACK
         self._clocks: list[VectorClock] = []
+        self._names: dict[int, tuple[str, Block]] = {}
 
     def block(self, ordinal: int) -> Block:
         """The block that runs as number `ordinal`."""
@@ -72,16 +76,34 @@ class World:
         self._clocks.append(clock)
         return clock
 
+    def adopt(self, clock: VectorClock) -> None:
+        """Keeps a clock that was made elsewhere as wide as the units need."""
+        clock.grow(max(self._room, len(clock.known)))
+        self._clocks.append(clock)
+
     def retire(self, clock: VectorClock) -> None:
         """The agent of `clock` has ended."""
         self._clocks.remove(clock)
 
-    def new_unit(self) -> int:
-        """A unit of its own for something that is no warp, such as an asynchronous engine; its
-        threads' numbers start at unit * 32."""
+    def new_unit(self, name: str, block: Block) -> int:
+        """A unit of its own for something that is no warp, such as an asynchronous engine, called
+        `name`; its threads' numbers start at unit * 32."""
+        self._names[self._units] = (name, block)
         self._units += 1
         if self._units > self._room:
             self._room *= 2
             for clock in self._clocks:
                 clock.grow(self._room)
         return self._units - 1
+
+    def is_engine(self, who: int) -> bool:
+        """Whether number `who` of the launch is no thread."""
+        return who // WARP in self._names
+
+    def describe(self, who: int) -> tuple[str, Block]:
+        """What number `who` of the launch is called, and its block."""
+        named = self._names.get(who // WARP)
+        if named is not None:
+            return named
+        ordinal, thread = divmod(who, padded(self.threads))
+        return f"thread {thread}", self.block(ordinal)

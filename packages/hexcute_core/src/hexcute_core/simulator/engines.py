@@ -1,0 +1,46 @@
+"""AsyncOperation = one thing under way on an asynchronous engine, with a clock of its own.
+
+It knows what its issuer knew when it was issued. What it touches carries its unit and time, so
+only those who have waited for it know that it comes before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hexcute_core.simulator.actor import Actor
+from hexcute_core.simulator.clocks import VectorClock
+from hexcute_core.simulator.lanes import WARP
+
+if TYPE_CHECKING:
+    from hexcute_core.simulator.machine import Machine
+
+
+class AsyncOperation(Actor):
+    """Issued by lane `lane` of machine `m` now; it is event `time` of `unit`."""
+
+    clock: VectorClock
+
+    def __init__(self, m: Machine, lane: int, unit: int, time: int, column: int = 0) -> None:
+        self.world, self.sites, self.site = m.world, m.sites, m.site
+        self.blocks, self.threads = m.blocks, m.threads
+        self.block_of = np.zeros(1, dtype=np.int64)
+        self.who = np.array([unit * WARP], dtype=np.int64)
+        self.column = column
+        self.unit, self.time = unit, time
+        self._thread = m.thread(lane)
+        self.clock = VectorClock(unit, 0)
+        self.clock.known = m.agent_clock.release()
+        self.clock.time = time
+        m.world.adopt(self.clock)
+        self.clock.learn(unit, time - 1)
+
+    def thread(self, lane: int) -> int:
+        """The thread that issued it."""
+        return self._thread
+
+    def finish(self) -> None:
+        """It touches nothing any more."""
+        self.world.retire(self.clock)
