@@ -144,6 +144,30 @@ def generic_to_async() -> Case:
     return program("generic", body, tensors, (TensorMap("y_map", "y", (16, 128), 0),))
 
 
+def bulk_round_trip(size: int) -> Case:
+    """`size` contiguous bytes to shared memory and on, the box of a map beside them hinted."""
+    body: tuple[Stmt, ...] = (
+        *opened(),
+        first(
+            Prim("mbarrier.expect", (at(BARRIER), i32(size + 2048))),
+            Prim("bulk.load", (at(0), GlobalPtr("x", i32(16), dt.u8), i32(size), at(BARRIER))),
+            Prim("tma.load.evict_first", (at(32768), MapRef("z_map", (i32(0), i32(0))),
+                                          at(BARRIER))),
+        ),
+        WAIT,
+        first(
+            Prim("bulk.store", (GlobalPtr("y", i32(32), dt.u8), at(0), i32(size))),
+            Prim("tma.store", (MapRef("w_map", (i32(0), i32(0))), at(32768))),
+            Prim("tma.commit", ()),
+            Prim("tma.wait", (i32(0),)),
+        ),
+    )  # fmt: skip
+    flat, square = (dt.u8, (size + 48,)), (dt.u8, (16, 128))
+    maps = (TensorMap("z_map", "z", (16, 128), 128), TensorMap("w_map", "w", (16, 128), 128))
+    tensors = {"x": flat, "y": flat, "z": square, "w": square}
+    return program("bulk", body, tensors, maps)
+
+
 def asynchronous_arrival() -> Case:
     """cp.async of all threads completes a barrier of as many arrivals."""
     regs = Regs("r", i32(0), (0,), 16, dt.u8)

@@ -8,6 +8,7 @@ import pytest
 from hopper_programs import (
     Case,
     asynchronous_arrival,
+    bulk_round_trip,
     generic_to_async,
     multicast,
     product,
@@ -98,6 +99,17 @@ def test_written_by_threads_and_stored_by_tma() -> None:
     y = torch.zeros_like(x)
     run(generic_to_async(), (1, 1, 1), x, y)
     assert torch.equal(x, y)
+
+
+@pytest.mark.parametrize("size", [16, 4096, 30000])
+def test_bulk_copies_move_bytes(size: int) -> None:
+    x, y, z, w = (torch.randint(0, 256, s, device="cuda", dtype=torch.uint8)
+                  for s in ((size + 48,), (size + 48,), (16, 128), (16, 128)))  # fmt: skip
+    before = y.clone()
+    run(bulk_round_trip(size), (1, 1, 1), x, y, z, w)
+    assert torch.equal(y[32 : 32 + size], x[16 : 16 + size])
+    assert torch.equal(y[:32], before[:32]) and torch.equal(y[32 + size :], before[32 + size :])
+    assert torch.equal(w, z)
 
 
 def test_asynchronous_copies_arrive_at_a_barrier() -> None:

@@ -107,6 +107,26 @@ ROWS: dict[str, tuple[tuple[Operand, ...], str]] = {
         "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
         ".multicast::cluster [",
     ),
+    "tma.load.evict_first": (
+        (shared(1024), BOXES["map3"], shared()), "complete_tx::bytes.L2::cache_hint ["
+    ),
+    "tma.load.evict_last": (
+        (shared(1024), BOXES["map1"], shared()), "createpolicy.fractional.L2::evict_last.b64 "
+    ),
+    **{
+        f"tma.load.multicast.{hint}": (
+            (shared(1024), BOXES["map2"], shared(), i32(3)), ".multicast::cluster.L2::cache_hint ["
+        )
+        for hint in ("evict_first", "evict_last")
+    },
+    "bulk.load": (
+        (shared(1024), GlobalPtr("x1", i32(64), dt.f16), i32(4096), shared()),
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [",
+    ),
+    "bulk.store": (
+        (GlobalPtr("x1", mul(N, 8), dt.f16), shared(1024), mul(N, 16)),
+        "cp.async.bulk.global.shared::cta.bulk_group [",
+    ),
     "tma.store": (
         (BOXES["map2"], shared(1024)), "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group"
     ),
@@ -153,7 +173,7 @@ def test_every_row_is_its_instruction() -> None:
         "SYNCS.EXCH", "SYNCS.ARRIVE", "SYNCS.PHASECHK", "ARRIVES.LDGSTSBAR", "UTMALDG.2D",
         "UTMALDG.2D.MULTICAST", "UTMASTG.2D", "UTMAREDG.2D.ADD", "UTMAPF", "UTMACMDFLUSH",
         "USETMAXREG", "BAR.ARV", "UCGABAR_ARV", "UCGABAR_WAIT", "STSM.16.M88.4", "STSM.16.MT88.2",
-        "UTMACCTL.PF",
+        "UTMACCTL.PF", "UBLKCP",
     ):  # fmt: skip
         assert count(opcodes, opcode), (opcode, sorted(set(opcodes)))
 
@@ -358,6 +378,15 @@ BAD: dict[str, tuple[str, tuple[Operand, ...]]] = {
     "at shared byte 65472, 128 bytes, is outside": ("tma.store", (box(N, N), shared(65472))),
     "operand 3 of tma.load.multicast is 1 to 65535, not 0": (
         "tma.load.multicast", (shared(), box(N, N), shared(), i32(0))
+    ),
+    "operand 2 of bulk.load is 16 to 1048560 in steps of 16, not 24": (
+        "bulk.load", (shared(), GlobalPtr("x1", N, dt.f16), i32(24), shared())
+    ),
+    "needs an address that is a multiple of 16, which x1 + 4 is not known to be": (
+        "bulk.load", (shared(), GlobalPtr("x1", i32(4), dt.f16), i32(32), shared())
+    ),
+    "at shared byte 65520, 32 bytes, is outside": (
+        "bulk.store", (GlobalPtr("x1", N, dt.f16), shared(65520), i32(32))
     ),
     "tma.wait takes a constant, got `n`": ("tma.wait", (N,)),
     "operand 0 of wgmma.wait is 0 to 7, not 8": ("wgmma.wait", (i32(8),)),

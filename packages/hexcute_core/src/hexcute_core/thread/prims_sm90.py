@@ -12,9 +12,12 @@
 | `fence.proxy` | - | shared memory this thread wrote becomes visible to the async proxy |
 | `tma.load` | SharedPtr dst, MapRef, SharedPtr mbarrier | a box, its bytes complete there |
 | `tma.load.multicast` | the same, int mask | to the same addresses of the blocks in `mask` |
+| `tma.load[.multicast].evict_first`, `.evict_last` | the same | the first, last to leave L2 |
 | `tma.store` | MapRef, SharedPtr src | a box, clipped to the tensor; bulk group |
 | `tma.reduce.add` | MapRef, SharedPtr src | adds a box; bulk group |
 | `tma.prefetch` | MapRef | a box into L2 |
+| `bulk.load` | SharedPtr dst, GlobalPtr src, int bytes, SharedPtr mbarrier | contiguous bytes |
+| `bulk.store` | GlobalPtr dst, SharedPtr src, int bytes | contiguous bytes; bulk group |
 | `tma.commit` | - | closes the bulk group |
 | `tma.wait`, `tma.wait.read` | int pending | bulk groups finished / their sources read |
 | `wgmma.fence` | - | registers written before are visible to wgmma |
@@ -82,11 +85,11 @@ def hopper_rows() -> list[PrimSpec]:
         PrimSpec("cp.async.mbarrier", ("shared",)),
         PrimSpec("fence.mbarrier", ()),
         PrimSpec("fence.proxy", ()),
-        PrimSpec("tma.load", ("shared", "map", "shared")),
-        PrimSpec("tma.load.multicast", ("shared", "map", "shared", "scalar")),
         PrimSpec("tma.store", ("map", "shared")),
         PrimSpec("tma.reduce.add", ("map", "shared")),
         PrimSpec("tma.prefetch", ("map",)),
+        PrimSpec("bulk.load", ("shared", "global", "scalar", "shared")),
+        PrimSpec("bulk.store", ("global", "shared", "scalar")),
         PrimSpec("tma.commit", ()),
         PrimSpec("tma.wait", ("scalar",)),
         PrimSpec("tma.wait.read", ("scalar",)),
@@ -102,6 +105,10 @@ def hopper_rows() -> list[PrimSpec]:
         PrimSpec("griddepcontrol.wait", ()),
         PrimSpec("griddepcontrol.launch", ()),
     ]
+    for hint in ("", ".evict_first", ".evict_last"):
+        rows.append(PrimSpec(f"tma.load{hint}", ("shared", "map", "shared")))
+        multicast = f"tma.load.multicast{hint}"
+        rows.append(PrimSpec(multicast, ("shared", "map", "shared", "scalar")))
     for count in (1, 2, 4):
         for suffix in ("", ".trans"):
             name = f"stmatrix.x{count}{suffix}"

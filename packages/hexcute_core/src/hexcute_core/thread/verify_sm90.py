@@ -16,6 +16,7 @@ from hexcute_core.errors import VerifyError
 from hexcute_core.scalar import Const, Scalar
 from hexcute_core.scalar.expr import ScalarBase
 from hexcute_core.thread.ir import (
+    GlobalPtr,
     MapRef,
     MatrixDesc,
     Operand,
@@ -35,7 +36,7 @@ BARRIER_BYTES = 8
 BOX_ALIGNMENT = 128
 MATRIX_UNIT, MATRIX_LIMIT = 16, 2**18
 BOX_LIMIT, MAX_RANK = 256, 5
-BOX_UNIT = 16
+BOX_UNIT = BULK_UNIT = 16
 PORTABLE_CLUSTER = 8
 REDUCED = (dtypes.f16, dtypes.bf16, dtypes.f32, dtypes.i32, dtypes.u32, dtypes.u64)
 _A_ELEMENTS_BITS = 128
@@ -53,7 +54,12 @@ _LIMITS = {
     "mbarrier.expect": {1: (0, 2**20 - 1, 1)},
     "mbarrier.arrive.cluster": {1: (0, PORTABLE_CLUSTER - 1, 1)},
     "mbarrier.wait": {1: (0, 1, 1)},
-    "tma.load.multicast": {3: (1, 2**16 - 1, 1)},
+    **{
+        f"tma.load.multicast{hint}": {3: (1, 2**16 - 1, 1)}
+        for hint in ("", ".evict_first", ".evict_last")
+    },
+    "bulk.load": {2: (BULK_UNIT, 2**20 - BULK_UNIT, BULK_UNIT)},
+    "bulk.store": {2: (BULK_UNIT, 2**20 - BULK_UNIT, BULK_UNIT)},
     "bar.named.sync": {0: (1, 15, 1), 1: (32, 1024, 32)},
     "bar.named.arrive": {0: (1, 15, 1), 1: (32, 1024, 32)},
 }
@@ -68,6 +74,8 @@ def verify_hopper(stmt: Prim, scope: Scope) -> None:
             case SharedPtr():
                 size, alignment = _extent(stmt, place, scope)
                 _check_offset(operand.offset, size, alignment, stmt, scope)
+            case GlobalPtr():
+                _check_global(operand, stmt, scope)
             case MapRef():
                 _check_box(operand, stmt, scope)
             case MatrixDesc():
@@ -90,6 +98,9 @@ def _extent(stmt: Prim, place: int, scope: Scope) -> tuple[int, int]:
     """Bytes at a shared operand, and what its address is a multiple of."""
     if stmt.name.startswith("stmatrix"):
         return 16, 16
+    if stmt.name.startswith("bulk") and place < 2:
+        size = stmt.operands[2]
+        return (int(size.value) if isinstance(size, Const) else BULK_UNIT), BULK_UNIT
     box = next((o for o in stmt.operands if isinstance(o, MapRef)), None)
     if box is None or place == 2:
         return BARRIER_BYTES, BARRIER_BYTES
@@ -114,6 +125,22 @@ def _check_offset(
     if at % alignment:
         raise VerifyError(
             f"{stmt.name} at shared byte {at} is misaligned, it needs a multiple of {alignment}",
+            stmt.span,
+        )
+
+
+def _check_global(ptr: GlobalPtr, stmt: Prim, scope: Scope) -> None:
+    param = scope.pointer(ptr.param, stmt.span)
+    scope.check_scalar(ptr.offset, stmt.span)
+    if not ptr.offset.dtype.is_integer:
+        raise VerifyError(f"the offset into {ptr.param} is a {ptr.offset.dtype}", stmt.span)
+    if ptr.dtype.bits != param.dtype.bits:
+        raise VerifyError(f"{ptr.param} of {param.dtype} is addressed as {ptr.dtype}", stmt.span)
+    constant = int(ptr.offset.value) if isinstance(ptr.offset, Const) else 0
+    if not param.aligned or constant < 0 or constant * ptr.dtype.bits % (8 * BULK_UNIT):
+        raise VerifyError(
+            f"{stmt.name} needs an address that is a multiple of {BULK_UNIT}, which "
+            f"{ptr.param} + {ptr.offset} is not known to be",
             stmt.span,
         )
 

@@ -18,7 +18,7 @@ from hexcute_core.backend.hidet.accesses import shared_address
 from hexcute_core.backend.hidet.asm import OWN, Instruction, vector
 from hexcute_core.backend.hidet.scope import Scope, call
 from hexcute_core.scalar import Const
-from hexcute_core.thread import MapRef, Prim, Regs, SharedPtr
+from hexcute_core.thread import GlobalPtr, MapRef, Prim, Regs, SharedPtr
 
 _WORD = "uint32"
 _FIXED = {
@@ -78,13 +78,17 @@ def emit(scope: Scope, stmt: Prim) -> list[Any]:
                 memory=True,
             )  # fmt: skip
             return [_run(scope, ins, shared_address(scope, barrier), *words)]
-        case (["tma", "load"], (SharedPtr() as dst, MapRef() as box, SharedPtr() as barrier)):
-            return [tensor_maps.load(scope, dst, box, barrier)]
         case (
-            ["tma", "load", "multicast"],
-            (SharedPtr() as dst, MapRef() as box, SharedPtr() as barrier, mask),
+            ["tma", "load", *suffixes],
+            (SharedPtr() as dst, MapRef() as box, SharedPtr() as barrier, *masks),
         ):
-            return [tensor_maps.load(scope, dst, box, barrier, _word(scope, mask))]
+            mask = _word(scope, masks[0]) if masks else None
+            hint = next((s for s in suffixes if s.startswith("evict")), None)
+            return [tensor_maps.load(scope, dst, box, barrier, mask, hint)]
+        case (["bulk", "load"], (SharedPtr() as dst, GlobalPtr() as src, n, SharedPtr() as at)):
+            return [tensor_maps.bulk_load(scope, dst, src, _word(scope, n), at)]
+        case (["bulk", "store"], (GlobalPtr() as dst, SharedPtr() as src, n)):
+            return [tensor_maps.bulk_store(scope, dst, src, _word(scope, n))]
         case (["tma", "store"], (MapRef() as box, SharedPtr() as src)):
             return [tensor_maps.store(scope, box, src, None)]
         case (["tma", "reduce", operation], (MapRef() as box, SharedPtr() as src)):

@@ -1,4 +1,4 @@
-"""Tensor maps as kernel parameters, and the instructions that move their boxes.
+"""Tensor maps as kernel parameters, and the instructions that move their boxes; bulk copies.
 
 A map is 128 opaque bytes that the host wrote, passed by value in constant memory; an instruction
 takes its address and the box's coordinates, innermost first.
@@ -13,10 +13,10 @@ from hidet.ir import stmt as hs
 from hidet.ir.type import OpaqueType, data_type
 
 from hexcute_core.backend.hidet import scalars
-from hexcute_core.backend.hidet.accesses import shared_address
+from hexcute_core.backend.hidet.accesses import global_address, shared_address
 from hexcute_core.backend.hidet.asm import Instruction, ctype
 from hexcute_core.backend.hidet.scope import Scope, integer
-from hexcute_core.thread import MapRef, SharedPtr, TensorMap
+from hexcute_core.thread import GlobalPtr, MapRef, SharedPtr, TensorMap
 
 TYPE_NAME = "hx_tensor_map"
 DEFINITION = f"struct __align__(64) {TYPE_NAME} {{ unsigned char bytes[128]; }};"
@@ -42,20 +42,62 @@ def prefetch_maps(scope: Scope) -> list[Any]:
 
 
 def load(
-    scope: Scope, dst: SharedPtr, box: MapRef, barrier: SharedPtr, mask: Any | None = None
+    scope: Scope,
+    dst: SharedPtr,
+    box: MapRef,
+    barrier: SharedPtr,
+    mask: Any | None = None,
+    hint: str | None = None,
 ) -> Any:
-    """A box to shared memory, of all blocks in the bits of `mask` where there is one."""
+    """A box to shared memory, of all blocks in the bits of `mask` where there is one; `hint` says
+    when it leaves L2, `evict_first` or `evict_last`."""
     rank = len(box.coords)
     ptx = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
     name, tail = f"hx_tma_load_{rank}d", ""
     inputs = ("uint32", "pointer", *("int32",) * rank, "uint32")
     args = [shared_address(scope, dst), *_box(scope, box), shared_address(scope, barrier)]
     if mask is not None:
-        ptx, name, tail = ptx + ".multicast::cluster", name + "_multicast", f", %{rank + 3}"
+        ptx, name, tail = ptx + ".multicast::cluster", name + "_multicast", f", %{len(inputs)}"
         inputs = (*inputs, "uint16")
         args.append(he.Cast(mask, data_type("uint16")))
+    if hint is not None:
+        ptx, name, tail = ptx + ".L2::cache_hint", f"{name}_hint", tail + f", %{len(inputs)}"
+        inputs = (*inputs, "uint64")
+        args.append(_policy(scope, hint))
     template = f"{ptx} [%0], {_operands(1, rank)}, [%{rank + 2}]{tail};"
     return _run(scope, Instruction(name, template, inputs=inputs, memory=True), args)
+
+
+def _policy(scope: Scope, hint: str) -> Any:
+    """The cache policy for all of what is moved."""
+    ins = Instruction(
+        f"hx_policy_{hint}", f"createpolicy.fractional.L2::{hint}.b64 %0, 1.0;", ("uint64",),
+        result=True, volatile=False,
+    )  # fmt: skip
+    return scope.instruction(ins, [])
+
+
+def bulk_load(scope: Scope, dst: SharedPtr, src: GlobalPtr, size: Any, barrier: SharedPtr) -> Any:
+    """`size` contiguous bytes to shared memory."""
+    ins = Instruction(
+        "hx_bulk_load",
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];",
+        inputs=("uint32", "pointer", "uint32", "uint32"),
+        memory=True,
+    )
+    to, arrived = shared_address(scope, dst), shared_address(scope, barrier)
+    return _run(scope, ins, [to, global_address(scope, src), size, arrived])
+
+
+def bulk_store(scope: Scope, dst: GlobalPtr, src: SharedPtr, size: Any) -> Any:
+    """`size` contiguous bytes from shared memory."""
+    ins = Instruction(
+        "hx_bulk_store",
+        "cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;",
+        inputs=("pointer", "uint32", "uint32"),
+        memory=True,
+    )
+    return _run(scope, ins, [global_address(scope, dst), shared_address(scope, src), size])
 
 
 def store(scope: Scope, box: MapRef, src: SharedPtr, reduction: str | None) -> Any:
