@@ -36,6 +36,8 @@ class Context:
     team: Team
     prologue: list[th.Stmt] = field(default_factory=list)
     role: int = 0
+    # Whether one thread of the team runs everything.
+    alone: bool = False
     rings: dict[str, Ring] = field(default_factory=dict)
     maps: dict[tuple[str, tuple[int, ...], int], str] = field(default_factory=dict)
     _bases: dict[Scalar, Var] = field(default_factory=dict)
@@ -55,12 +57,13 @@ class Context:
         return th.Prim("bar.named.sync", (Const(self.role, i32), count), span)
 
     @contextmanager
-    def acting(self, team: Team, role: int) -> Iterator[list[th.Stmt]]:
-        """Within: statements run on `team`, role number `role`; gives the role's own prologue."""
-        outer = self.team, self.role, self.prologue, self._bases
-        self.team, self.role, self.prologue, self._bases = team, role, [], {}
+    def acting(self, team: Team, role: int, alone: bool) -> Iterator[list[th.Stmt]]:
+        """Within: statements run on `team`, or its first thread alone, as role number `role`;
+        gives the role's own prologue."""
+        outer = self.team, self.role, self.alone, self.prologue, self._bases
+        self.team, self.role, self.alone, self.prologue, self._bases = team, role, alone, [], {}
         yield self.prologue
-        self.team, self.role, self.prologue, self._bases = outer
+        self.team, self.role, self.alone, self.prologue, self._bases = outer
 
     @cached_property
     def async_read(self) -> frozenset[str]:
@@ -149,14 +152,22 @@ class Context:
 
 
 def nest(
-    loops: Sequence[Scalar], sizes: Sequence[int], body: Sequence[th.Stmt]
+    loops: Sequence[Scalar],
+    sizes: Sequence[int],
+    body: Sequence[th.Stmt],
+    copies: int | None = None,
 ) -> tuple[th.Stmt, ...]:
-    """`body` inside unrolled loops, the first loop innermost."""
-    out = tuple(body)
+    """`body` inside unrolled loops, the first loop innermost.
+
+    With `copies`, loops that would make more than that many copies of the body stay loops: only
+    for bodies that index no register array by them.
+    """
+    out, made = tuple(body), 1
     for loop, size in zip(loops, sizes):
         if isinstance(loop, Var):
             zero, stop, one = Const(0, i32), Const(size, i32), Const(1, i32)
-            out = (th.For(loop, zero, stop, one, out, unroll=True),)
+            made *= size
+            out = (th.For(loop, zero, stop, one, out, unroll=copies is None or made <= copies),)
     return out
 
 

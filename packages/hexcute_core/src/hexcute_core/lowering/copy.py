@@ -14,6 +14,9 @@ from hexcute_core.scalar import Const, Scalar, Var, compare, land
 from hexcute_core.synthesis.solution import CopyPlan
 from hexcute_core.tile import Copy, GlobalView, RegisterTensor, TileRef
 
+UNROLLED = 16
+"""Calls of a copy between memories written out one after another."""
+
 
 def lower_copy(ctx: Context, op: Copy) -> tuple[th.Stmt, ...]:
     """Statements of one copy."""
@@ -36,7 +39,9 @@ def lower_copy(ctx: Context, op: Copy) -> tuple[th.Stmt, ...]:
         if predicate is not None:
             operands = (*operands, predicate)
         body = (th.Prim(plan.row.name, operands, op.span),)
-    whole = nest(loops, sizes, body)
+    # A copy between memories holds no register from call to call: long ones need not unroll.
+    registers = any(isinstance(t, RegisterTensor) for t in (src, dst))
+    whole = nest(loops, sizes, body, None if registers else UNROLLED)
     return whole if guard is None else (th.If(guard, whole, (), op.span),)
 
 

@@ -7,7 +7,7 @@ register-to-register copies. Shared and global memory cut the graph.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hexcute_core.scalar import Element, Scalar
 from hexcute_core.scalar.visit import walk
@@ -42,10 +42,12 @@ BRANCH_WEIGHT = 0.5
 
 @dataclass(frozen=True)
 class Team:
-    """The threads [first, first + threads) of a block, which run an operation together."""
+    """The threads [first, first + threads) of a block, which run an operation together, and the
+    registers each has claimed."""
 
     first: int
     threads: int
+    registers: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,7 @@ def _weighted(
                 yield from inside(stmt.then, weight * BRANCH_WEIGHT)
                 yield from inside(stmt.otherwise, weight * BRANCH_WEIGHT)
             case Role():
-                role = Team(stmt.first, stmt.threads)
+                role = Team(stmt.first, stmt.threads, stmt.registers)
                 yield from _weighted(stmt.body, weight, role, pipeline, facts)
             case Produce():
                 yield from _weighted(stmt.body, weight, team, stmt.pipeline, facts)

@@ -19,6 +19,9 @@ from hexcute_core.tile import Gemm
 GROUP = 128
 """Threads of a warp group."""
 
+WORKING_REGISTERS = 32
+"""Registers a thread needs beside its accumulator, or ptxas serializes wgmma (C7512)."""
+
 
 @dataclass(frozen=True)
 class WgmmaAnchor:
@@ -144,10 +147,11 @@ def shared_anchors(
     (m, n), k = op.c.shape, op.a.shape[1]
     threads = component.team.threads
     held = m * n * c.bits // 32 // threads
-    if held >= arch.registers_per_thread:
+    budget = (component.team.registers or arch.registers_per_thread) - WORKING_REGISTERS
+    if held > budget:
         raise NoLayout(
             f"the accumulator of {m}x{n} takes {held} registers a thread on {threads} threads, "
-            f"there are {arch.registers_per_thread}",
+            f"{budget} are left for it",
             op.span,
             "use a smaller tile or more warp groups",
         )
