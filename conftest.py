@@ -14,6 +14,18 @@ if importlib.util.find_spec("hypothesis") is not None:
     settings.load_profile("default")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-goldens", action="store_true", help="write the golden texts that changed"
+    )
+
+
+@pytest.fixture
+def update_goldens(request: pytest.FixtureRequest) -> bool:
+    """Whether goldens are written instead of compared."""
+    return bool(request.config.getoption("--update-goldens"))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:

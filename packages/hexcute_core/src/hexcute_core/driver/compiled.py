@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from hexcute_core.driver.build import Built, build
 from hexcute_core.driver.cache import Cache
@@ -15,7 +15,7 @@ from hexcute_core.errors import LaunchError
 from hexcute_core.runtime import KernelImage, LoadedKernel, Signature, decode
 from hexcute_core.runtime.specialisation import Specialisation
 from hexcute_core.synthesis import Solution
-from hexcute_core.synthesis.explain import explain_text
+from hexcute_core.synthesis.explain import explain_html, explain_json, explain_text
 from hexcute_core.thread import ThreadProgram
 from hexcute_core.tile import TileProgram
 
@@ -85,8 +85,18 @@ class CompiledKernel:
         """Whether the machine code came from the cache; builds it where that has not happened."""
         return self.built is not None and self._from_cache
 
-    def explain(self, rejected: int | None = 12) -> str:
-        """Layouts, instructions with bytes, bank conflicts, cost, and rejected candidates."""
+    def explain(
+        self, rejected: int | None = 12, form: Literal["text", "json", "html"] = "text"
+    ) -> str:
+        """Layouts, instructions with bytes, bank conflicts, cost, and rejected candidates.
+
+        As text it lists `rejected` candidates that lost (None: all); as JSON or as an HTML page
+        with drawings it has them all.
+        """
+        if form == "json":
+            return explain_json(self.solution, self._request.arch)
+        if form == "html":
+            return explain_html(self.solution, self._request.arch)
         return explain_text(self.solution, self._request.arch, rejected)
 
     def picture(self) -> str:

@@ -89,7 +89,9 @@ def memory_copies(
     for row, second in pairs:
         name = row.name if second is None else f"{row.name} + {second.name}"
         vector = row.bytes * 8 // bits
-        if vector < 1 or row.bytes * 8 % bits:
+        if vector < 1:
+            continue
+        if row.bytes * 8 % bits:
             yield Rejection(name, f"{row.bytes} bytes is not a whole number of elements")
         elif vector > memory.vector:
             yield Rejection(name, _too_wide(vector, memory))
@@ -114,7 +116,9 @@ def _too_wide(vector: int, memory: GlobalTile) -> str:
 
 def _vector(row: CopyRow, g: Fragment, bits: int, memory: GlobalTile | None) -> Iterator[Candidate]:
     count = row.bytes * 8 // bits
-    if count < 1 or row.bytes * 8 % bits:
+    if count < 1:
+        return
+    if row.bytes * 8 % bits:
         yield Rejection(row.name, f"{row.bytes} bytes is not a whole number of elements")
         return
     if count == 1:

@@ -1,85 +1,21 @@
-"""explain : Solution -> text: layouts, instructions with bytes, conflicts, cost, rejections."""
+"""explain : Solution -> text, JSON or an HTML page: layouts, instructions with bytes, conflicts,
+cost, rejections.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from math import prod
-from pathlib import Path
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from html import escape
 
 from hexcute_core.arch import Arch
-from hexcute_core.synthesis.graph import build_graph
-from hexcute_core.synthesis.solution import CopyPlan, GemmPlan, Solution
-from hexcute_core.tile import Copy, Gemm, GlobalView, RegisterTensor, SharedTensor
-from hexcute_core.tile.ir import TileOp
+from hexcute_core.synthesis.explanation import Explanation, OperationEntry, explanation
+from hexcute_core.synthesis.solution import Solution
+from hexcute_core.tile import Copy
 
 # A summary lists this many rejected candidates; `explain(rejected=None)` lists all.
 SHOWN = 12
-
-
-def explain_text(solution: Solution, arch: Arch, rejected: int | None = SHOWN) -> str:
-    """A page of text; `rejected` limits the list of candidates that lost (None: all)."""
-    program = solution.program
-    lines = [f"kernel {program.name} for {arch.name}, {program.block_dim} threads a block", ""]
-    lines += ["tensors"]
-    lines += [f"  {line}" for line in _tensors(solution)]
-    lines += ["", "operations (clocks of one block, loops included)"]
-    lines += [f"  {line}" for line in _operations(solution)]
-    how = "exact" if solution.exact else "the search budget was reached"
-    lines += ["", f"total {solution.cost:.0f} clocks; search {how}"]
-    lost = solution.rejected if rejected is None else solution.rejected[:rejected]
-    if lost:
-        lines += ["", f"rejected ({len(solution.rejected)})"]
-        lines += [f"  {r.subject}: {r.candidate}: {r.reason}" for r in lost]
-        if len(lost) < len(solution.rejected):
-            lines.append(f"  and {len(solution.rejected) - len(lost)} more")
-    return "\n".join(lines) + "\n"
-
-
-def _tensors(solution: Solution) -> Iterator[str]:
-    for t in solution.program.tensors:
-        match t:
-            case GlobalView():
-                dims = ", ".join(_mode(m) for m in t.modes)
-                yield f"{t.name:<14} global   {t.dtype}  ({dims}) of {t.param}"
-            case SharedTensor():
-                if t.name in solution.shared:
-                    shape = "x".join(map(str, t.shape))
-                    yield f"{t.name:<14} shared   {t.dtype}  {shape}  {solution.shared[t.name]}"
-            case RegisterTensor():
-                if t.name in solution.fragments:
-                    f = solution.fragments[t.name]
-                    shape = "x".join(map(str, t.shape))
-                    yield f"{t.name:<14} register {t.dtype}  {shape}  {f}  ({f.values} a thread)"
-
-
-def _mode(mode: tuple[object, ...]) -> str:
-    parts = [f"{s.extent}:{s.step}@{s.dim}" for s in mode]  # type: ignore[attr-defined]
-    return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
-
-
-def _operations(solution: Solution) -> Iterator[str]:
-    for item in build_graph(solution.program).ops:
-        op = item.op
-        cost = solution.op_cost.get(op.id, 0.0)
-        text = _operation(solution, op)
-        if text:
-            where = f"{Path(op.span.file).name}:{op.span.line}"
-            yield f"{where:<18} {text:<86} {cost:>9.0f}"
-
-
-def _operation(solution: Solution, op: TileOp) -> str | None:
-    if isinstance(op, Gemm) and op.id in solution.wgmmas:
-        return _wgmma(solution, op)
-    if isinstance(op, Copy) and op.id in solution.bulk:
-        plan = solution.bulk[op.id]
-        box = "x".join(map(str, plan.box))
-        text = f"copy {op.src.tensor} -> {op.dst.tensor}: {plan.name} x{plan.calls}, box {box}"
-        return f"{text}, {plan.bytes} bytes, swizzle {plan.span if plan.span > 16 else 0}"
-    if isinstance(op, Gemm):
-        return _gemm(solution.gemms[op.id], op)
-    if isinstance(op, Copy) and op.id in solution.copies:
-        return _copy(solution, solution.copies[op.id], op)
-    return None
 
 
 def bytes_per_instruction(solution: Solution, op: Copy) -> int:
@@ -87,25 +23,104 @@ def bytes_per_instruction(solution: Solution, op: Copy) -> int:
     return solution.copies[op.id].row.bytes
 
 
-def _copy(solution: Solution, plan: CopyPlan, op: Copy) -> str:
-    text = f"copy {op.src.tensor} -> {op.dst.tensor}: {plan.name} x{plan.calls}, "
-    text += f"{plan.row.bytes} bytes an instruction"
-    for ref in (op.src, op.dst):
-        layout = solution.shared.get(ref.tensor)
-        if layout is not None:
-            waves, least = layout.wavefronts[op.id]
-            text += f", {waves - least} bank conflicts"
-    return text
+def explain_text(solution: Solution, arch: Arch, rejected: int | None = SHOWN) -> str:
+    """A page of text; `rejected` limits the list of candidates that lost (None: all)."""
+    found = explanation(solution, arch)
+    lines = [f"kernel {found.kernel} for {found.target}, {found.threads} threads a block", ""]
+    lines += ["tensors"]
+    for t in found.tensors:
+        shape = "x".join(map(str, t.shape)) + "  " if t.shape else ""
+        held = f"  ({t.values} a thread)" if t.values else ""
+        lines.append(f"  {t.name:<14} {t.space:<8} {t.dtype}  {shape}{t.layout}{held}")
+    lines += ["", "operations (clocks of one block, loops included)"]
+    lines += [f"  {o.where:<18} {_described(o):<86} {o.clocks:>9.0f}" for o in found.operations]
+    how = "exact" if found.exact else "the search budget was reached"
+    shares = ", ".join(f"{kind} {clocks:.0f}" for kind, clocks in found.clocks_by_kind.items())
+    lines += ["", f"total {found.clocks:.0f} clocks ({shares}); search {how}"]
+    lines += [f"a block alone takes an estimated {found.estimate:.0f} clocks"]
+    lines += [f"warning: {w}" for w in found.warnings]
+    lost = found.rejected if rejected is None else found.rejected[:rejected]
+    if lost:
+        lines += ["", f"rejected ({len(found.rejected)})"]
+        lines += [f"  {r.subject}: {r.candidate}: {r.reason}" for r in lost]
+        if len(lost) < len(found.rejected):
+            lines.append(f"  and {len(found.rejected) - len(lost)} more")
+    return "\n".join(lines) + "\n"
 
 
-def _gemm(plan: GemmPlan, op: Gemm) -> str:
-    calls = prod(level.size for level in (*plan.m, *plan.n, *plan.k))
-    return f"gemm {op.c.tensor}: {plan.row.name} x{calls}, warps {plan.groups[0]}x{plan.groups[1]}"
+def _described(o: OperationEntry) -> str:
+    if not o.instruction:
+        return o.text
+    text = f"{o.text}: {o.instruction}"
+    if o.calls and o.kind in ("copy", "gemm"):
+        text += f" x{o.calls}"
+    if o.bytes:
+        text += f", {o.bytes} bytes" + ("" if o.detail else " an instruction")
+    if o.conflicts is not None:
+        text += f", {o.conflicts} bank conflicts"
+    return f"{text}, {o.detail}" if o.detail else text
 
 
-def _wgmma(solution: Solution, op: Gemm) -> str:
-    plan = solution.wgmmas[op.id]
-    sides = [solution.operands.get((op.id, side)) for side in "ab"]
-    majors = "".join("r" if s is None else s.major for s in sides)
-    groups = f"warp groups {plan.groups[0]}x{plan.groups[1]}"
-    return f"gemm {op.c.tensor}: {plan.row.name(majors)} x{prod(plan.repeats)}, {groups}"
+def explain_json(solution: Solution, arch: Arch) -> str:
+    """The explanation as JSON, its fields those of `Explanation`."""
+    return json.dumps(asdict(explanation(solution, arch)), indent=2) + "\n"
+
+
+def explain_html(solution: Solution, arch: Arch) -> str:
+    """A page that stands alone: tables, and a drawing of every layout."""
+    # Drawing is loaded for those who draw.
+    from hexcute_core.synthesis.picture import picture
+
+    found = explanation(solution, arch)
+    tensors = [
+        (t.name, t.space, t.dtype, "x".join(map(str, t.shape)), t.layout, str(t.values or ""))
+        for t in found.tensors
+    ]
+    operations = [
+        (o.where, o.text, o.instruction, str(o.calls or ""), str(o.bytes or ""),
+         "" if o.conflicts is None else str(o.conflicts), f"{o.clocks:.0f}",
+         f"{o.clocks / found.clocks:.0%}" if found.clocks else "", o.detail)
+        for o in found.operations
+    ]  # fmt: skip
+    rejected = [(r.where, r.subject, r.candidate, r.reason) for r in found.rejected]
+    title = f"{found.kernel} for {found.target}"
+    parts = [
+        f"<h1>{escape(title)}</h1>",
+        f"<p>{_summary(found)}</p>",
+        *(f'<p class="warning">{escape(w)}</p>' for w in found.warnings),
+        "<h2>Tensors</h2>",
+        _table(("tensor", "space", "type", "shape", "layout", "a thread"), tensors),
+        "<h2>Operations</h2>",
+        _table(("line", "operation", "instruction", "calls", "bytes", "conflicts", "clocks",
+                "share", ""), operations),
+        "<h2>Layouts</h2>",
+        picture(solution),
+        f"<details><summary>{len(rejected)} candidates lost</summary>",
+        _table(("line", "subject", "candidate", "reason"), rejected),
+        "</details>",
+    ]  # fmt: skip
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{_STYLE}</style>'
+    body = "\n".join(parts)
+    return f"<!doctype html>\n<html><head>{head}</head><body>\n{body}\n</body></html>\n"
+
+
+_STYLE = (
+    "body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}"
+    "td,th{padding:2px 10px;text-align:left;border-bottom:1px solid #ddd}"
+    "td{font-family:monospace}.warning{color:#a40}"
+)
+
+
+def _summary(found: Explanation) -> str:
+    how = "exact" if found.exact else "ended at its budget"
+    return (
+        f"{found.threads} threads a block; {found.clocks:.0f} clocks of work, an estimated "
+        f"{found.estimate:.0f} for a block alone; the search was {how}."
+    )
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    top = "".join(f"<th>{escape(h)}</th>" for h in head)
+    lines = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
+    body = "\n".join(f"<tr>{line}</tr>" for line in lines)
+    return f"<table><tr>{top}</tr>\n{body}</table>"

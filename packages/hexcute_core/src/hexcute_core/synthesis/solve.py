@@ -5,20 +5,20 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from math import prod
 from time import perf_counter
 
 from hexcute_core.arch import Arch, Fragment
 from hexcute_core.synthesis.candidates import ComponentChoices, Conflicts, component_choices
 from hexcute_core.synthesis.dead import remove_dead
+from hexcute_core.synthesis.explanation import rearrange_warnings
 from hexcute_core.synthesis.graph import Graph, build_graph
 from hexcute_core.synthesis.islands import islands
 from hexcute_core.synthesis.mending import mend
 from hexcute_core.synthesis.rearrange import forced_layouts
-from hexcute_core.synthesis.rewrite import expand, statements
+from hexcute_core.synthesis.rewrite import expand
 from hexcute_core.synthesis.search import Choice, Search
-from hexcute_core.synthesis.solution import Inserted, Rejected, Solution
-from hexcute_core.tile import Copy, SharedTensor, TileProgram
+from hexcute_core.synthesis.solution import Rejected, Solution
+from hexcute_core.tile import TileProgram
 
 
 class RearrangeWarning(UserWarning):
@@ -40,33 +40,9 @@ def synthesize(program: TileProgram, arch: Arch) -> Solution:
         if mended is None:
             raise
         solution = mended
-        for inserted in solution.inserted:
-            warnings.warn(warning(solution, inserted), RearrangeWarning, stacklevel=2)
+        for text in rearrange_warnings(solution):
+            warnings.warn(text, RearrangeWarning, stacklevel=2)
     return replace(solution, seconds=perf_counter() - started)
-
-
-def warning(solution: Solution, inserted: Inserted) -> str:
-    """What the author should know of a rearrange: both lines, what it costs, the fix."""
-    exchange = solution.exchanges.get(inserted.op)
-    if exchange is not None:
-        how, cost = exchange.name, solution.op_cost[inserted.op]
-    else:
-        buffer = f"rearranged_{inserted.op}"
-        copies = [
-            s.id
-            for s in statements(solution.program.body)
-            if isinstance(s, Copy) and buffer in (s.src.tensor, s.dst.tensor)
-        ]
-        tensor = solution.program.tensor(buffer)
-        assert isinstance(tensor, SharedTensor)
-        size = prod(tensor.shape) * tensor.dtype.bits // 8
-        how = f"{size} bytes through shared memory"
-        cost = sum(solution.op_cost[i] for i in copies)
-    return (
-        f"{inserted.target}: `{inserted.tensor}`, from {inserted.source}, is rearranged here: "
-        f"{how}, est. {cost:.0f} clocks a block; the same warps=(m, n) on the gemms of both lines "
-        f"may avoid it, hx.rearrange(...) says that it is meant"
-    )
 
 
 def _solve(program: TileProgram, arch: Arch) -> Solution:

@@ -1,0 +1,222 @@
+"""explanation : Solution -> what a reader wants to know of it, as plain values.
+
+Text, JSON and HTML are three ways to show the same value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+
+from hexcute_core.arch import Arch
+from hexcute_core.errors import SourceSpan
+from hexcute_core.synthesis.graph import build_graph
+from hexcute_core.synthesis.solution import CopyPlan, Solution
+from hexcute_core.synthesis.timeline import block_clocks
+from hexcute_core.tile import (
+    Copy,
+    Gemm,
+    GlobalView,
+    Rearrange,
+    RegisterTensor,
+    SharedTensor,
+    SubMode,
+)
+from hexcute_core.tile.ir import TileOp
+
+
+@dataclass(frozen=True)
+class TensorEntry:
+    """A tensor with its layout; `values` are the elements a thread holds, 0 in memory."""
+
+    name: str
+    space: str
+    dtype: str
+    shape: tuple[int, ...]
+    layout: str
+    values: int
+
+
+@dataclass(frozen=True)
+class OperationEntry:
+    """An operation with its instruction: `calls` a thread (or block, for TMA), `bytes` of one
+    call, bank `conflicts` of a block's calls once, `clocks` of one block with all loops."""
+
+    where: str
+    kind: str
+    text: str
+    instruction: str
+    calls: int
+    bytes: int
+    conflicts: int | None
+    clocks: float
+    detail: str
+
+
+@dataclass(frozen=True)
+class RejectedEntry:
+    """A candidate that lost, and why."""
+
+    subject: str
+    candidate: str
+    reason: str
+    where: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Everything; clocks are those of one block, loops included."""
+
+    kernel: str
+    target: str
+    threads: int
+    tensors: tuple[TensorEntry, ...]
+    operations: tuple[OperationEntry, ...]
+    clocks_by_kind: Mapping[str, float]
+    clocks: float
+    estimate: float
+    exact: bool
+    warnings: tuple[str, ...]
+    rejected: tuple[RejectedEntry, ...]
+
+
+def explanation(solution: Solution, arch: Arch) -> Explanation:
+    """What `solution` is and why."""
+    operations = tuple(_operations(solution))
+    by_kind: dict[str, float] = {}
+    for entry in operations:
+        by_kind[entry.kind] = by_kind.get(entry.kind, 0.0) + entry.clocks
+    return Explanation(
+        kernel=solution.program.name,
+        target=arch.name,
+        threads=solution.program.block_dim,
+        tensors=tuple(_tensors(solution)),
+        operations=operations,
+        clocks_by_kind=by_kind,
+        clocks=solution.cost,
+        estimate=block_clocks(solution),
+        exact=solution.exact,
+        warnings=tuple(rearrange_warnings(solution)),
+        rejected=tuple(
+            RejectedEntry(r.subject, r.candidate, r.reason, _where(r.span))
+            for r in solution.rejected
+        ),
+    )
+
+
+def rearrange_warnings(solution: Solution) -> Iterator[str]:
+    """What the author should know of inserted rearranges: both lines, the cost, the fix."""
+    for inserted in solution.inserted:
+        exchange = solution.exchanges.get(inserted.op)
+        if exchange is not None:
+            how, cost = exchange.name, solution.op_cost[inserted.op]
+        else:
+            buffer = f"rearranged_{inserted.op}"
+            tensor = solution.program.tensor(buffer)
+            assert isinstance(tensor, SharedTensor)
+            how = f"{prod(tensor.shape) * tensor.dtype.bits // 8} bytes through shared memory"
+            cost = sum(
+                solution.op_cost[item.op.id]
+                for item in build_graph(solution.program).ops
+                if isinstance(item.op, Copy) and buffer in (item.op.src.tensor, item.op.dst.tensor)
+            )
+        yield (
+            f"{inserted.target}: `{inserted.tensor}`, from {inserted.source}, is rearranged here: "
+            f"{how}, est. {cost:.0f} clocks a block; the same warps=(m, n) on the gemms of both "
+            "lines may avoid it, hx.rearrange(...) says that it is meant"
+        )
+
+
+def _where(span: SourceSpan | None) -> str:
+    return "" if span is None else f"{Path(span.file).name}:{span.line}"
+
+
+def _tensors(solution: Solution) -> Iterator[TensorEntry]:
+    for t in solution.program.tensors:
+        match t:
+            case GlobalView():
+                dims = ", ".join(_mode(m) for m in t.modes)
+                yield TensorEntry(t.name, "global", str(t.dtype), (), f"({dims}) of {t.param}", 0)
+            case SharedTensor():
+                if t.name in solution.shared:
+                    layout = str(solution.shared[t.name])
+                    yield TensorEntry(t.name, "shared", str(t.dtype), t.shape, layout, 0)
+            case RegisterTensor():
+                f = solution.fragments.get(t.name)
+                if f is not None:
+                    name, dtype = t.name, str(t.dtype)
+                    yield TensorEntry(name, "register", dtype, t.shape, str(f), f.values)
+
+
+def _mode(mode: tuple[SubMode, ...]) -> str:
+    parts = [f"{s.extent}:{s.step}@{s.dim}" for s in mode]
+    return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
+
+
+def _operations(solution: Solution) -> Iterator[OperationEntry]:
+    for item in build_graph(solution.program).ops:
+        entry = _operation(solution, item.op, solution.op_cost.get(item.op.id, 0.0))
+        if entry is not None:
+            yield entry
+
+
+def _operation(solution: Solution, op: TileOp, clocks: float) -> OperationEntry | None:
+    where = _where(op.span)
+    match op:
+        case Gemm():
+            return _gemm(solution, op, where, clocks)
+        case Copy() if op.id in solution.bulk:
+            plan = solution.bulk[op.id]
+            box = "x".join(map(str, plan.box))
+            detail = f"box {box}, swizzle {plan.span if plan.span > 16 else 0}"
+            text = f"copy {op.src.tensor} -> {op.dst.tensor}"
+            return OperationEntry(
+                where, "copy", text, plan.name, plan.calls, plan.bytes, None, clocks, detail
+            )
+        case Copy() if op.id in solution.copies:
+            return _copy(solution, solution.copies[op.id], op, where, clocks)
+        case Rearrange() if op.id in solution.exchanges:
+            text = f"rearrange {op.src.tensor} -> {op.dst.tensor}"
+            plan_name = solution.exchanges[op.id].name
+            return OperationEntry(where, "rearrange", text, plan_name, 1, 0, None, clocks, "")
+        case Copy():
+            return None
+        case _:
+            if clocks == 0.0:
+                return None
+            kind = type(op).__name__.lower().replace("casttile", "cast")
+            target = getattr(op, "dst", None) or getattr(op, "ref", None)
+            text = f"{kind} {target.tensor}" if target is not None else kind
+            return OperationEntry(where, kind, text, "", 0, 0, None, clocks, "")
+
+
+def _copy(
+    solution: Solution, plan: CopyPlan, op: Copy, where: str, clocks: float
+) -> OperationEntry:
+    conflicts = None
+    for ref in (op.src, op.dst):
+        layout = solution.shared.get(ref.tensor)
+        if layout is not None:
+            waves, least = layout.wavefronts[op.id]
+            conflicts = waves - least
+    text = f"copy {op.src.tensor} -> {op.dst.tensor}"
+    return OperationEntry(
+        where, "copy", text, plan.name, plan.calls, plan.row.bytes, conflicts, clocks, ""
+    )
+
+
+def _gemm(solution: Solution, op: Gemm, where: str, clocks: float) -> OperationEntry:
+    text = f"gemm {op.c.tensor}"
+    if op.id in solution.wgmmas:
+        plan = solution.wgmmas[op.id]
+        sides = [solution.operands.get((op.id, side)) for side in "ab"]
+        majors = "".join("r" if s is None else s.major for s in sides)
+        detail = f"warp groups {plan.groups[0]}x{plan.groups[1]}"
+        name, calls = plan.row.name(majors), prod(plan.repeats)
+        return OperationEntry(where, "gemm", text, name, calls, 0, None, clocks, detail)
+    gemm = solution.gemms[op.id]
+    calls = prod(level.size for level in (*gemm.m, *gemm.n, *gemm.k))
+    detail = f"warps {gemm.groups[0]}x{gemm.groups[1]}"
+    return OperationEntry(where, "gemm", text, gemm.row.name, calls, 0, None, clocks, detail)
