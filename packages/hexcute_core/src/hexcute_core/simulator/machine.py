@@ -22,7 +22,7 @@ from hexcute_core.simulator.world import World
 if TYPE_CHECKING:
     from hexcute_core.simulator.agents import BlockAgents, Engine
     from hexcute_core.simulator.asynchronous import PendingCopy
-    from hexcute_core.simulator.bulk import StoreEngine
+    from hexcute_core.simulator.bulk_engines import StoreEngine
 
 
 class Machine(Actor, LaneState):
