@@ -1,6 +1,6 @@
 """Every misuse of roles, pipelines and asynchronous gemms is refused at its line, with the fix."""
 
-# ruff: noqa: F841
+# ruff: noqa: B007, F841, RUF059, SIM117
 import inspect
 
 import pytest

@@ -1,5 +1,5 @@
-"""Warp groups with roles: `with hx.warp_groups_producer(...)` and `with hx.warp_groups_consumer(...)`
-give their blocks to warp groups of their own, side by side, in the order they are written.
+"""Warp groups with roles: `with hx.warp_groups_producer(...)` and `..._consumer(...)` give their
+blocks to warp groups of their own, side by side, in the order they are written.
 """
 
 from __future__ import annotations

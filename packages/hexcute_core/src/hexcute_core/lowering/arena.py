@@ -9,7 +9,7 @@ bytes; before the first statement of the later one, the threads that use it meet
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hexcute_core.arch import Arch
@@ -20,6 +20,7 @@ from hexcute_core.tile import (
     Copy,
     For,
     Gemm,
+    GemmWait,
     If,
     PipelineWait,
     Produce,
@@ -57,10 +58,19 @@ class Arena:
 
 @dataclass(frozen=True)
 class _Life:
+    """`role` is the role at whose top all of it lies, None for others."""
+
     name: str
     bytes: int
     first: Place
     last: Place
+    role: int | None = None
+
+    def meets(self, other: _Life) -> bool:
+        """Whether both may be alive at one time: roles run side by side."""
+        if self.role is not None and other.role is not None and self.role != other.role:
+            return True
+        return other.first <= self.last and self.first <= other.last
 
 
 def build_arena(
@@ -81,7 +91,7 @@ def build_arena(
         busy = sorted(
             (at, at + other.bytes)
             for other, at in placed
-            if other.first <= life.last and life.first <= other.last
+            if other.meets(life)
         )
         offset = 0
         for start, end in busy:
@@ -98,11 +108,14 @@ def build_arena(
             program.span,
             "use smaller tiles or fewer stages",
         )
+    first_role = next((i for i, s in enumerate(program.body) if isinstance(s, Role)), 0)
     fences = {
-        life.first
+        # What all threads used before the roles is handed over before they part.
+        (first_role, -1) if life.role is not None and other.role is None else life.first
         for life, at in placed
         for other, there in placed
-        if other.last < life.first and at < there + other.bytes and there < at + life.bytes
+        if not other.meets(life) and other.last < life.first
+        if at < there + other.bytes and there < at + life.bytes
     }
     return Arena({life.name: at for life, at in placed}, size, frozenset(fences))
 
@@ -115,40 +128,42 @@ def _lives(program: TileProgram) -> list[_Life]:
     touched: dict[str, list[Place]] = {}
     homes: dict[str, set[int]] = {}
     drained = _drained(program)
-    for i, stmt in enumerate(program.body):
-        inner = enumerate(stmt.body) if isinstance(stmt, Role) else [(-1, stmt)]
-        for j, part in inner:
-            for name, pipeline in _touches(part, None):
-                if pipeline in drained:
-                    # The fill has landed by the time its reader has waited for it.
-                    touched.setdefault(name, []).append(drained[pipeline])
-                    homes.setdefault(name, set()).add(drained[pipeline][0])
-                else:
-                    touched.setdefault(name, []).append((i, j))
-                    homes.setdefault(name, set()).add(i)
-    runs = _role_runs(program)
+    for place, part, body in _parts(program):
+        i, j = place
+        settled = _settled(body, i if j < 0 else j)
+        until = (settled, -1) if j < 0 else (i, settled)
+        for name, pipeline in _touches(part, None):
+            used = (place, until)
+            if pipeline in drained:
+                # The fill has landed by the time its reader has waited for it.
+                used = (drained[pipeline], drained[pipeline])
+            touched.setdefault(name, []).extend(used)
+            homes.setdefault(name, set()).add(used[0][0])
+        for stmt, _ in _looped(part, []):
+            if isinstance(stmt, Copy) and stmt.completes is not None:
+                # When it lands is the author's affair.
+                touched.setdefault(stmt.dst.tensor, []).extend(((0, -1), (len(program.body), -1)))
+    run = [i for i, stmt in enumerate(program.body) if isinstance(stmt, Role)]
     out = []
     for t in program.tensors:
         if not isinstance(t, SharedTensor) or t.name not in touched:
             continue
-        places = touched[t.name]
-        for run in runs:
-            if len(homes[t.name] & set(run)) > 1:
-                places += [(run[0], -1), (run[-1] + 1, -1)]
-        out.append(_Life(t.name, _rounded(tensor_bytes(t)), min(places), max(places)))
+        places, roles = touched[t.name], homes[t.name] & set(run)
+        if len(roles) > 1:
+            places += [(run[0], -1), (run[-1] + 1, -1)]
+        role = next(iter(roles)) if homes[t.name] == roles and len(roles) == 1 else None
+        size = _rounded(tensor_bytes(t))
+        out.append(_Life(t.name, size, min(places), max(places), role))
     return out
 
 
-def _role_runs(program: TileProgram) -> list[list[int]]:
-    """Indices of roles that run side by side."""
-    runs: list[list[int]] = []
+def _parts(program: TileProgram) -> Iterator[tuple[Place, Stmt, tuple[Stmt, ...]]]:
+    """Statements at the top of the kernel and of its roles, with the block they stand in."""
     for i, stmt in enumerate(program.body):
         if isinstance(stmt, Role):
-            if runs and runs[-1][-1] == i - 1:
-                runs[-1].append(i)
-            else:
-                runs.append([i])
-    return runs
+            yield from (((i, j), part, stmt.body) for j, part in enumerate(stmt.body))
+        else:
+            yield (i, -1), stmt, program.body
 
 
 Trips = tuple[Scalar, Scalar, Scalar]
@@ -159,29 +174,68 @@ def _drained(program: TileProgram) -> dict[str, Place]:
     wait: the loops of both sides have equal bounds."""
     fills: dict[str, list[list[Trips]]] = {}
     waits: dict[str, list[tuple[Place, list[Trips]]]] = {}
+    unknown: set[str] = set()
     for i, stmt in enumerate(program.body):
         if not isinstance(stmt, Role):
             continue
         for j, part in enumerate(stmt.body):
             for inner, trips in _looped(part, []):
-                if isinstance(inner, Produce):
+                if not isinstance(inner, (Produce, PipelineWait)):
+                    continue
+                if trips is None:
+                    unknown.add(inner.pipeline)
+                elif isinstance(inner, Produce):
                     fills.setdefault(inner.pipeline, []).append(trips)
-                elif isinstance(inner, PipelineWait):
+                else:
                     waits.setdefault(inner.pipeline, []).append(((i, j), trips))
     return {
         name: waiting[-1][0]
         for name, waiting in waits.items()
-        if len({place[0] for place, _ in waiting}) == 1
+        if name not in unknown
+        and len({place[0] for place, _ in waiting}) == 1
         and sorted(map(str, fills.get(name, []))) == sorted(str(t) for _, t in waiting)
     }
 
 
-def _looped(stmt: Stmt, trips: list[Trips]) -> Iterator[tuple[Stmt, list[Trips]]]:
-    """Statements under `for` loops alone, with the loops' bounds; others as they stand."""
+def _looped(stmt: Stmt, trips: list[Trips] | None) -> Iterator[tuple[Stmt, list[Trips] | None]]:
+    """Statements with the bounds of the `for` loops around them; None where a `while` or `if`
+    leaves open how often they run."""
     yield stmt, trips
-    if isinstance(stmt, For):
-        for inner in stmt.body:
-            yield from _looped(inner, [*trips, (stmt.start, stmt.stop, stmt.step)])
+    match stmt:
+        case For():
+            bounds = (stmt.start, stmt.stop, stmt.step)
+            around = None if trips is None else [*trips, bounds]
+            inner: tuple[Stmt, ...] = stmt.body
+        case While() | If():
+            around = None
+            inner = stmt.body if isinstance(stmt, While) else (*stmt.then, *stmt.otherwise)
+        case Produce():
+            around, inner = trips, stmt.body
+        case _:
+            return
+    for part in inner:
+        yield from _looped(part, around)
+
+
+def _settled(body: Sequence[Stmt], at: int) -> int:
+    """The statement by whose end the asynchronous gemms of statement `at` are finished for
+    certain: until then they read their operands. Past the last one where none says so."""
+    last: list[Trips] | None = None
+    pending = False
+    for stmt, trips in _looped(body[at], []):
+        if isinstance(stmt, Gemm) and stmt.asynchronous:
+            last, pending = trips, True
+        elif isinstance(stmt, GemmWait) and stmt.pending == 0 and trips is not None:
+            # A wait in a loop of its own may never run.
+            pending = pending and (last is None or last[: len(trips)] != trips)
+    if not pending:
+        return at
+    ends = (n for n in range(at + 1, len(body)) if _waits(body[n]))
+    return next(ends, len(body))
+
+
+def _waits(stmt: Stmt) -> bool:
+    return isinstance(stmt, GemmWait) and stmt.pending == 0
 
 
 def _touches(stmt: Stmt, pipeline: str | None) -> Iterator[tuple[str, str | None]]:

@@ -29,7 +29,7 @@ from hexcute_core.lowering.pipeline import (
     rings,
 )
 from hexcute_core.lowering.reduce import lower_reduce, scratch_bytes
-from hexcute_core.lowering.roles import lower_roles, proxy_fence
+from hexcute_core.lowering.roles import handover, lower_roles, proxy_fence
 from hexcute_core.lowering.wgmma import lower_wgmma
 from hexcute_core.scalar import Const
 from hexcute_core.synthesis.graph import Team, build_graph
@@ -87,11 +87,10 @@ def lower(solution: Solution, arch: Arch) -> th.ThreadProgram:
     arena = build_arena(program, arch, scratch, fixed)
     ctx = Context(program, solution, graph.facts, arena, Team(0, program.block_dim))
     ctx.rings.update(barriers)
-    asynchronous = any(plan.row.asynchronous for plan in solution.copies.values())
     body: list[th.Stmt] = []
     for i, stmt in enumerate(program.body):
         if (i, -1) in ctx.arena.fences:
-            body += _fence(stmt, asynchronous)
+            body += handover(ctx, stmt)
         if isinstance(stmt, Role):
             # A run of roles is one chain of branches, lowered at its first.
             before = program.body[i - 1] if i else None
@@ -115,12 +114,6 @@ def lower(solution: Solution, arch: Arch) -> th.ThreadProgram:
         tuple(th.TensorMap(name, *key) for key, name in ctx.maps.items()),
         program.cluster_dim,
     )
-
-
-def _fence(stmt: Stmt, asynchronous: bool) -> list[th.Stmt]:
-    """Before shared memory changes hands: nothing in flight, everybody here."""
-    wait = th.Prim("cp.async.wait", (Const(0, i32),), stmt.span)
-    return [*([wait] if asynchronous else []), th.Prim("bar.sync", (), stmt.span)]
 
 
 def _params(program: TileProgram) -> tuple[th.ThreadParam, ...]:

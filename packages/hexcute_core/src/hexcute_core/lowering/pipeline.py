@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 from hexcute_core import thread as th
 from hexcute_core.dtypes import i32
-from hexcute_core.errors import LayoutConflict
 from hexcute_core.lowering.barriers import BARRIER_BYTES, init_mbarriers
 from hexcute_core.lowering.bulk import lower_bulk_load
 from hexcute_core.lowering.context import Context
 from hexcute_core.lowering.copy import lower_copy
 from hexcute_core.lowering.digits import THREAD
-from hexcute_core.scalar import Const, Scalar, add, binary, compare, mod, mul
+from hexcute_core.scalar import Call, Const, Scalar, add, binary, compare, mod, mul
+from hexcute_core.scalar.visit import walk as nodes
 from hexcute_core.synthesis.graph import Team
 from hexcute_core.synthesis.solution import Solution
 from hexcute_core.synthesis.wgmma import GROUP
@@ -73,12 +73,6 @@ def rings(program: TileProgram, solution: Solution) -> dict[str, Ring]:
             t for s, t in walk(program)
             if isinstance(s, PipelineRelease) and s.pipeline == pipeline.name
         }  # fmt: skip
-        if not produced or not releasing:
-            raise LayoutConflict(
-                f"pipeline `{pipeline.name}` is {'never released' if produced else 'never filled'}",
-                pipeline.span,
-                "fill its slots in one role and release them in another",
-            )
         copies = [c for s, _ in produced for c in s.body if isinstance(c, Copy)]
         bulk = all(c.id in solution.bulk for c in copies)
         buffers = {c.dst.tensor for c in copies}
@@ -90,7 +84,9 @@ def rings(program: TileProgram, solution: Solution) -> dict[str, Ring]:
         )
         teams = {t for _, t in produced}
         filled = 1 if bulk else sum(t.threads for t in teams)
-        emptied = sum(t.threads if each else t.threads // GROUP for t in releasing)
+        arrivals = [t.threads if each else t.threads // GROUP for t in releasing]
+        # Where roles take turns, one of them empties a slot, each as many threads as the others.
+        emptied = sum(arrivals) if pipeline.readers == "all" else arrivals[0]
         found[pipeline.name] = Ring(pipeline, filled, emptied, bulk, each)
     return found
 
@@ -141,29 +137,32 @@ def lower_init(ctx: Context) -> tuple[th.Stmt, ...]:
 
 
 def lower_produce(ctx: Context, stmt: Produce, lower: Lower) -> tuple[th.Stmt, ...]:
-    """Fills a slot; see the module. What is not a copy in it, `lower` makes first."""
+    """Fills a slot, see the module: statements in their order, boxes last."""
     ring = ctx.rings[stmt.pipeline]
     full = _barrier(ctx, stmt.pipeline, stmt.stage, empty=False)
     empty = _barrier(ctx, stmt.pipeline, stmt.stage, empty=True)
     out: list[th.Stmt] = [
         th.Prim("mbarrier.wait", (empty, binary("xor", stmt.phase, 1)), stmt.span)
     ]
-    out += lower(ctx, tuple(s for s in stmt.body if not isinstance(s, Copy)))
-    copies = [c for c in stmt.body if isinstance(c, Copy)]
-    boxes = [c for c in copies if c.id in ctx.solution.bulk]
-    total = sum(ctx.solution.bulk[c.id].bytes for c in boxes)
+    boxes: list[Copy] = []
+    asynchronous = False
+    for part in stmt.body:
+        if isinstance(part, Copy) and part.id in ctx.solution.bulk:
+            boxes.append(part)
+        elif isinstance(part, Copy):
+            out += lower_copy(ctx, part)
+            asynchronous |= ctx.solution.copies[part.id].row.asynchronous
+        else:
+            out += lower(ctx, (part,))
     issue: list[th.Stmt] = []
     if boxes:
+        total = sum(ctx.solution.bulk[c.id].bytes for c in boxes)
         issue.append(th.Prim("mbarrier.expect", (full, Const(total, i32)), stmt.span))
         for c in boxes:
             issue += lower_bulk_load(ctx, c, full)
+    first = compare("eq", ctx.lane, 0)
     if ring.bulk:
-        # The role runs on one thread: see `single_threaded`.
-        return (*out, *issue)
-    plain = [c for c in copies if c.id not in ctx.solution.bulk]
-    for c in plain:
-        out += lower_copy(ctx, c)
-    asynchronous = any(ctx.solution.copies[c.id].row.asynchronous for c in plain)
+        return (*out, *(issue if ctx.alone else (th.If(first, tuple(issue), (), stmt.span),)))
     if asynchronous:
         # Written through the generic proxy, read through the async one: wait, then fence.
         out += [
@@ -174,7 +173,6 @@ def lower_produce(ctx: Context, stmt: Produce, lower: Lower) -> tuple[th.Stmt, .
     arrive = (th.Prim("mbarrier.arrive", (full,), stmt.span),)
     if not issue:
         return (*out, *arrive)
-    first = compare("eq", ctx.lane, 0)
     return (*out, th.If(first, tuple(issue), arrive, stmt.span))
 
 
@@ -206,4 +204,6 @@ def single_threaded(ctx: Context, role: Role) -> bool:
 def _needs_team(ctx: Context, stmt: Stmt) -> bool:
     if isinstance(stmt, Copy):
         return stmt.id not in ctx.solution.bulk
-    return not isinstance(stmt, (Assign, For, If, While, Role))
+    if isinstance(stmt, Assign):
+        return any(isinstance(node, Call) for node in nodes(stmt.value))
+    return not isinstance(stmt, (For, If, While, Role))

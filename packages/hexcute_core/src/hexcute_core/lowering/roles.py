@@ -55,15 +55,23 @@ def _role(ctx: Context, at: int, role: Role, threads: int, lower: Lower) -> tupl
         operand = (Const(role.registers, i32),)
         claim.append(th.Prim(f"setmaxnreg.{change}", operand, role.span))
     body: list[th.Stmt] = []
-    with ctx.acting(Team(role.first, role.threads), barrier_of(ctx, at)) as prologue:
+    alone = single_threaded(ctx, role)
+    with ctx.acting(Team(role.first, role.threads), barrier_of(ctx, at), alone) as prologue:
         for j, stmt in enumerate(role.body):
             if (at, j) in ctx.arena.fences:
-                body.append(ctx.barrier(stmt.span))
+                body += handover(ctx, stmt)
             body += lower(ctx, (stmt,))
     whole: tuple[th.Stmt, ...] = (*prologue, *body)
-    if single_threaded(ctx, role):
+    if alone:
         whole = (th.If(compare("eq", THREAD, role.first), whole, (), role.span),)
     return (*claim, *whole)
+
+
+def handover(ctx: Context, stmt: Stmt) -> list[th.Stmt]:
+    """Before shared memory changes hands at `stmt`: nothing in flight, the whole team here."""
+    asynchronous = any(plan.row.asynchronous for plan in ctx.solution.copies.values())
+    wait = th.Prim("cp.async.wait", (Const(0, i32),), stmt.span)
+    return [*([wait] if asynchronous else []), ctx.barrier(stmt.span)]
 
 
 def barrier_of(ctx: Context, at: int) -> int:
