@@ -14,7 +14,7 @@ from hexcute_core import backend
 from hexcute_core.driver.cache import Cache, Entry, cache_key
 from hexcute_core.driver.grid import decode, encode
 from hexcute_core.driver.pipeline import Compilation, Request
-from hexcute_core.driver.version import VERSION
+from hexcute_core.driver.version import compiler_version
 from hexcute_core.frontend import fingerprint
 from hexcute_core.scalar import Scalar
 from hexcute_core.thread import TensorMap
@@ -49,7 +49,7 @@ def request_key(request: Request) -> str:
     """The cache key of a request."""
     promise = request.promise
     return cache_key(
-        VERSION,
+        compiler_version(),
         _ENTRY_FORMAT,
         fingerprint(request.definition),
         {name: _plain(value) for name, value in sorted(request.constants.items())},

@@ -6,6 +6,7 @@ A wgmma descriptor names element (r, k) of an operand of e-byte elements, rows o
     K-major   (r % 8) s + (r / 8) stride + k e                    s = 32, 64, 128
               (r % 8) 16 + (r / 8) stride + (k e / 16) leading + k e % 16     no swizzle
     M-major   (r % R) e + (r / R) leading + (k % 8) s + (k / 8) stride        R = s / e
+              (r % R) e + (r / R) stride + (k % 8) 16 + (k / 8) leading       no swizzle
 
 before the swizzle; the layout must put that element there.
 """
@@ -131,6 +132,8 @@ def _described(operand: Operand, steps: tuple[int, int], size: int, r: int, k: i
             return rows + k * size // 16 * leading + k * size % 16
         return rows + k * size
     run = span // size
+    if span == 16:
+        leading, stride = stride, leading
     return r % run * size + r // run * leading + k % CORE_ROWS * span + k // CORE_ROWS * stride
 
 

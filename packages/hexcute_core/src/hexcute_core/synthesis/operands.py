@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from cute_layout import Swizzle
@@ -69,7 +70,7 @@ class Operand:
             if len(at) < 2:
                 return 16
             found = at[1] - at[0]
-            even = all(y - x == found for x, y in zip(at, at[1:]))
+            even = all(y - x == found for x, y in pairwise(at))
             return found * size if even else None
 
         if self.major == "k":
@@ -77,8 +78,10 @@ class Operand:
             stride = step(CORE_ROWS, 0, self.rows)
             leading = step(run, 1, self.depth) if self.span == 16 else 16
         else:
-            stride = step(CORE_ROWS, 1, self.depth)
-            leading = step(run, 0, self.rows)
+            # Without swizzle the descriptor's two strides change places.
+            along_k, along_rows = step(CORE_ROWS, 1, self.depth), step(run, 0, self.rows)
+            swap = self.span == 16
+            leading, stride = (along_k, along_rows) if swap else (along_rows, along_k)
         if stride is None or leading is None:
             return f"{self.rows} x {self.depth} have no single stride between core matrices"
         return leading, stride

@@ -50,7 +50,7 @@ def _panels(solution: Solution) -> Iterator[tuple[str, str]]:
     for name, shared in solution.shared.items():
         yield f"{name}: shared memory offsets, {shared}", _shared(shared)
     seen: set[Fragment] = set()
-    for name, f in solution.fragments.items():
+    for f in solution.fragments.values():
         if f not in seen and len(f.shape) == 2:
             seen.add(f)
             alike = [n for n, g in solution.fragments.items() if g == f]
