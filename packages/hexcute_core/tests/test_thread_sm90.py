@@ -53,7 +53,7 @@ ROWS: dict[str, tuple[tuple[Operand, ...], str]] = {
     "mbarrier.expect": ((shared(), N), "mbarrier.arrive.expect_tx.shared::cta.b64 _, ["),
     "mbarrier.arrive": ((shared(8),), "mbarrier.arrive.shared::cta.b64 _, ["),
     "mbarrier.arrive.cluster": (
-        (shared(8), i32(1)), "mbarrier.arrive.release.cluster.shared::cluster.b64 _, ["
+        (shared(8), i32(1)), "mbarrier.arrive.shared::cluster.b64 _, ["
     ),
     "mbarrier.wait": ((shared(), mod(N, 2)), "mbarrier.try_wait.parity.shared::cta.b64 p, ["),
     "cp.async.mbarrier": ((shared(),), "cp.async.mbarrier.arrive.noinc.shared::cta.b64 ["),

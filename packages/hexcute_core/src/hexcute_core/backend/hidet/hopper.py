@@ -48,9 +48,11 @@ _MAPA = Instruction(
     "hx_mapa", "mapa.shared::cluster.u32 %0, %1, %2;", (_WORD,), (_WORD, _WORD), result=True,
     volatile=False,
 )  # fmt: skip
+# Released to this block alone: what another block's barrier guards is read by products and written
+# by boxes, which no fence of threads orders, and a release to the cluster costs a membar.gpu.
 _REMOTE_ARRIVE = Instruction(
     "hx_mbarrier_arrive_cluster",
-    "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];",
+    "mbarrier.arrive.shared::cluster.b64 _, [%0];",
     inputs=(_WORD,),
     memory=True,
 )
