@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from cute_layout import PartialLayout
+from hexcute_core.synthesis.cost import working_warps
 from hexcute_core.synthesis.graph import WeightedOp
 from hexcute_core.synthesis.operands import Plan
 from hexcute_core.synthesis.options import Option, Options
@@ -151,8 +152,12 @@ class _Buffer:
         for pick, group, plans in zip(picks, self.members, self.plans):
             for i in group:
                 item, _, ref = self.uses[i]
-                weight = item.weight * item.team.threads / WARP
-                found.append(SharedUse(item.op.id, ref, plans[pick].plan, weight))
+                plan = plans[pick].plan
+                warps = item.team.threads / WARP
+                if isinstance(plan, CopyPlan):
+                    warps = working_warps(plan, item.team.threads)
+                weight = item.weight * warps
+                found.append(SharedUse(item.op.id, ref, plan, weight))
         return found
 
     def _refuse(self, picks: tuple[int, ...], reason: str) -> None:

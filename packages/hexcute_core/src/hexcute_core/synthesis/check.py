@@ -225,6 +225,8 @@ def _contiguous(
     corner = [int(getattr(s, "value", 0)) for s in ref.starts]
     for move, _ in _calls(plan, rank):
         coords = starts[:, None] + inside + move
+        if (coords < 0).any() or (coords >= np.array(ref.shape)).any():
+            raise VerifyError(f"{plan.name} leaves its tile", op.span)
         where: list[Any] = list(corner)
         for d, m in enumerate(ref.kept):
             where[m] = corner[m] + coords[..., d]
@@ -283,5 +285,7 @@ def _exchanged(solution: Solution, op: Rearrange, plan: Exchange, threads: int) 
                 register = register + digit * m.src.stride
         # The hardware asks a lane of the own warp, whatever the number says above it.
         asked = t - t % 32 + lane % 32
+        if (register >= f.values).any() or index >= g.values:
+            raise VerifyError("the rearrange names registers that there are not", op.span)
         if (source[asked, register] != target[:, index]).any():
             raise VerifyError(f"value {index} of the rearrange is another element", op.span)

@@ -24,6 +24,35 @@ BOX_CLOCKS = 4.0
 CLOCKS_A_PACKED_WORD = 0.5
 
 
+def working_warps(plan: CopyPlan, threads: int) -> float:
+    """Warps of `threads` threads that issue a copy's instructions: where memory is written, those
+    whose threads all hold what others hold as well stay out."""
+    if not _writes_memory(plan):
+        return threads / WARP
+    warps, place = 1.0, 1
+    for m in plan.thread:
+        inside = min(m.size, max(1, WARP // place)) if place < WARP else 1
+        if m.step:
+            warps *= m.size / inside
+        place *= m.size
+    return min(warps, threads / WARP) if threads >= WARP else threads / WARP
+
+
+def _writes_memory(plan: CopyPlan) -> bool:
+    dst = plan.row.dst if plan.second is None else plan.second.dst
+    return dst != "register" and plan.row.access != "matrix"
+
+
+def _working_lanes(plan: CopyPlan) -> int:
+    """Lanes of the first warp that hold what no lower one holds."""
+    lanes, place = 1, 1
+    for m in plan.thread:
+        inside = min(m.size, max(1, WARP // place)) if place < WARP else 1
+        lanes *= inside if m.step else 1
+        place *= m.size
+    return min(WARP, lanes)
+
+
 def lanes_of(modes: tuple[Mode, ...]) -> list[tuple[int, ...]]:
     """Tile coordinates, as sparse (dim, value) sums, of the first warp's lanes."""
     rank = 1 + max((m.dim for m in modes), default=0)
@@ -69,11 +98,12 @@ def packing_cost(plan: CopyPlan, bits: int, warps: float) -> float:
 
 
 def least_wavefronts(plan: CopyPlan, bits: int) -> float:
-    """Wavefronts of one warp without conflicts: 128 bytes each."""
+    """Wavefronts of one warp without conflicts: 128 bytes of its working lanes each."""
     if plan.row.access == "matrix":
         return plan.calls * plan.row.bytes / 4
     run = prod(m.size for m in plan.run) * bits / 8
-    return plan.calls * max(1.0, run / 4)
+    share = _working_lanes(plan) / WARP if _writes_memory(plan) else 1.0
+    return plan.calls * max(1.0, run / 4 * share)
 
 
 def bulk_cost(plan: BulkPlan) -> float:

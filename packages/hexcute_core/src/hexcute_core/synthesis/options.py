@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import gcd
 
 from hexcute_core.arch import Arch, Fragment
 from hexcute_core.errors import NoLayout
@@ -18,6 +19,7 @@ from hexcute_core.synthesis.cost import (
     least_wavefronts,
     packing_cost,
     shared_cost,
+    working_warps,
 )
 from hexcute_core.synthesis.graph import Graph, WeightedOp
 from hexcute_core.synthesis.memory import GlobalTile, describe_global
@@ -25,8 +27,6 @@ from hexcute_core.synthesis.operands import SPANS, BulkPlan, Operand, Plan, bulk
 from hexcute_core.synthesis.solution import CopyPlan, Rejected
 from hexcute_core.synthesis.wgmma import WgmmaPlan
 from hexcute_core.tile import Copy, Gemm, GlobalView, RegisterTensor, SharedTensor, TileRef
-
-WARP = 32
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class CopyOptions:
                 found = memory_copies(self.arch, op.dst.shape, bits, memory, threads, load, starts)
                 if bulk:
                     found = (*self._bulk(outside, load), *found)
-            self._known[key] = self._priced(found, memory, bits, threads / WARP)
+            self._known[key] = self._priced(found, memory, bits, threads)
         options = self._known[key]
         if not options.choices:
             listed = "; ".join(f"{r.name}: {r.reason}" for r in options.refused)
@@ -118,12 +118,14 @@ class CopyOptions:
         bits = self.graph.tensors[ref.tensor].dtype.bits
         rows = 64 if side == "a" else plan.row.tile[1]
         majors = plan.row.a_majors if side == "a" else plan.row.b_majors
-        key = (side, ref.shape, bits, rows, majors)
+        # Warp groups and repetitions start at whole runs where the rows themselves are contiguous.
+        starts = gcd(ref.shape[0] // plan.groups[0 if side == "a" else 1], rows)
+        key = (side, ref.shape, bits, rows, majors, starts)
         if key not in self._known:
             choices = []
             for major in majors:
                 letter = "k" if major == "k" else "m"
-                contiguous = ref.shape[1] if letter == "k" else ref.shape[0]
+                contiguous = ref.shape[1] if letter == "k" else starts
                 for passes, span in enumerate(SPANS):
                     if contiguous % (span * 8 // bits) == 0:
                         operand = Operand(letter, span, rows, plan.row.tile[2])
@@ -161,7 +163,7 @@ class CopyOptions:
         found: Iterable[Candidate | BulkPlan],
         memory: GlobalTile | None,
         bits: int,
-        warps: float,
+        threads: int,
     ) -> Options:
         choices: list[Option] = []
         refused: list[Rejection] = []
@@ -169,15 +171,15 @@ class CopyOptions:
             if isinstance(candidate, Rejection):
                 refused.append(candidate)
             else:
-                choices.append(Option(candidate, _bound(candidate, memory, bits, warps)))
+                choices.append(Option(candidate, _bound(candidate, memory, bits, threads)))
         choices.sort(key=lambda o: o.bound)
         return Options(tuple(choices), tuple(refused))
 
 
-def _bound(plan: CopyPlan | BulkPlan, memory: GlobalTile | None, bits: int, warps: float) -> float:
+def _bound(plan: CopyPlan | BulkPlan, memory: GlobalTile | None, bits: int, threads: int) -> float:
     if isinstance(plan, BulkPlan):
         return bulk_cost(plan)
-    total = 0.0
+    total, warps = 0.0, working_warps(plan, threads)
     if memory is not None:
         total += global_cost(plan, memory, bits, warps)
     if "shared" in (plan.row.src, plan.row.dst) or plan.second is not None:

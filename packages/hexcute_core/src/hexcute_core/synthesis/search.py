@@ -16,7 +16,7 @@ from hexcute_core.errors import NoLayout
 from hexcute_core.synthesis.buffer import BufferChoice, Use, by_bound, search_buffer
 from hexcute_core.synthesis.candidates import Assignment, ComponentChoices
 from hexcute_core.synthesis.compute_cost import compute_clocks
-from hexcute_core.synthesis.cost import gemm_cost, wgmma_cost
+from hexcute_core.synthesis.cost import gemm_cost, wgmma_cost, working_warps
 from hexcute_core.synthesis.exchange import BARRIER, exchange_clocks, plan_exchange
 from hexcute_core.synthesis.graph import Component, Graph, WeightedOp
 from hexcute_core.synthesis.islands import Island
@@ -241,7 +241,7 @@ class Search:
                     bulk[item.op.id], cost[item.op.id] = plan, item.weight * bound
                     continue
                 waves, least = choice.layout.wavefronts[item.op.id]
-                extra = (waves - least) * item.team.threads / WARP
+                extra = (waves - least) * working_warps(plan, item.team.threads)
                 plans[item.op.id] = plan
                 cost[item.op.id] = item.weight * (bound + extra + (detour is not None) * BARRIER)
         return Choice(
