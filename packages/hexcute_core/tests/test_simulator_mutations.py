@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from mutations import mutants
 
-from hexcute_core import bf16, f16
+from hexcute_core import bf16, f16, f32
+from hexcute_core.driver.simulation import compare_with_tile_program
 from hexcute_core.simulator import simulate
 from hexcute_core.simulator.values import storage
 from hexcute_core.tile import AsyncCommit, AsyncWait, Sync
+from hexcute_kernels.hopper_gemm import hopper_gemm
 from hexcute_kernels.pipelined_gemm import pipelined_gemm
 
 ORDERS = [(a, b) for a in "km" for b in "kn"]
@@ -103,3 +105,66 @@ def test_each_deletion_of_a_barrier_or_a_wait_is_reported(orders):
 @pytest.mark.parametrize("dtype", [f16, bf16])
 def test_each_deletion_is_reported_under_any_schedule(dtype, orders, stages, seed):
     every_deletion_is_reported(dtype, orders, stages, seed)
+
+
+HOPPER = {"m": 136, "n": 72, "k": 328}
+HOPPER_TILE = {"BM": 128, "BN": 64, "STAGES": 3}
+
+
+@cache
+def hopper(dtype, orders, consumers):
+    kernel = hopper_gemm(dtype, *orders, f32)
+    return kernel.compile("sm_90", **HOPPER_TILE, CONSUMERS=consumers)
+
+
+def clean_hopper(dtype, orders, consumers, schedules):
+    a, b, _ = operands(dtype, orders, HOPPER)
+    c = np.full((HOPPER["m"], HOPPER["n"]), np.nan, dtype=np.float32)
+    compiled = hopper(dtype, orders, consumers)
+    report, wrong = compare_with_tile_program(compiled, (a, b, c), schedules=schedules)
+    assert not wrong
+    assert report.deterministic
+    np.testing.assert_array_equal(c, product(a, b, orders))
+
+
+@pytest.mark.parametrize("orders", ORDERS)
+def test_no_report_on_the_warp_specialized_kernel(orders):
+    clean_hopper(f16, orders, 2, schedules=3)
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("consumers", [1, 2])
+@pytest.mark.parametrize("orders", ORDERS)
+@pytest.mark.parametrize("dtype", [f16, bf16])
+def test_no_report_on_the_warp_specialized_kernel_over_fifty_schedules(dtype, orders, consumers):
+    clean_hopper(dtype, orders, consumers, schedules=50)
+
+
+def every_hopper_deletion_is_reported(orders, consumers, seed):
+    sizes = {"m": 128, "n": 64, "k": 512}
+    a, b, _ = operands(f16, orders, sizes)
+    kinds = {}
+    for program, gone in mutants(hopper(f16, orders, consumers).thread):
+        arrays = {"a": a, "b": b, "c": np.zeros((128, 64), dtype=np.float32)}
+        report = simulate(program, arrays, sizes, check=False, seed=seed)
+        assert report.findings, f"nothing is wrong without {gone.name} at {gone.span}"
+        kinds.setdefault(gone.name, set()).update(f.kind for f in report.findings)
+    assert kinds["fence.proxy"] == {"missing fence"}
+    assert kinds["wgmma.fence"] == {"missing fence"}
+    assert kinds["fence.mbarrier"] == {"missing fence"}
+    assert "deadlock" in kinds["mbarrier.arrive"]
+    assert kinds["tma.wait.read"] == {"use before wait"}
+    return kinds
+
+
+def test_each_deletion_from_the_warp_specialized_kernel_is_reported():
+    kinds = every_hopper_deletion_is_reported(("k", "k"), 2, seed=0)
+    assert {"mbarrier.wait", "wgmma.wait", "bar.named.sync", "tma.commit"} <= set(kinds)
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+@pytest.mark.parametrize("consumers", [1, 2])
+@pytest.mark.parametrize("orders", ORDERS)
+def test_each_hopper_deletion_is_reported_under_any_schedule(orders, consumers, seed):
+    every_hopper_deletion_is_reported(orders, consumers, seed)

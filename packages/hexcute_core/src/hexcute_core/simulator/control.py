@@ -18,7 +18,6 @@ from hexcute_core.simulator.lanes import LaneState
 from hexcute_core.simulator.values import Array, Value, storage, wrap_int
 
 State = TypeVar("State", bound=LaneState)
-Run = Callable[[State], None]
 MAX_ITERATIONS = 10_000_000
 
 
@@ -82,24 +81,6 @@ def rounds(m: State, condition: Callable[[State], Value]) -> Iterator[None]:
     else:
         m.fail(f"the loop did not end after {MAX_ITERATIONS} iterations")
     m.mask = outer
-
-
-def branch(m: State, picked: Value, then: Run[State], otherwise: Run[State]) -> None:
-    """Runs `then` where `picked` holds and `otherwise` elsewhere."""
-    for side in sides(m, picked):
-        (then if side else otherwise)(m)
-
-
-def repeat_for(m: State, var: Var, bounds: tuple[Value, Value, Value], body: Run[State]) -> None:
-    """Runs `body` with `var` in range(start, stop, step) of each lane."""
-    for _ in passes(m, var, bounds):
-        body(m)
-
-
-def repeat_while(m: State, condition: Callable[[State], Value], body: Run[State]) -> None:
-    """Runs `body` on each lane as long as its `condition` holds."""
-    for _ in rounds(m, condition):
-        body(m)
 
 
 def assign(m: LaneState, var: Var, new: Value, declares: bool) -> None:

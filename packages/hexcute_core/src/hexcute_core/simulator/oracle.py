@@ -1,8 +1,9 @@
 """interpret(tile program) = the arrays its tile operations mean, with no layout anywhere.
 
-Each block runs on whole numpy tiles: gemm sums in float32, asynchronous copies are immediate,
-barriers do nothing. Scalar code runs on one lane a thread; `ForElements` runs on one lane an
-element, so its body may not depend on which thread owns what.
+Each block runs on whole numpy tiles: gemm sums in float32, asynchronous copies and products are
+immediate, barriers of all threads do nothing. Roles run side by side and wait at pipelines and
+barriers, blocks of a cluster too. Scalar code runs on one lane a thread; `ForElements` runs on one
+lane an element, so its body may not depend on which thread owns what.
 """
 
 from __future__ import annotations
@@ -12,17 +13,26 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from hexcute_core import dtypes
-from hexcute_core.errors import SimulationError, SourceSpan
+from hexcute_core.errors import SimulationError
 from hexcute_core.scalar import Scalar
 from hexcute_core.simulator.arguments import (
     bind_arrays,
     bind_blocks,
+    bind_clusters,
     bind_grid,
     bind_scalars,
     evaluate_symbols,
 )
-from hexcute_core.simulator.control import assign, branch, repeat_for, repeat_while, uniform
-from hexcute_core.simulator.lanes import Block, LaneState, builtins
+from hexcute_core.simulator.control import assign, passes, rounds, sides, uniform
+from hexcute_core.simulator.lanes import Block, builtins
+from hexcute_core.simulator.oracle_barriers import (
+    BlockBarriers,
+    Phases,
+    Waits,
+    run_all,
+    side_by_side,
+)
+from hexcute_core.simulator.oracle_scope import Scope
 from hexcute_core.simulator.scalars import Evaluate, compile_scalar
 from hexcute_core.simulator.tile_math import cast_tile, common_shape, multiply, reduce_tile
 from hexcute_core.simulator.tiles import Buffer, LocalTile, TileMemory
@@ -33,16 +43,24 @@ from hexcute_core.tile import (
     AsyncWait,
     CallStmt,
     CastTile,
+    ClusterOp,
     Copy,
     Elementwise,
     Fill,
     For,
     ForElements,
     Gemm,
+    GemmWait,
     GlobalView,
     If,
+    MbarrierOp,
+    NamedBarrierOp,
+    PipelineRelease,
+    PipelineWait,
+    Produce,
     Rearrange,
     Reduce,
+    Role,
     SetElement,
     Stmt,
     Sync,
@@ -75,68 +93,37 @@ def interpret(
         for p in program.params
     }
     evaluators: dict[int, Evaluate] = {}
+    threads, chosen = program.block_dim, bind_blocks(grid, blocks)
     with np.errstate(all="ignore"):
-        for block in bind_blocks(grid, blocks):
-            lanes = {
-                **values,
-                **builtins([block], grid, program.block_dim, range(program.block_dim)),
-            }
-            scope = _Scope(lanes, program.block_dim, block)
-            _BlockRun(program, buffers, evaluators).statements(program.body, scope)
+        for cluster in bind_clusters(chosen, grid, program.cluster_dim):
+            meeting = Phases(threads * len(cluster))
+            runs = [_BlockRun(program, buffers, evaluators, meeting) for _ in cluster]
+            started = []
+            for run, ordinal in zip(runs, cluster, strict=True):
+                run.cluster = runs
+                lanes = builtins([chosen[ordinal]], grid, threads, range(threads))
+                scope = Scope({**values, **lanes}, threads, chosen[ordinal])
+                started.append(run.statements(program.body, scope))
+            run_all(started, program.span)
     for buffer in buffers.values():
         buffer.write_back()
     return bound
-
-
-class _Scope(LaneState):
-    """One lane a thread of a block, or one lane an element inside `ForElements`."""
-
-    def __init__(self, values: Mapping[str, Value], lanes: int, block: Block) -> None:
-        super().__init__(values, lanes, [block])
-        self.place: SourceSpan | None = None
-        self.tiles: Mapping[str, LocalTile] | None = None
-
-    @property
-    def span(self) -> SourceSpan | None:
-        """Where the running statement was written."""
-        return self.place
-
-    def where(self, lane: int) -> str:
-        """`block (x, y, z)` and what the lane is."""
-        what = "thread" if self.tiles is None else "element"
-        return f"block {self.blocks[0]} {what} {lane}"
-
-    def element(self, array: str, indices: tuple[Value, ...]) -> Value:
-        """Element `indices` of register tensor `array` on every lane."""
-        tile, place = self.locate(array, indices)
-        if not tile.written[place][self.active()].all():
-            self.fail(f"{array} is read before it was written")
-        cells: Array = tile.cells[place]
-        return cells
-
-    def locate(self, array: str, indices: Sequence[Value]) -> tuple[LocalTile, tuple[Array, ...]]:
-        """The tile called `array` and an index array a dimension."""
-        if self.tiles is None or array not in self.tiles:
-            self.fail(f"elements of {array} can only be named inside a loop over its elements")
-        tile = self.tiles[array]
-        if len(indices) != len(tile.shape):
-            self.fail(f"{array} has {len(tile.shape)} dimensions, got {len(indices)} indices")
-        place = []
-        for index, extent in zip(indices, tile.shape, strict=True):
-            at = np.broadcast_to(np.asarray(index), self.lanes)
-            if ((at < 0) | (at >= extent))[self.active()].any():
-                self.fail(f"an index of {array} is outside its extent {extent}")
-            place.append(np.clip(at, 0, extent - 1))
-        return tile, tuple(place)
 
 
 class _BlockRun:
     """The tensors of one block and the statements that change them."""
 
     def __init__(
-        self, program: TileProgram, buffers: Mapping[str, Buffer], evaluators: dict[int, Evaluate]
+        self,
+        program: TileProgram,
+        buffers: Mapping[str, Buffer],
+        evaluators: dict[int, Evaluate],
+        meeting: Phases,
     ) -> None:
         self.memory = TileMemory(buffers)
+        self.barriers = BlockBarriers(program)
+        self.meeting = meeting
+        self.cluster: list[_BlockRun] = [self]
         for tensor in program.tensors:
             if isinstance(tensor, GlobalView):
                 self.memory.views[tensor.name] = tensor
@@ -145,42 +132,53 @@ class _BlockRun:
         # Nodes live as long as the program, so their identity is a key.
         self._evaluators = evaluators
 
-    def statements(self, stmts: Sequence[Stmt], scope: _Scope) -> None:
-        """Runs `stmts` in order."""
-        for stmt in stmts:
+    def statements(self, stmts: Sequence[Stmt], scope: Scope) -> Waits:
+        """Runs `stmts` in order; roles that follow one another run side by side."""
+        at = 0
+        while at < len(stmts):
+            stmt = stmts[at]
             scope.place = stmt.span
-            self._statement(stmt, scope)
+            at += 1
+            if not isinstance(stmt, Role):
+                yield from self._statement(stmt, scope)
+                continue
+            roles = [stmt]
+            while at < len(stmts) and isinstance(following := stmts[at], Role):
+                roles.append(following)
+                at += 1
+            runs = [
+                self.statements(role.body, scope.role(role.first, role.threads)) for role in roles
+            ]
+            yield from side_by_side(runs, stmt.span)
 
-    def _value(self, e: Scalar, scope: _Scope) -> Value:
+    def _value(self, e: Scalar, scope: Scope) -> Value:
         evaluate = self._evaluators.get(id(e))
         if evaluate is None:
             evaluate = self._evaluators[id(e)] = compile_scalar(e)
         return evaluate(scope)
 
-    def _body(self, stmts: Sequence[Stmt]) -> Callable[[_Scope], None]:
+    def _block(self, stmts: Sequence[Stmt], scope: Scope) -> Waits:
+        """The statements in a scope of their own: what they declare may shadow an outer name."""
         declared = {s.var.name for s in stmts if isinstance(s, Assign) and s.declares}
+        held = {name: scope.vars[name] for name in declared if name in scope.vars}
+        yield from self.statements(stmts, scope)
+        scope.vars.update(held)
 
-        def run(scope: _Scope) -> None:
-            # A name that the body declares may shadow an outer one.
-            held = {name: scope.vars[name] for name in declared if name in scope.vars}
-            self.statements(stmts, scope)
-            scope.vars.update(held)
-
-        return run
-
-    def _statement(self, stmt: Stmt, scope: _Scope) -> None:
+    def _statement(self, stmt: Stmt, scope: Scope) -> Waits:
         match stmt:
             case Assign():
                 assign(scope, stmt.var, self._value(stmt.value, scope), stmt.declares)
             case If():
-                picked = self._value(stmt.cond, scope)
-                branch(scope, picked, self._body(stmt.then), self._body(stmt.otherwise))
+                for side in sides(scope, self._value(stmt.cond, scope)):
+                    yield from self._block(stmt.then if side else stmt.otherwise, scope)
             case For():
                 ends = (stmt.start, stmt.stop, stmt.step)
                 start, stop, step = (self._value(e, scope) for e in ends)
-                repeat_for(scope, stmt.var, (start, stop, step), self._body(stmt.body))
+                for _ in passes(scope, stmt.var, (start, stop, step)):
+                    yield from self._block(stmt.body, scope)
             case While():
-                repeat_while(scope, lambda s: self._value(stmt.cond, s), self._body(stmt.body))
+                for _ in rounds(scope, lambda s: self._value(stmt.cond, s)):
+                    yield from self._block(stmt.body, scope)
             case SetElement():
                 self._set_element(stmt, scope)
             case CallStmt():
@@ -188,14 +186,74 @@ class _BlockRun:
                     f"the interpreter has no meaning for `{stmt.name}`",
                     fix="run this kernel on a GPU",
                 )
+            case Role():
+                scope.fail("a role stands inside control flow", fix="write it at the top")
+            case Produce() | PipelineWait() | PipelineRelease():
+                yield from self._pipeline(stmt, scope)
+            case MbarrierOp() | NamedBarrierOp() | ClusterOp():
+                yield from self._barrier(stmt, scope)
             case _:
                 self._tile_statement(stmt, scope)
+
+    def _pipeline(self, stmt: Produce | PipelineWait | PipelineRelease, scope: Scope) -> Waits:
+        at = self._index(scope)
+        stage = at(stmt.stage)
+        full, empty = (
+            rings[stmt.pipeline][stage] for rings in (self.barriers.full, self.barriers.empty)
+        )
+        match stmt:
+            case Produce():
+                parity = at(stmt.phase) ^ 1
+                yield lambda: empty.done(parity)
+                yield from self._block(stmt.body, scope)
+                full.arrive()
+            case PipelineWait():
+                parity = at(stmt.phase)
+                yield lambda: full.done(parity)
+            case PipelineRelease():
+                empty.arrive()
+            case _:
+                assert_never(stmt)
+
+    def _barrier(self, stmt: MbarrierOp | NamedBarrierOp | ClusterOp, scope: Scope) -> Waits:
+        lanes = len(scope.active())
+        if isinstance(stmt, MbarrierOp):
+            yield from self._mbarrier(stmt, scope, lanes)
+            return
+        barrier = self.meeting
+        if isinstance(stmt, NamedBarrierOp):
+            barrier = self.barriers.named[stmt.barrier]
+        phase = barrier.phase
+        if isinstance(stmt, ClusterOp) and stmt.action == "wait":
+            # Its own arrival came before, in this phase or in one that has completed.
+            arrived = scope.arrived
+            yield lambda: barrier.phase > arrived
+            return
+        scope.arrived = phase
+        barrier.arrive(lanes)
+        if stmt.action == "sync":
+            yield lambda: barrier.phase > phase
+
+    def _mbarrier(self, stmt: MbarrierOp, scope: Scope, lanes: int) -> Waits:
+        at = self._index(scope)
+        index, value = at(stmt.index), at(stmt.value) if stmt.value is not None else 0
+        home = self.cluster[value] if stmt.action == "remote" else self
+        barrier = home.barriers.raw[stmt.barrier][index]
+        match stmt.action:
+            case "arrive" | "remote":
+                barrier.arrive(lanes)
+            case "expect":
+                barrier.arrive(lanes, value * lanes)
+            case "wait":
+                yield lambda: barrier.done(value)
+            case _:
+                assert_never(stmt.action)
 
     def _tile_statement(
         self,
         stmt: Fill | Copy | Gemm | CastTile | Elementwise | Reduce | Rearrange | ForElements
-        | Sync | AsyncCommit | AsyncWait,
-        scope: _Scope,
+        | Sync | AsyncCommit | AsyncWait | GemmWait,
+        scope: Scope,
     ) -> None:  # fmt: skip
         if scope.mask is not None or scope.tiles is not None:
             scope.fail(
@@ -205,7 +263,7 @@ class _BlockRun:
         at, span = self._index(scope), stmt.span
         memory = self.memory
         match stmt:
-            case Sync() | AsyncCommit() | AsyncWait():
+            case Sync() | AsyncCommit() | AsyncWait() | GemmWait():
                 return
             case Fill():
                 value = self._value(stmt.value, scope)
@@ -214,7 +272,12 @@ class _BlockRun:
                 cell = cast_tile(one.reshape(1), stmt.value.dtype, dtype)
                 memory.write(stmt.dst, np.full(stmt.dst.shape, cell[0]), at, span)
             case Copy() | Rearrange():
-                memory.write(stmt.dst, memory.read(stmt.src, at, span), at, span)
+                cells = memory.read(stmt.src, at, span)
+                memory.write(stmt.dst, cells, at, span)
+                if isinstance(stmt, Copy) and stmt.completes is not None:
+                    name, index = stmt.completes
+                    moved = cells.size * memory.dtype(stmt.dst).bits // 8
+                    self.barriers.raw[name][at(index)].complete(moved)
             case CastTile():
                 source, target = memory.dtype(stmt.src), memory.dtype(stmt.dst)
                 cells = cast_tile(memory.read(stmt.src, at, span), source, target)
@@ -236,7 +299,7 @@ class _BlockRun:
             case _:
                 assert_never(stmt)
 
-    def _index(self, scope: _Scope) -> Callable[[Scalar], int]:
+    def _index(self, scope: Scope) -> Callable[[Scalar], int]:
         def at(e: Scalar) -> int:
             value = uniform(scope, self._value(e, scope))
             if not isinstance(value, int):
@@ -245,23 +308,23 @@ class _BlockRun:
 
         return at
 
-    def _uniform_cell(self, value: Value, scope: _Scope) -> Array:
+    def _uniform_cell(self, value: Value, scope: Scope) -> Array:
         cells = np.asarray(value)
         if cells.ndim and (cells != cells[0]).any():
             scope.fail("the value of a fill differs from thread to thread")
         return cells.reshape(-1)[:1]
 
-    def _element_scope(self, shape: tuple[int, ...], scope: _Scope) -> _Scope:
+    def _element_scope(self, shape: tuple[int, ...], scope: Scope) -> Scope:
         """One lane an element; of the variables, those that all threads agree on."""
         shared = {
             name: value for name, value in scope.vars.items() if not isinstance(value, np.ndarray)
         }
-        inner = _Scope(shared, int(np.prod(shape)), scope.blocks[0])
+        inner = Scope(shared, int(np.prod(shape)), scope.blocks[0])
         inner.place = scope.place
         inner.tiles = self.memory.local
         return inner
 
-    def _elementwise(self, stmt: Elementwise, scope: _Scope) -> None:
+    def _elementwise(self, stmt: Elementwise, scope: Scope) -> None:
         at, shape = self._index(scope), stmt.dst.shape
         tiles = [self.memory.read(ref, at, stmt.span) for ref in stmt.srcs]
         try:
@@ -279,7 +342,7 @@ class _BlockRun:
         result = cast_tile(cells, stmt.expr.dtype, dtype).reshape(shape)
         self.memory.write(stmt.dst, result, at, stmt.span)
 
-    def _for_elements(self, stmt: ForElements, scope: _Scope) -> None:
+    def _for_elements(self, stmt: ForElements, scope: Scope) -> None:
         at, shape = self._index(scope), stmt.ref.shape
         inner = self._element_scope(shape, scope)
         starts = [at(stmt.ref.starts[mode]) for mode in stmt.ref.kept]
@@ -288,7 +351,7 @@ class _BlockRun:
             inner.vars[var.name] = (grid + np.int32(start)).reshape(-1)
         outside = {name for name, value in scope.vars.items()} - {v.name for v in stmt.coords}
         before = {name: scope.vars[name] for name in outside}
-        self.statements(stmt.body, inner)
+        run_all([self.statements(stmt.body, inner)], stmt.span)
         changed = [n for n in before if n in inner.vars and inner.vars[n] is not before[n]]
         if changed:
             scope.place = stmt.span
@@ -298,7 +361,7 @@ class _BlockRun:
                 fix="declare it inside the loop",
             )
 
-    def _set_element(self, stmt: SetElement, scope: _Scope) -> None:
+    def _set_element(self, stmt: SetElement, scope: Scope) -> None:
         tile, place = scope.locate(
             stmt.tensor, [self._value(coordinate, scope) for coordinate in stmt.coords]
         )

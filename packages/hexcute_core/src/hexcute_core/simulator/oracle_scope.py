@@ -1,0 +1,68 @@
+"""Scope = the lanes of the interpreter's scalar code: threads of a block, or elements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from hexcute_core.errors import SourceSpan
+from hexcute_core.simulator.lanes import Block, LaneState
+from hexcute_core.simulator.tiles import LocalTile
+from hexcute_core.simulator.values import Array, Value
+
+
+class Scope(LaneState):
+    """One lane a thread of a block, or one lane an element inside `ForElements`."""
+
+    def __init__(
+        self, values: Mapping[str, Value], lanes: int, block: Block, part: range | None = None
+    ) -> None:
+        super().__init__(values, lanes, [block], part)
+        self.place: SourceSpan | None = None
+        self.arrived = 0
+        self.tiles: Mapping[str, LocalTile] | None = None
+
+    @property
+    def span(self) -> SourceSpan | None:
+        """Where the running statement was written."""
+        return self.place
+
+    def where(self, lane: int) -> str:
+        """`block (x, y, z)` and what the lane is."""
+        what = "thread" if self.tiles is None else "element"
+        return f"block {self.blocks[0]} {what} {lane}"
+
+    def element(self, array: str, indices: tuple[Value, ...]) -> Value:
+        """Element `indices` of register tensor `array` on every lane."""
+        tile, place = self.locate(array, indices)
+        if not tile.written[place][self.active()].all():
+            self.fail(f"{array} is read before it was written")
+        cells: Array = tile.cells[place]
+        return cells
+
+    def locate(self, array: str, indices: Sequence[Value]) -> tuple[LocalTile, tuple[Array, ...]]:
+        """The tile called `array` and an index array a dimension."""
+        if self.tiles is None or array not in self.tiles:
+            self.fail(f"elements of {array} can only be named inside a loop over its elements")
+        tile = self.tiles[array]
+        if len(indices) != len(tile.shape):
+            self.fail(f"{array} has {len(tile.shape)} dimensions, got {len(indices)} indices")
+        place = []
+        for index, extent in zip(indices, tile.shape, strict=True):
+            at = np.broadcast_to(np.asarray(index), self.lanes)
+            if ((at < 0) | (at >= extent))[self.active()].any():
+                self.fail(f"an index of {array} is outside its extent {extent}")
+            place.append(np.clip(at, 0, extent - 1))
+        return tile, tuple(place)
+
+    def role(self, first: int, threads: int) -> Scope:
+        """The lanes of threads [first, first + threads), with variables of their own."""
+        part = slice(first, first + threads)
+        values = {
+            name: value[part] if isinstance(value, np.ndarray) else value
+            for name, value in self.vars.items()
+        }
+        inner = Scope(values, self.threads, self.blocks[0], range(first, first + threads))
+        inner.place = self.place
+        return inner
