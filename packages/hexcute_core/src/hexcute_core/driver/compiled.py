@@ -12,8 +12,9 @@ from hexcute_core.driver.grid import GridFunction, grid_function
 from hexcute_core.driver.pipeline import Compilation, Observer, Request
 from hexcute_core.driver.simulation import bind_host
 from hexcute_core.errors import LaunchError
-from hexcute_core.runtime import KernelImage, LoadedKernel, Signature, decode
+from hexcute_core.runtime import KernelImage, LoadedKernel, Signature, decode, multiprocessors
 from hexcute_core.runtime.specialisation import Specialisation
+from hexcute_core.scalar import MULTIPROCESSORS, as_scalar, free_vars, substitute
 from hexcute_core.synthesis import Solution
 from hexcute_core.synthesis.explain import explain_html, explain_json, explain_text
 from hexcute_core.thread import ThreadProgram
@@ -41,7 +42,7 @@ class CompiledKernel:
         self._built: Built | None = None
         self._from_cache = False
         self._loaded: LoadedKernel | None = None
-        self._grid: GridFunction | None = None
+        self._grids: dict[int, GridFunction] = {}
 
     @property
     def signature(self) -> Signature:
@@ -171,18 +172,24 @@ class CompiledKernel:
                 "pass tensors that start at a multiple of 16 bytes, or call the kernel itself",
             )
 
-    def load(self) -> tuple[LoadedKernel, GridFunction]:
-        """The kernel as the runtime launches it, and its grid as a function of the values."""
-        if self._loaded is None or self._grid is None:
+    def load(self, device: int = 0) -> tuple[LoadedKernel, GridFunction]:
+        """The kernel as the runtime launches it, and its grid as a function of the values, on
+        `device`."""
+        if self._loaded is None:
             built = self.built
             image = KernelImage(
                 built.entry, built.cubin, built.arch, built.shared_bytes,
                 (built.block_dim, 1, 1), self._signature, built.maps, built.cluster_dim,
                 built.dependent,
             )  # fmt: skip
-            self._grid = grid_function(built.grid_dim, self._signature.value_names)
             self._loaded = LoadedKernel(image)
-        return self._loaded, self._grid
+        if device not in self._grids:
+            grid = self.built.grid_dim
+            if any(MULTIPROCESSORS.name in free_vars(e) for e in grid):
+                count = as_scalar(multiprocessors(device))
+                grid = tuple(substitute(e, {MULTIPROCESSORS.name: count}) for e in grid)
+            self._grids[device] = grid_function(grid, self._signature.value_names)
+        return self._loaded, self._grids[device]
 
     @property
     def specialisation(self) -> Specialisation:

@@ -41,7 +41,7 @@ class _Variant:
 
     def _prepare(self, device: int, key: int) -> Launchable:
         compiled = self.kernel.specialise(device_target(device), key, self.constants)
-        self._ready[device, key] = compiled.load()
+        self._ready[device, key] = compiled.load(device)
         return self._ready[device, key]
 
 

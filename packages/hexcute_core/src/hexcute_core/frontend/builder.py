@@ -28,6 +28,8 @@ from hexcute_core.tile import (
     ForElements,
     Gemm,
     GemmWait,
+    Mbarrier,
+    NamedBarrier,
     Pipeline,
     PipelineRelease,
     PipelineWait,
@@ -43,10 +45,13 @@ from hexcute_core.tile import (
 
 if TYPE_CHECKING:
     from hexcute_core.frontend.pipelines import Ring
+    from hexcute_core.frontend.turns import Turns
 
 Inline = Callable[[FunctionType, tuple[object, ...], dict[str, object]], object]
 RegionKind = Literal["kernel", "loop", "branch", "elements", "role", "produce"]
-BUILT_INS = tuple(f"{base}.{axis}" for base in ("threadIdx", "blockIdx") for axis in "xyz")
+BUILT_INS = tuple(
+    f"{base}.{axis}" for base in ("threadIdx", "blockIdx", "gridDim") for axis in "xyz"
+)
 
 
 @dataclass(eq=False)
@@ -62,6 +67,8 @@ class Region:
     shape: tuple[int, ...] = ()
     # Whether threads of a block may differ in running it.
     varies: bool = False
+    # Of a role: how many threads run it.
+    threads: int = 0
 
     def inside(self, kind: RegionKind) -> Region | None:
         """The innermost region of `kind` around this one, itself included."""
@@ -134,6 +141,9 @@ class Builder:
         self.pipelines: list[Pipeline] = []
         self.rings: list[Ring] = []
         self.roles: list[Role] = []
+        self.mbarriers: list[Mbarrier] = []
+        self.named_barriers: list[NamedBarrier] = []
+        self.turns: list[Turns] = []
         self._names = set(reserved) | set(BUILT_INS)
         self._ids = 0
 
@@ -226,7 +236,9 @@ class Builder:
     def varies(self, e: Scalar) -> bool:
         """Whether threads of a block are known to differ in `e`."""
         return any(
-            isinstance(node, Element) or (isinstance(node, Var) and node.name in self._varying)
+            isinstance(node, Element)
+            or (isinstance(node, Call) and node.name == "elect")
+            or (isinstance(node, Var) and node.name in self._varying)
             for node in walk(e)
         )
 

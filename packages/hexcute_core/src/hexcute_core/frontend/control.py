@@ -20,6 +20,7 @@ from hexcute_core.frontend.roles import RoleContext, enter_role, leave_role
 from hexcute_core.frontend.scope import Entry, finish, inside, prepare
 from hexcute_core.frontend.subscript import static_int
 from hexcute_core.frontend.tiles import describe
+from hexcute_core.frontend.turns import Turn
 from hexcute_core.scalar import Scalar, ScalarBase, as_scalar
 from hexcute_core.scalar.build import promote
 from hexcute_core.tile import For, ForElements, If, Stmt, While
@@ -254,6 +255,7 @@ def _in_role(
     enter_role(builder)
     entry = _prepare(engine, frame, node, "role")
     with inside(builder, entry) as region:
+        region.threads = role.threads
         engine.execute(frame, node.body)
     finish(builder, entry)
     builder.span = span
@@ -288,6 +290,16 @@ def _in_slot(engine: Engine, frame: Frame, node: ast.With, item: ast.withitem, s
     slot.leave(builder, tuple(region.block))
 
 
+def _in_turn(engine: Engine, frame: Frame, node: ast.With, item: ast.withitem, turn: Turn) -> None:
+    if item.optional_vars is not None:
+        raise frame.error(item.optional_vars, "a turn gives no value", fix="leave `as` out")
+    builder, span = engine.builder, engine.builder.span
+    turn.enter(builder)
+    engine.execute(frame, node.body)
+    builder.span = span
+    turn.leave(builder)
+
+
 def with_block(engine: Engine, frame: Frame, node: ast.With) -> None:
     if len(node.items) != 1:
         raise frame.error(node, "several context managers in one `with`", fix="nest them")
@@ -298,6 +310,9 @@ def with_block(engine: Engine, frame: Frame, node: ast.With) -> None:
         return
     if isinstance(value, Slot):
         _in_slot(engine, frame, node, item, value)
+        return
+    if isinstance(value, Turn):
+        _in_turn(engine, frame, node, item, value)
         return
     if not isinstance(value, Elements) or item.optional_vars is None:
         raise frame.error(

@@ -7,6 +7,7 @@ import difflib
 import operator
 from collections.abc import Callable
 
+from hexcute_core.frontend.barriers import Mbarriers
 from hexcute_core.frontend.elementwise import ARITHMETIC, invert, logical_not, negate, where
 from hexcute_core.frontend.engine import Engine, ExprHandler
 from hexcute_core.frontend.frame import Binding, Frame
@@ -206,7 +207,7 @@ def _ifexp(engine: Engine, frame: Frame, node: ast.IfExp) -> object:
 
 def _subscript(engine: Engine, frame: Frame, node: ast.Subscript) -> object:
     base, index = engine.evaluate_all(frame, [node.value, node.slice])
-    if isinstance(base, (TileValue, Param)):
+    if isinstance(base, (TileValue, Param, Mbarriers)):
         return base[index]  # type: ignore[index]
     key = static_int(index) if isinstance(index, ScalarBase) else index
     if key is None:

@@ -5,11 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from hexcute_core.dtypes import i32
 from hexcute_core.errors import FrontendError
 from hexcute_core.frontend.builder import Builder, current
 from hexcute_core.frontend.subscript import static_int
 from hexcute_core.frontend.tiles import LazyTile, Tile, describe
-from hexcute_core.scalar import Scalar, ScalarBase, as_scalar
+from hexcute_core.scalar import (
+    MULTIPROCESSORS,
+    Scalar,
+    ScalarBase,
+    Var,
+    as_scalar,
+    cdiv,
+    floordiv,
+    free_vars,
+    maximum,
+    minimum,
+    mul,
+)
 
 
 def _no_python_loop(what: str) -> FrontendError:
@@ -80,6 +93,37 @@ def grid(*extents: object) -> Grid:
     if not extents:
         raise builder.error("hx.grid needs at least one extent", fix="write hx.grid(a, b)")
     return Grid(tuple(loop_range(builder, "hx.grid", (extent,)) for extent in extents))
+
+
+def persistent(count: object) -> LoopRange:
+    """`for tile in hx.persistent(tiles):` shares tiles 0 to `count` - 1 out among blocks that stay:
+    block b gets b, b + gridDim.x, ...
+
+    Where `hx.attrs.cuda.grid_dim` is not set, it becomes one block a multiprocessor, whole clusters
+    of them, or as many as there are tiles.
+    """
+    builder = current("hx.persistent")
+    tiles = loop_range(builder, "hx.persistent", (count,)).stop
+    if builder.launch.grid_dim is None:
+        unknown = free_vars(tiles) - builder.uniform
+        if unknown:
+            raise builder.error(
+                f"the number of tiles depends on {', '.join(sorted(unknown))}, unknown before the "
+                "launch",
+                fix="set hx.attrs.cuda.grid_dim yourself",
+            )
+        x, y, z = builder.launch.cluster_dim
+        if y * z > 1:
+            raise builder.error(
+                f"hx.persistent in clusters of {x} x {y} x {z} blocks",
+                fix="put the blocks of a cluster along x: hx.attrs.cuda.cluster_dim = "
+                f"{x * y * z}",
+            )
+        clusters = minimum(maximum(floordiv(MULTIPROCESSORS, x), 1), cdiv(tiles, x))
+        one = as_scalar(1)
+        builder.launch.grid_dim = mul(maximum(clusters, 1), x), one, one
+    first, step = (Var(f"{base}.x", i32) for base in ("blockIdx", "gridDim"))
+    return LoopRange(first, tiles, step)
 
 
 def unroll(*bounds: object) -> LoopRange:

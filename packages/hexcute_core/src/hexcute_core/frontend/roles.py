@@ -34,6 +34,10 @@ class RoleContext:
     groups: int
     registers: int | None
 
+    @property
+    def threads(self) -> int:
+        return self.groups * GROUP
+
 
 def warp_groups_producer(groups: int = 1, registers: int | None = None) -> RoleContext:
     """The block of `groups` warp groups that fill pipelines. `registers` a thread are kept of
@@ -103,8 +107,7 @@ def _only_computes(stmt: Stmt) -> bool:
 def leave_role(builder: Builder, context: RoleContext, block: tuple[Stmt, ...]) -> None:
     """Gives `block` to the next warp groups."""
     first = sum(r.threads for r in builder.roles)
-    threads = context.groups * GROUP
-    role = Role(context.kind, first, threads, context.registers, block, builder.span)
+    role = Role(context.kind, first, context.threads, context.registers, block, builder.span)
     builder.roles.append(role)
     builder.emit(role)
 

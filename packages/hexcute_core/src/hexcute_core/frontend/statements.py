@@ -15,6 +15,7 @@ from hexcute_core.frontend.pipelines import Slot
 from hexcute_core.frontend.roles import RoleContext
 from hexcute_core.frontend.settle import settle
 from hexcute_core.frontend.tiles import LazyTile, Tile, describe, store
+from hexcute_core.frontend.turns import Turn
 from hexcute_core.scalar import Call
 from hexcute_core.tile import CallStmt
 
@@ -108,7 +109,7 @@ def _expression(engine: Engine, frame: Frame, node: ast.Expr) -> None:
             f"the result of `{ast.unparse(node.value)}` is not used",
             fix="assign it to a name; tile operations give new tiles",
         )
-    if isinstance(value, (RoleContext, Slot)):
+    if isinstance(value, (RoleContext, Slot, Turn)):
         opened = " as s" if isinstance(value, Slot) else ""
         raise frame.error(
             node,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hexcute_core.dtypes import DType
+from hexcute_core.frontend.barriers import completion
 from hexcute_core.frontend.builder import Builder, current
 from hexcute_core.frontend.subscript import static_int, whole
 from hexcute_core.frontend.tiles import (
@@ -116,11 +117,12 @@ def fill(dst: object, value: object) -> None:
     builder.emit(Fill(builder.next_id(), tile.ref, filled, builder.span))
 
 
-def copy(src: object, dst: object) -> None:
+def copy(src: object, dst: object, mbarrier: object = None) -> None:
     """dst[...] = src[...]: moves a tile between global memory, shared memory and registers.
 
     Shapes and element types must be equal. Elements of a global source outside the buffer read as
-    zero; those of a global destination are not written.
+    zero; those of a global destination are not written. With an `mbarrier`, a copy from global to
+    shared memory goes by TMA, returns at once and completes its bytes there.
     """
     builder = current("hx.copy")
     if isinstance(dst, LazyTile):
@@ -145,7 +147,20 @@ def copy(src: object, dst: object) -> None:
         raise builder.error(
             f"hx.copy cannot move {describe(a)} to {describe(b)} directly", fix=f"use {between}"
         )
-    builder.emit(Copy(builder.next_id(), a.ref, b.ref, builder.span))
+    completes = None if mbarrier is None else completion(mbarrier)
+    if completes is not None:
+        loads = isinstance(a.tensor, GlobalView) and isinstance(b.tensor, SharedTensor)
+        if not loads:
+            raise builder.error(
+                f"hx.copy of {describe(a)} to {describe(b)} completes on no mbarrier",
+                fix="only copies from global to shared memory do",
+            )
+        if builder.region.inside("produce") is not None:
+            raise builder.error(
+                "a copy into a pipeline's slot completes on the pipeline's own barrier",
+                fix="leave mbarrier= out, or copy outside `with pipe.produce()`",
+            )
+    builder.emit(Copy(builder.next_id(), a.ref, b.ref, builder.span, completes))
 
 
 def gemm(

@@ -105,6 +105,14 @@ class Tile(TileValue):
         return self.ref.shape
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of the tile, as a load of it brings."""
+        bits = self.dtype.bits
+        for extent in self.shape:
+            bits *= extent
+        return -(-bits // 8)
+
+    @property
     def is_whole(self) -> bool:
         """Whether this is all of its tensor."""
         return self.ref == whole(self.tensor)

@@ -19,6 +19,7 @@ from hexcute_core.frontend.roles import check_roles, role_threads
 from hexcute_core.frontend.signature import REQUIRED, KernelDef, TensorParam
 from hexcute_core.frontend.statements import STATEMENTS
 from hexcute_core.frontend.symbols import Symbol
+from hexcute_core.frontend.turns import barriers_of
 from hexcute_core.scalar import Scalar, Var, as_scalar
 from hexcute_core.tile import GlobalTensor, TileProgram
 from hexcute_core.tile.ir import Promise
@@ -142,6 +143,8 @@ def _trace(
         launch.min_blocks or (1 if claims else None),
         tuple(builder.pipelines),
         launch.cluster_dim,
+        tuple(builder.mbarriers),
+        (*builder.named_barriers, *barriers_of(builder.turns)),
     )
     check_laws(program)
     check_pending(program)

@@ -4,7 +4,7 @@ The only folder that knows the CUDA driver and torch; both load at the first lau
 """
 
 from hexcute_core.runtime.binding import HOST, Binder, Bound, BoundArguments, bind, make_binder
-from hexcute_core.runtime.devices import device_count, device_target
+from hexcute_core.runtime.devices import device_count, device_target, multiprocessors
 from hexcute_core.runtime.image import KernelImage
 from hexcute_core.runtime.launching import Grid
 from hexcute_core.runtime.loaded import LoadedKernel
@@ -39,4 +39,5 @@ __all__ = [
     "device_count",
     "device_target",
     "make_binder",
+    "multiprocessors",
 ]

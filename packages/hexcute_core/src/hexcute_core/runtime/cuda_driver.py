@@ -18,6 +18,7 @@ LaunchCall: TypeAlias = Callable[[int, int, int, None], int]
 
 INVALID_CONTEXT = 201
 _MAX_DYNAMIC_SHARED_BYTES = 8
+_MULTIPROCESSORS = 16
 _SHARED_BYTES_OPTIN = 97
 _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
 _CAPTURE_RELAXED = 2
@@ -48,6 +49,7 @@ class Driver(Protocol):
 
     def device_count(self) -> int: ...
     def capability(self, device: int) -> tuple[int, int]: ...
+    def multiprocessors(self, device: int) -> int: ...
     def shared_limit(self, device: int) -> int: ...
     def primary_context(self, device: int) -> int: ...
     def current_context(self) -> int: ...
@@ -128,6 +130,10 @@ class CudaDriver:
         """(major, minor) of the GPU: (9, 0) for an H100."""
         major = self._attribute(device, _CAPABILITY_MAJOR)
         return major, self._attribute(device, _CAPABILITY_MINOR)
+
+    def multiprocessors(self, device: int) -> int:
+        """Multiprocessors of the GPU: 132 for an H100 SXM."""
+        return self._attribute(device, _MULTIPROCESSORS)
 
     def shared_limit(self, device: int) -> int:
         """Bytes of shared memory a block may have, by opting in."""

@@ -28,6 +28,11 @@ def device_target(device: int = 0, driver: Driver | None = None) -> str:
     return target
 
 
+def multiprocessors(device: int = 0, driver: Driver | None = None) -> int:
+    """How many blocks of a persistent kernel run side by side on a GPU."""
+    return (driver or cuda_driver()).multiprocessors(device)
+
+
 def runs_on(arch: str, capability: tuple[int, int]) -> bool:
     """Whether machine code for `arch` runs on a GPU: same major, no later minor; `a` is exact."""
     digits = arch.removeprefix("sm_").rstrip("a")

@@ -31,10 +31,12 @@ from hexcute_core.scalar.expr import (
     Var,
     as_scalar,
 )
+from hexcute_core.scalar.launch import MULTIPROCESSORS
 from hexcute_core.scalar.printer import show
 from hexcute_core.scalar.visit import children, free_vars, is_const, rebuild, substitute
 
 __all__ = [
+    "MULTIPROCESSORS",
     "Binary", "Call", "Cast", "Compare", "Const", "Element", "Scalar", "ScalarBase", "Select",
     "Unary", "Var", "add", "as_scalar", "binary", "cast", "cdiv", "children", "compare",
     "floordiv", "free_vars", "is_const", "land", "maximum", "minimum", "mod", "mul", "rebuild",

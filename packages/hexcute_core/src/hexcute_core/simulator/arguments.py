@@ -7,12 +7,16 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from hexcute_core import dtypes
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import SimulationError
-from hexcute_core.scalar import Scalar
+from hexcute_core.scalar import MULTIPROCESSORS, Scalar
 from hexcute_core.simulator.lanes import Block, LaneState
 from hexcute_core.simulator.scalars import compile_scalar, constant_value
 from hexcute_core.simulator.values import Array, Value, storage
+
+SIMULATED = 2
+"""Multiprocessors of the simulated GPU: few, so that blocks that stay see several tiles."""
 
 
 def bind_scalars(
@@ -35,7 +39,8 @@ def evaluate_symbols(e: Scalar, values: Mapping[str, Value]) -> int:
 
 def bind_grid(grid_dim: tuple[Scalar, Scalar, Scalar], values: Mapping[str, Value]) -> Block:
     """The grid's size in blocks."""
-    x, y, z = (evaluate_symbols(e, values) for e in grid_dim)
+    known = {**values, MULTIPROCESSORS.name: constant_value(SIMULATED, dtypes.i32)}
+    x, y, z = (evaluate_symbols(e, known) for e in grid_dim)
     return x, y, z
 
 

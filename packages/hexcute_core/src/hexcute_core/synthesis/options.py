@@ -84,9 +84,11 @@ class CopyOptions:
             )
         starts = self._starts(op)
         outside = op.src if isinstance(src, GlobalView) else op.dst
-        bulk = fragment is None and (item.pipeline is not None or not load)
+        completes = op.completes is not None
+        bulk = fragment is None and (item.pipeline is not None or not load or completes)
         key = (
-            memory, fragment, op.dst.shape, bits, load, threads, starts, outside if bulk else None
+            memory, fragment, op.dst.shape, bits, load, threads, starts, outside if bulk else None,
+            completes,
         )  # fmt: skip
         if key not in self._known:
             if fragment is not None:
@@ -95,9 +97,13 @@ class CopyOptions:
                 )
             else:
                 assert memory is not None
-                found = memory_copies(self.arch, op.dst.shape, bits, memory, threads, load, starts)
-                if bulk:
-                    found = (*self._bulk(outside, load), *found)
+                found = self._bulk(outside, load) if bulk else ()
+                if not completes:
+                    # What completes on an mbarrier of the author's goes by TMA or not at all.
+                    plain = memory_copies(
+                        self.arch, op.dst.shape, bits, memory, threads, load, starts
+                    )
+                    found = (*found, *plain)
             self._known[key] = self._priced(found, memory, bits, threads)
         options = self._known[key]
         if not options.choices:

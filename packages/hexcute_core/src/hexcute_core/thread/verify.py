@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from hexcute_core import dtypes
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import SourceSpan, VerifyError
-from hexcute_core.scalar import Const, Element, Scalar, Var, free_vars
+from hexcute_core.scalar import MULTIPROCESSORS, Const, Element, Scalar, Var, free_vars
 from hexcute_core.scalar.visit import walk
 from hexcute_core.thread.ir import (
     Assign,
@@ -49,9 +49,11 @@ def verify(program: ThreadProgram) -> None:
         raise VerifyError(f"{program.name} has {program.shared_bytes} bytes of shared memory")
     verify_launch(program)
     scalars = {p.name: p.dtype for p in program.params if not p.pointer}
+    scalars[MULTIPROCESSORS.name] = dtypes.i32
     known = Scope(dict(scalars), {}, frozenset(), program)
     for e in (*program.grid_dim, *(e for p in program.params for e in p.shape)):
         known.check_scalar(e, None)
+    del known.variables[MULTIPROCESSORS.name]
     for name in BUILTINS:
         known.variables[name] = dtypes.i32
     _verify_block(program.body, known)

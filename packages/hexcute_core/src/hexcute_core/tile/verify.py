@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from hexcute_core import dtypes
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import SourceSpan, VerifyError
-from hexcute_core.scalar import Const, Element, Scalar, Var
+from hexcute_core.scalar import MULTIPROCESSORS, Const, Element, Scalar, Var
 from hexcute_core.scalar.visit import walk
 from hexcute_core.tile.barriers import (
     ClusterOp,
@@ -121,7 +121,7 @@ class _Checker:
             f"a block of {p.block_dim} threads, not 1 to {MAX_THREADS}",
             p.span,
         )
-        launch = _Scope(dict(self.uniform))
+        launch = _Scope({**self.uniform, MULTIPROCESSORS.name: dtypes.i32})
         for extent in (*p.grid_dim, *(e for t in p.params for e in t.shape)):
             self.index(extent, launch, p.span)
         for name, divisor in p.promise.multiples:
