@@ -4,14 +4,14 @@ of what no equation reaches; a branch ends at the first equation it breaks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
 from hexcute_core.arch import Arch, Fragment
 from hexcute_core.errors import LayoutConflict, NoLayout
-from hexcute_core.synthesis.anchor import layouts
+from hexcute_core.synthesis.defaults import default_layouts
 from hexcute_core.synthesis.gemm import GemmAnchor, Orders, gemm_anchors, mma_rows, plan_gemm
 from hexcute_core.synthesis.graph import Component, Graph
 from hexcute_core.synthesis.memory import describe_global
@@ -29,11 +29,10 @@ from hexcute_core.synthesis.registers import same_threads
 from hexcute_core.synthesis.solution import GemmPlan, Rejected
 from hexcute_core.synthesis.wgmma import WgmmaAnchor, WgmmaPlan, plan_wgmma, shared_anchors
 from hexcute_core.tile import Copy, Gemm, GlobalView, RegisterTensor, SharedTensor
-from hexcute_core.tile.tensors import TileRef
 
 # A component offers this many layouts to the joint search: every arrangement of eight warps
-# (four) under every order of K, M and N that widens its copies (at most nine).
-CANDIDATES = 36
+# (four) under every order of K (five at most), M and N (three) that widens its copies.
+CANDIDATES = 64
 # Branches looked at for them; a chain of three gemms has 36 for the first, few for the others.
 BRANCHES = 512
 WORD = 16
@@ -273,47 +272,3 @@ def _orders(graph: Graph, component: Component, op: Gemm) -> Orders:
                 # One number a row of an operand, such as a scale: wide loads of consecutive rows.
                 (m_runs if shape[0] == op.a.shape[0] else n_runs).update(widths)
     return Orders(tuple(narrow), tuple(sorted(m_runs)), tuple(sorted(n_runs)))
-
-
-def default_layouts(graph: Graph, component: Component, name: str) -> Iterator[Fragment]:
-    """Layouts of a tensor that no equation reaches: one for every way that memory holds it."""
-    shape = tile_shape(component, name)
-    threads = component.team.threads
-    tried: set[Fragment] = set()
-    for order, widest, least, bits, turned in _memories(graph, component, shape):
-        for f in layouts(shape, order, widest, least, threads, bits, turned):
-            if f not in tried:
-                tried.add(f)
-                yield f
-
-
-def _memories(
-    graph: Graph, component: Component, shape: tuple[int, ...]
-) -> Iterator[tuple[tuple[int, ...], int, int, int, bool]]:
-    """(order of dimensions, widest and narrowest vector, bits of an element, whether it may be
-    turned) of every copy of a tile of this shape, global memory first."""
-    held: list[int] = []
-    outside: list[tuple[TileRef, int]] = []
-    for item in component.ops:
-        if not isinstance(item.op, Copy):
-            continue
-        for ref in (item.op.src, item.op.dst):
-            tensor = graph.tensors[ref.tensor]
-            if ref.shape == shape and isinstance(tensor, SharedTensor):
-                held.append(tensor.dtype.bits)
-            elif ref.shape == shape and isinstance(tensor, GlobalView):
-                outside.append((ref, tensor.dtype.bits))
-    # An access moves a byte at least, so a thread holds as many elements side by side.
-    least = max((8 // bits for bits in (*held, *(b for _, b in outside))), default=1) or 1
-    orders = []
-    for ref, bits in outside:
-        memory = describe_global(graph.program, graph.facts, ref)
-        orders.append(memory.order)
-        turned = bool(held) or len(outside) > 1
-        yield memory.order, max(least, min(memory.vector, 128 // bits)), least, bits, turned
-    natural = tuple(reversed(range(len(shape))))
-    for bits in dict.fromkeys(held):
-        for order in dict.fromkeys((*orders, natural, natural[::-1])):
-            yield order, 128 // bits, least, bits, bits <= 8
-    if not held and not outside:
-        yield natural, 1, 1, 32, False
