@@ -11,20 +11,23 @@ import numpy as np
 import test_oracle_kernels as written
 
 import hexcute_core as hx
-from hexcute_core import bf16, f16, f32, i8, i32, tf32
+from hexcute_core import bf16, f8e4m3, f16, f32, i8, i32, tf32
 from hexcute_core.simulator.values import storage
+from hexcute_kernels.hopper_gemm import hopper_gemm
 from hexcute_kernels.pipelined_gemm import pipelined_gemm
 from hexcute_kernels.simple_gemm import simple_gemm
 
 
 @dataclass(frozen=True)
 class KernelCase:
-    """A kernel, its compile-time constants, and how to make the arguments."""
+    """A kernel, its compile-time constants, and how to make the arguments; `target` says whose
+    instructions it is made of."""
 
     name: str
     kernel: Callable[[], Any]
     arguments: Callable[[], tuple[np.ndarray, ...]]
     constants: dict[str, int] = field(default_factory=dict)
+    target: str = "sm_80"
 
     def __str__(self) -> str:
         return self.name
@@ -91,4 +94,26 @@ def kernels() -> Iterator[KernelCase]:
         )
 
 
-KERNELS = list(kernels())
+def hopper_kernels() -> Iterator[KernelCase]:
+    """The same kernels made of Hopper's instructions, and the one with roles."""
+    shape = SHAPES[1]
+    for name, kernel, dtype in (
+        ("simple_gemm", lambda: simple_gemm, f16),
+        ("pipelined", lambda: kernel_of(written.pipelined), f32),
+    ):
+        yield KernelCase(
+            f"{name}_sm_90", kernel, lambda t=dtype: matrices(f16, t, shape), target="sm_90"
+        )
+    cases = [(f16, (a, b)) for a in "km" for b in "kn"] + [(bf16, ("k", "k")), (f8e4m3, "kk")]
+    for dtype, orders in cases:
+        for consumers in (1, 2):
+            yield KernelCase(
+                f"hopper_gemm_{dtype}_{''.join(orders)}_{consumers}",
+                lambda d=dtype, o=orders: hopper_gemm(d, *o, f32),
+                lambda d=dtype, o=orders: matrices(d, f32, (200, 144, 272), o),
+                {"BM": 128, "BN": 64, "STAGES": 3, "CONSUMERS": consumers},
+                "sm_90",
+            )
+
+
+KERNELS = [*kernels(), *hopper_kernels()]

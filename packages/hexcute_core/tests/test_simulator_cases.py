@@ -57,7 +57,7 @@ def test_every_program_compiles(case):
 @pytest.mark.parametrize("case", KERNELS[::5], ids=str)
 def test_some_kernels_mean_what_was_written(case):
     kernel, args = case.kernel(), case.arguments()
-    compiled = compile_for(kernel, args, "sm_80", case.constants)
+    compiled = compile_for(kernel, args, case.target, case.constants)
     report, wrong = compare_with_tile_program(compiled, args)
     assert not wrong
     assert not any((array == 77).all() for array in args)
@@ -68,7 +68,7 @@ def test_some_kernels_mean_what_was_written(case):
 @pytest.mark.parametrize("case", KERNELS, ids=str)
 def test_every_kernel_means_what_was_written_and_compiles(case):
     kernel, args = case.kernel(), case.arguments()
-    compiled = compile_for(kernel, args, "sm_80", case.constants)
+    compiled = compile_for(kernel, args, case.target, case.constants)
     _, wrong = compare_with_tile_program(compiled, args, schedules=4)
     assert not wrong
     assert compiled.built.cubin

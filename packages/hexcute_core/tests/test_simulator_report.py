@@ -1,5 +1,7 @@
 """What a simulation hands back: findings collected, schedules, costs by line, public surface."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -20,6 +22,7 @@ from hexcute_core.thread import (
     ThreadParam,
     ThreadProgram,
 )
+from hexcute_kernels.pipelined_gemm import pipelined_gemm
 
 pytest_plugins = ("pytester",)
 
@@ -152,6 +155,18 @@ def test_a_compiled_kernel_simulates():
     part = compiled.simulate(a, b, c, blocks=[(1, 0, 0)])
     assert part.blocks == ((1, 0, 0),)
     assert (c[:32] == -1).all() and (c[32:, 32:] == -1).all()
+
+
+def test_a_block_of_the_pipelined_kernel_is_quick():
+    """128 x 128 with K = 256 by 128 threads, once lowered: five seconds at most."""
+    compiled = pipelined_gemm(f16).compile("sm_80", BM=128, BN=128, WARPS=4)
+    assert compiled.thread.block_dim == 128
+    a, b, _ = operands(128, 128, 256)
+    c = np.zeros((128, 128), dtype=np.float16)
+    start = time.process_time()
+    compiled.simulate(a, b, c)
+    assert time.process_time() - start < 5
+    np.testing.assert_array_equal(c.astype(np.float32), a.astype(np.float32) @ b.astype("f4").T)
 
 
 def test_arguments_that_do_not_fit_are_refused():
