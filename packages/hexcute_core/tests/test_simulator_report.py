@@ -157,6 +157,15 @@ def test_a_compiled_kernel_simulates():
     assert (c[:32] == -1).all() and (c[32:, 32:] == -1).all()
 
 
+def test_a_kernel_simulates_what_a_launch_would_run():
+    a, b, c = operands(depth=63)
+    report = matmul.simulate(a, b, c, target="sm_80", schedules=2, BK=16)
+    np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
+    assert report.seeds == (0, 1)
+    with pytest.raises(LaunchError, match="expected 3 arguments"):
+        matmul.simulate()
+
+
 def test_a_block_of_the_pipelined_kernel_is_quick():
     """128 x 128 with K = 256 by 128 threads, once lowered: five seconds at most."""
     compiled = pipelined_gemm(f16).compile("sm_80", BM=128, BN=128, WARPS=4)

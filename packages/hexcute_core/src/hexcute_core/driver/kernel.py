@@ -5,8 +5,8 @@ A steady launch binds the arguments, looks the specialisation up and launches; n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from hexcute_core.arch import arch as arch_table
 from hexcute_core.driver.cache import Cache
@@ -14,9 +14,13 @@ from hexcute_core.driver.compiled import CompiledKernel
 from hexcute_core.driver.grid import GridFunction
 from hexcute_core.driver.pipeline import Observer, Request
 from hexcute_core.driver.signature import constants_of, divisors_of, promise_of, signature_of
+from hexcute_core.driver.simulation import compile_for
 from hexcute_core.frontend import KernelDef, define
 from hexcute_core.runtime import LoadedKernel, best_key, device_target, make_binder
 from hexcute_core.runtime.binding import Binder
+
+if TYPE_CHECKING:
+    from hexcute_core.simulator import SimulationReport
 
 Launchable = tuple[LoadedKernel, GridFunction]
 
@@ -105,6 +109,21 @@ class Kernel:
         key = best_key(self.signature, self.divisors) if aligned else 0
         whole = constants_of(self.definition, {**(constants or {}), **named})
         return self.specialise(target, key, whole, code, trace, verify)
+
+    def simulate(
+        self,
+        *args: Any,
+        target: str = "sm_90",
+        seed: int = 0,
+        schedules: int = 1,
+        blocks: Sequence[tuple[int, int, int]] | None = None,
+        check: bool = True,
+        **constants: object,
+    ) -> SimulationReport:
+        """Runs the kernel for `target` on the CPU, on numpy arrays in place, specialised as a
+        launch on them would be; see `CompiledKernel.simulate`."""
+        compiled = compile_for(self, args, target, constants)
+        return compiled.simulate(*args, seed=seed, schedules=schedules, blocks=blocks, check=check)
 
     def specialise(
         self,
