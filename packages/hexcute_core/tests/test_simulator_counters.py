@@ -67,6 +67,26 @@ def test_wavefronts_of_a_store(size, address, expected):
     assert store(size, address) == expected
 
 
+@pytest.mark.parametrize(
+    ("size", "address", "expected"),
+    [
+        (8, (TX // 2) * 8, 1),  # each pair of lanes one address: both halves at once
+        (8, (TX // 4 * 2 + TX % 2) * 8, 1),  # lanes i and i ^ 2
+        (8, (TX % 16) * 8, 2),  # the halves share addresses, neighbours do not
+        (16, (TX // 2) * 16, 2),  # the quarters of each half at once
+        (16, (TX % 8) * 16, 4),
+        (4, (TX // 2) * 4, 1),
+    ],
+)
+def test_phases_of_a_load_merge_where_neighbours_share_addresses(size, address, expected):
+    part = Regs("r", ZERO, (0,), size // 4, dt.f32)
+    fill = Prim("st.shared.16", (SharedPtr(TX * 16), Regs("r", ZERO, (0,), 4, dt.f32)))
+    load = Prim(f"ld.shared.{size}", (part, SharedPtr(address)))
+    got = counters(*declared(4), fill, Prim("bar.sync", ()), load)
+    assert got.wavefronts[f"ld.shared.{size}"] == expected
+    assert got.wavefronts["st.shared.16"] == 4
+
+
 @pytest.mark.parametrize(("row_bytes", "expected"), [(16, 1), (32, 2), (64, 4), (128, 8), (80, 1)])
 def test_wavefronts_of_ldmatrix(row_bytes, expected):
     """Eight rows a phase: rows `row_bytes` apart start in banks row * row_bytes / 4 mod 32."""
