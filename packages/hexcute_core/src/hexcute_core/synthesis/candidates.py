@@ -124,6 +124,7 @@ class _Walk:
         self.found: list[Assignment] = []
         self.rejected: list[Rejected] = []
         self.conflict: Conflict | None = None
+        self._depth = 0
         self.branches = 0
 
     def full(self) -> bool:
@@ -176,7 +177,7 @@ class _Walk:
             if have is not None and (want.values != have.values or not same_threads(want, have)):
                 first = state.origin.get(name, op)
                 reason = f"{anchor} wants {want}, it is {have}"
-                return Conflict(name, name_of(op), name_of(first), op.span, reason)
+                return Conflict(op, name, name_of(op), name_of(first), op.span, reason)
         return None
 
     def _leaf(self, state: State, chosen: Mapping[int, Anchor]) -> None:
@@ -195,7 +196,7 @@ class _Walk:
                 others = [state.origin.get(r.tensor, op) for r in (op.a, op.b, op.c)]
                 first = next((o for o in others if o is not op), op)
                 self._fail(
-                    Conflict(op.c.tensor, name_of(op), name_of(first), op.span, plan), chosen
+                    Conflict(op, op.c.tensor, name_of(op), name_of(first), op.span, plan), chosen
                 )
                 return
             for same in ops:
@@ -206,7 +207,9 @@ class _Walk:
         self.found.append(Assignment(state.fragments, plans, wgmmas))
 
     def _fail(self, conflict: Conflict, chosen: Mapping[int, Anchor]) -> None:
-        self.conflict = self.conflict or conflict
+        # The branch that came furthest says most about what is left in the way.
+        if self.conflict is None or len(chosen) > self._depth:
+            self.conflict, self._depth = conflict, len(chosen)
         names = ", ".join(dict.fromkeys(str(a) for a in chosen.values()))
         self.rejected.append(Rejected(conflict.tensor, names, conflict.reason, conflict.span))
 

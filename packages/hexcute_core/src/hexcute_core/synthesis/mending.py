@@ -1,8 +1,9 @@
-"""Where no layouts agree: the cheapest rearrange that lets them.
+"""Where no layouts agree: rearranges that let them, each at the operation that broke an equation.
 
-Every operand that an operation of the conflicting component reads may be taken through a
-rearrange, alike for all operations of one kind on the same tensors; each is tried, gemm operands
-first, and the solution of least clocks kept.
+The operand that could not have the layout it needs is taken through a rearrange, alike for all
+operations of one kind on the same tensors; where a narrower tensor was cast to it, that one may
+be moved instead. Of the ways that solve the program the cheapest is kept; where one rearrange is
+not enough, the next conflict is mended in the same way.
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ from dataclasses import dataclass, replace
 
 from hexcute_core.errors import LayoutConflict, NoLayout, SourceSpan
 from hexcute_core.synthesis.candidates import Conflicts
-from hexcute_core.synthesis.graph import Component, op_refs
+from hexcute_core.synthesis.graph import op_refs
 from hexcute_core.synthesis.rewrite import Edge, edges, insert
 from hexcute_core.synthesis.solution import Inserted, Solution
-from hexcute_core.tile import Copy, Gemm, RegisterTensor, TileProgram
+from hexcute_core.tile import CastTile, RegisterTensor, TileProgram
 from hexcute_core.tile.ir import TileOp
 
-# Places tried for one rearrange, and rearranges put in one after the other.
-PLACES = 8
-DEPTH = 3
+# Rearranges put in one after the other: both operands of a product and four vectors beside it.
+DEPTH = 6
+# Solutions tried for them all.
+ATTEMPTS = 32
 
 Solve = Callable[[TileProgram], Solution]
 
@@ -32,58 +34,84 @@ class _Place:
     source: SourceSpan
 
 
+class _Mender:
+    """Depth first over places; mutable while it runs."""
+
+    def __init__(self, solve: Solve) -> None:
+        self.solve = solve
+        self.left = ATTEMPTS
+
+    def mend(
+        self, program: TileProgram, conflict: Conflicts, before: tuple[Inserted, ...]
+    ) -> Solution | None:
+        """The cheapest solution of `program` with one rearrange more, or with several."""
+        best: Solution | None = None
+        deeper: list[tuple[TileProgram, Conflicts, tuple[Inserted, ...]]] = []
+        for place in _places(program, conflict):
+            if self.left == 0:
+                break
+            self.left -= 1
+            changed, numbers = insert(program, place.ops, place.edge)
+            added = tuple(
+                Inserted(n, place.edge.of(op).tensor, place.source, op.span)
+                for n, op in zip(numbers, place.ops)
+            )
+            try:
+                found = self.solve(changed)
+            except Conflicts as again:
+                deeper.append((changed, again, (*before, *added)))
+                continue
+            except (LayoutConflict, NoLayout):
+                continue
+            if best is None or found.cost < best.cost:
+                best = replace(found, inserted=(*before, *added))
+        if best is not None or len(before) >= DEPTH:
+            return best
+        for half, cause, added in deeper:
+            whole = self.mend(half, cause, added)
+            if whole is not None:
+                return whole
+        return None
+
+
 def mend(program: TileProgram, conflict: Conflicts, solve: Solve) -> Solution | None:
     """The cheapest solution of `program` with rearranges inserted, or None."""
-    return _mend(program, conflict, solve, (), DEPTH)
+    return _Mender(solve).mend(program, conflict, ())
 
 
-def _mend(
-    program: TileProgram,
-    conflict: Conflicts,
-    solve: Solve,
-    before: tuple[Inserted, ...],
-    depth: int,
-) -> Solution | None:
-    best: Solution | None = None
-    deeper: list[tuple[TileProgram, Conflicts, tuple[Inserted, ...]]] = []
-    for place in list(_places(program, conflict.component))[:PLACES]:
-        changed, numbers = insert(program, place.ops, place.edge)
-        added = tuple(
-            Inserted(n, place.edge.of(op).tensor, place.source, op.span)
-            for n, op in zip(numbers, place.ops)
-        )
-        try:
-            found = solve(changed)
-        except Conflicts as again:
-            deeper.append((changed, again, (*before, *added)))
+def _places(program: TileProgram, conflict: Conflicts) -> Iterator[_Place]:
+    """Operands of the conflict's operation that have the wrong layout, then what they were cast
+    from."""
+    ops = [item.op for item in conflict.component.ops]
+    broken, tensor = conflict.conflict.op, conflict.conflict.tensor
+    wrong = [e for e in edges(broken) if e.of(broken).tensor == tensor]
+    # Where it is the result that differs, every operand may be brought to its layout.
+    for edge in wrong or edges(broken):
+        place = _place(program, ops, broken, edge)
+        if place is None:
             continue
-        except (LayoutConflict, NoLayout):
-            continue
-        if best is None or found.cost < best.cost:
-            best = replace(found, inserted=(*before, *added))
-    if best is not None or depth == 1:
-        return best
-    for half, cause, added in deeper:
-        whole = _mend(half, cause, solve, added, depth - 1)
-        if whole is not None:
-            return whole
-    return None
+        yield place
+        name = edge.of(broken).tensor
+        cast = next((o for o in ops if isinstance(o, CastTile) and o.dst.tensor == name), None)
+        if cast is not None and _bits(program, cast.src.tensor) < _bits(program, name):
+            narrower = _place(program, ops, cast, Edge("src"))
+            if narrower is not None:
+                yield narrower
 
 
-def _places(program: TileProgram, component: Component) -> Iterator[_Place]:
-    """Operands that another operation of the component made, gemm operands first."""
-    ops = [item.op for item in component.ops]
-    members = set(component.tensors)
-    memory = {t.name for t in program.tensors if not isinstance(t, RegisterTensor)}
-    groups: dict[tuple[object, ...], list[TileOp]] = {}
-    for op in sorted(ops, key=lambda op: not isinstance(op, Gemm)):
-        if not isinstance(op, Copy):
-            names = tuple(r.tensor for r in op_refs(op))
-            groups.setdefault((type(op), names), []).append(op)
-    for alike in groups.values():
-        for edge in edges(alike[0]):
-            name = edge.of(alike[0]).tensor
-            writer = next((w for w in ops if w not in alike and op_refs(w)[0].tensor == name), None)
-            loaded = isinstance(writer, Copy) and writer.src.tensor in memory
-            if name in members and writer is not None and not loaded:
-                yield _Place(edge, tuple(alike), writer.span)
+def _place(program: TileProgram, ops: list[TileOp], op: TileOp, edge: Edge) -> _Place | None:
+    """The operand `edge` of `op` and of all like it, with where its tensor comes from."""
+    if not isinstance(program.tensor(edge.of(op).tensor), RegisterTensor):
+        return None
+    names = tuple(r.tensor for r in op_refs(op))
+    alike = tuple(o for o in ops if type(o) is type(op) and _names(o) == names)
+    writers = [o.span for o in ops if op_refs(o)[0].tensor == edge.of(op).tensor and o not in alike]
+    return _Place(edge, alike, writers[-1] if writers else op.span)
+
+
+def _names(op: TileOp) -> tuple[str, ...]:
+    return tuple(r.tensor for r in op_refs(op))
+
+
+def _bits(program: TileProgram, name: str) -> int:
+    return program.tensor(name).dtype.bits

@@ -20,8 +20,10 @@ from hexcute_core.tile.ir import TileOp
 
 @dataclass(frozen=True)
 class Conflict:
-    """Two operations that want one tensor in different layouts."""
+    """Two operations that want one tensor in different layouts; `op` is the one whose equation
+    breaks."""
 
+    op: TileOp
     tensor: str
     first: str
     second: str
@@ -126,6 +128,7 @@ def violated(rules: Sequence[Rule], state: State) -> Conflict | None:
             first = state.origin.get(rule.known, rule.op)
             second = state.origin.get(rule.unknown, rule.op)
             return Conflict(
+                rule.op,
                 rule.unknown,
                 name_of(first),
                 name_of(second),
