@@ -44,7 +44,7 @@ def product(a, b, orders):
 def clean(dtype, orders, stages, sizes, schedules):
     a, b, c = operands(dtype, orders, sizes)
     report = compiled(dtype, orders, stages).simulate(a, b, c, schedules=schedules)
-    np.testing.assert_array_equal(c.astype(np.float32), product(a, b, orders))
+    np.testing.assert_array_equal(c, product(a, b, orders).astype(c.dtype))
     assert report.deterministic
 
 
