@@ -230,12 +230,14 @@ def _cases() -> list[Case]:
 
 
 def _converted(a: np.ndarray, s: DType, t: DType) -> np.ndarray:
-    """C's conversion: floats to integers truncate (through 32 bits), integers wrap."""
+    """Floats to integers truncate, and saturate below 32 bits; integers wrap."""
     if t.is_float:
         # f64 and integers reach the narrow floats through f32.
         return a.astype(np.float64).astype(np.float32 if t.bits <= 32 else np.float64)
     if s.is_float:
         a = np.trunc(a.astype(np.float64)).astype(np.int64)
+        if t.bits < 32:
+            a = np.clip(a, np.iinfo(NUMPY[t]).min, np.iinfo(NUMPY[t]).max)
     return a.astype(NUMPY[t])
 
 

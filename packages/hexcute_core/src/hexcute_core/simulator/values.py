@@ -118,6 +118,10 @@ def _to_float(value: np.generic[Any] | Array, target: DType) -> Value:
     if limit is not None:
         value = np.clip(value.astype(np.float32), -limit, limit)
     result: Value = value.astype(storage(target))
+    if target.name == "f32" and value.dtype.itemsize == 1:
+        # Widening an 8-bit float gives the machine's one NaN, whatever the sign or payload.
+        nan = np.uint32(0x7FFFFFFF).view(np.float32)
+        result = np.where(np.isnan(result), nan, result)[()]
     if target.name == "tf32":
         rounded = round_tf32(np.asarray(result))
         result = rounded if isinstance(result, np.ndarray) else rounded[()]

@@ -6,6 +6,7 @@
 | `shfl.idx` | value, lane | `value` of lane `lane` |
 | `shfl.up`, `shfl.down` | value, delta | `value` of the lane `delta` below or above, else its own |
 | `elect` | | whether this is the one lane that a converged warp elects; a bool |
+| `clock` | | the multiprocessor's clock, an i64; stays where it is among memory accesses |
 | anything else | scalars | hidet's primitive of that name, with or without `cuda_` in front |
 """
 
@@ -37,6 +38,7 @@ _ELECT = Instruction(
     ("uint32",),
     result=True,
 )
+_CLOCK = Instruction("hx_clock", "mov.u64 %0, %clock64;", ("int64",), result=True, memory=True)
 # Registered beside the device primitives, but host code.
 _HOST = ("avx_", "cpu_", "hip_", "get_", "set_", "request_", "memory_planner", "calculate_")
 _BITS_OF = {"float16": "__ushort_as_half", "bfloat16": "__ushort_as_bfloat16"}
@@ -50,6 +52,8 @@ def call_by_name(scope: Scope, name: str, args: list[Argument], result: DType | 
         return _shuffle(scope, name, args, result)
     if name == "elect" and not args:
         return he.NotEqual(scope.instruction(_ELECT, []), integer(0, "uint32"))
+    if name == "clock" and not args:
+        return scope.instruction(_CLOCK, [])
     return _primitive(scope, name, args, result)
 
 

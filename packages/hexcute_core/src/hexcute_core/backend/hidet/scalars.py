@@ -100,7 +100,7 @@ def _signed(dtype: DType) -> tuple[int, int]:
 
 def convert(scope: Scope, value: Any, source: DType, target: DType) -> Any:
     """`value` of `source` converted to `target`: floats round to nearest, float to integer
-    truncates, integers wrap."""
+    truncates and saturates, integers wrap."""
     if source == target:
         return value
     if target.kind == "bool":
@@ -116,7 +116,12 @@ def convert(scope: Scope, value: Any, source: DType, target: DType) -> Any:
             value = he.Cast(value, data_type("float32"))
         return floats.from_f32(scope, value, target)
     if source.is_float and target.bits < 32:
+        # A conversion to 32 bits saturates by itself; narrower types saturate like it.
+        signed = target.kind == "int"
+        low = -(1 << (target.bits - 1)) if signed else 0
+        high = (1 << (target.bits - signed)) - 1
         value = he.Cast(value, data_type("int32"))
+        value = call("min", [call("max", [value, integer(low)]), integer(high)])
     return _fit(he.Cast(value, value_type(target)), target)
 
 
