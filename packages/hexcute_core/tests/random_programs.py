@@ -13,7 +13,7 @@ import numpy as np
 from tile_builder import TileBuilder
 
 from hexcute_core import dtypes as dt
-from hexcute_core.scalar import Const, Var, maximum, minimum
+from hexcute_core.scalar import Const, Element, Var, cast, compare, maximum, minimum, select
 from hexcute_core.simulator.values import storage
 from hexcute_core.tile.ir import Promise
 
@@ -316,6 +316,57 @@ def _attention(m):
         m.store(top, dt.f32)
 
 
+def _mixed(m):
+    """Narrow weights with a scale a row, cast to f16 in registers, times f16 activations."""
+    b, dtype = m.builder, m.pick((dt.u4, dt.i4, dt.u2, dt.i8, dt.u8, dt.f8e4m3))
+    rows, columns = m.pick((16, 32, 64)), m.pick((16, 32, 48, 64))
+    depth = m.pick((32, 64, 128))
+    left, weights = m.load(dt.f16, (rows, depth)), m.load(dtype, (columns, depth))
+    wide = m.register(dt.f16, (columns, depth))
+    b.cast(weights, wide)
+    if m.chance(0.7):
+        scale, scaled = m.load(dt.f16, (columns, 1)), m.register(dt.f16, (columns, depth))
+        b.map(scaled, Var("$0", dt.f16) * Var("$1", dt.f16), wide, scale)
+        wide = scaled
+    total = m.register(dt.f32, (rows, columns))
+    b.fill(total, 0.0, dt.f32)
+    b.gemm(total, left, wide)
+    m.store(total, dt.f32)
+
+
+def _chain(m):
+    """Products that feed products, some under arrangements that do not agree."""
+    b = m.builder
+    b.threads = min(b.threads, 128)
+    groups = b.threads // 32
+    pairs = [(x, groups // x) for x in range(1, groups + 1) if groups % x == 0]
+    size = 16 * max(groups, 2)
+    operand, shape = m.load(dt.f16, (size, size)), (size, size)
+    for _ in range(int(m.rng.integers(2, 4))):
+        other, total = m.load(dt.f16, shape), m.register(dt.f32, shape)
+        b.fill(total, 0.0, dt.f32)
+        warps = m.pick(pairs) if m.chance(0.5) else None
+        b.gemm(total, operand, other, warps)
+        clipped, operand = m.register(dt.f32, shape), m.register(dt.f16, shape)
+        bound = Const(2.0, dt.f32)
+        b.map(clipped, minimum(maximum(Var("$0", dt.f32), -bound), bound), total)
+        b.cast(clipped, operand)
+    m.store(operand, dt.f16)
+
+
+def _elements(m):
+    """Thread-level code over the elements of a tile, by their coordinates."""
+    b, dtype = m.builder, m.pick((dt.f32, dt.i32))
+    shape = m.shape(2048)
+    ref, made = m.load(dtype, shape), m.register(dtype, shape)
+    coords = (Var(m.name("i"), dt.i32), Var(m.name("j"), dt.i32))
+    value = Element(ref.tensor, coords, dtype) + cast(coords[0] * 3 + coords[1], dtype)
+    spared = select(compare("lt", coords[0], coords[1]), value, Const(0, dtype))
+    with b.elements(made, coords):
+        b.set_element(made, coords, spared)
+    m.store(made, dtype)
+
+
 def _independent(m):
     """Buffers that share nothing."""
     for _ in range(int(m.rng.integers(2, 5))):
@@ -326,7 +377,8 @@ def _independent(m):
 KINDS = {
     "move": (_move, 5), "stages": (_stages, 2), "slices": (_slices, 1), "compute": (_compute, 5),
     "narrow": (_narrow, 2), "gemm": (_gemm, 5), "attention": (_attention, 2),
-    "independent": (_independent, 1),
+    "independent": (_independent, 1), "mixed": (_mixed, 3), "chain": (_chain, 2),
+    "elements": (_elements, 1),
 }  # fmt: skip
 
 

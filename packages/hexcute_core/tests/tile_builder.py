@@ -15,6 +15,7 @@ from hexcute_core.tile import (
     Elementwise,
     Fill,
     For,
+    ForElements,
     Gemm,
     GlobalTensor,
     GlobalView,
@@ -22,6 +23,7 @@ from hexcute_core.tile import (
     Rearrange,
     Reduce,
     RegisterTensor,
+    SetElement,
     SharedTensor,
     SubMode,
     Sync,
@@ -157,6 +159,17 @@ class TileBuilder:
         body = tuple(self.bodies.pop())
         bounds = (as_scalar(start), as_scalar(stop), as_scalar(1))
         self.add(For(Var(name, i32), *bounds, body, span))
+
+    @contextmanager
+    def elements(self, ref, coords):
+        span = self.span()
+        self.bodies.append([])
+        yield
+        body = tuple(self.bodies.pop())
+        self.add(ForElements(self._id(), ref, tuple(coords), body, span))
+
+    def set_element(self, ref, coords, value):
+        self.add(SetElement(ref.tensor, tuple(coords), value, self.span()))
 
     @contextmanager
     def when(self, cond):

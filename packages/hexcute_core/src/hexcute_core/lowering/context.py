@@ -17,8 +17,18 @@ from hexcute_core.lowering.digits import index_in
 from hexcute_core.scalar import Const, Element, Scalar, Var, add, cast, mul
 from hexcute_core.synthesis.facts import Facts
 from hexcute_core.synthesis.graph import Team, build_graph
+from hexcute_core.synthesis.rewrite import statements
 from hexcute_core.synthesis.solution import Rep, Solution
-from hexcute_core.tile import Copy, Gemm, RegisterTensor, TileProgram, TileRef
+from hexcute_core.tile import (
+    Assign,
+    Copy,
+    For,
+    ForElements,
+    Gemm,
+    RegisterTensor,
+    TileProgram,
+    TileRef,
+)
 
 if TYPE_CHECKING:
     from hexcute_core.lowering.pipeline import Ring
@@ -42,6 +52,7 @@ class Context:
     maps: dict[tuple[str, tuple[int, ...], int], str] = field(default_factory=dict)
     _bases: dict[Scalar, Var] = field(default_factory=dict)
     _count: int = 0
+    _taken: set[str] = field(default_factory=set)
     _visited: Mapping[str, Scalar] = field(default_factory=dict)
 
     @property
@@ -84,8 +95,13 @@ class Context:
 
     def fresh(self, stem: str) -> str:
         """A name no other in the program has."""
-        self._count += 1
-        return f"{stem}{self._count}"
+        if not self._taken:
+            self._taken.update(names_in(self.program))
+        while True:
+            self._count += 1
+            name = f"{stem}{self._count}"
+            if name not in self._taken:
+                return name
 
     def once(self, value: Scalar) -> Scalar:
         """`value`, which depends on the thread alone, computed at the kernel's start."""
@@ -179,3 +195,18 @@ def rep_modes(reps: Sequence[Rep]) -> list[Mode]:
 def register_offset(base: Scalar, reps: Sequence[Rep], loops: Sequence[Scalar]) -> Scalar:
     """Register element of a repetition."""
     return add(base, *(mul(loop, rep.reg) for rep, loop in zip(reps, loops)))
+
+
+def names_in(program: TileProgram) -> set[str]:
+    """Every name that the program uses: parameters, tensors, variables."""
+    names = {p.name for p in program.params} | {t.name for t in program.tensors}
+    names |= {name for name, _ in program.scalars} | set(program.symbols)
+    for stmt in statements(program.body):
+        match stmt:
+            case Assign() | For():
+                names.add(stmt.var.name)
+            case ForElements():
+                names |= {var.name for var in stmt.coords}
+            case _:
+                pass
+    return names

@@ -271,6 +271,9 @@ def _orders(graph: Graph, component: Component, op: Gemm) -> Orders:
             if isinstance(tensor, GlobalView) and shape == op.c.shape:
                 memory = describe_global(graph.program, graph.facts, other)
                 (m_runs if memory.contiguous == 0 else n_runs).update(w // 2 for w in widths)
+            elif bits < 8 and shape in (op.a.shape, op.b.shape):
+                # Memory may hold rows of a narrow operand side by side, a byte of them at least.
+                (m_runs if shape == op.a.shape else n_runs).update({8 // bits, 32 // bits})
             elif len(shape) == 2 and shape[1] == 1 and shape[0] in op.c.shape:
                 # One number a row of an operand, such as a scale: wide loads of consecutive rows.
                 (m_runs if shape[0] == op.a.shape[0] else n_runs).update(widths)

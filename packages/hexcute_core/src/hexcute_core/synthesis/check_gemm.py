@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import product as cartesian
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +15,14 @@ from hexcute_core.errors import VerifyError
 from hexcute_core.synthesis.solution import GemmPlan, Solution
 from hexcute_core.tile import Gemm
 
+Table: TypeAlias = NDArray[np.int64]
+
 
 def check_gemm(solution: Solution, op: Gemm, threads: int) -> None:
     """Each group of threads, for each element of c it holds, adds each of K products once."""
     plan = solution.gemms[op.id]
     row = plan.row
-    c, a, b = (solution.fragments[r.tensor] for r in (op.c, op.a, op.b))
+    c, a, b = (table(solution.fragments[r.tensor], threads) for r in (op.c, op.a, op.b))
     m, n = op.c.shape
     k = op.a.shape[1]
     everywhere = np.zeros((m, n), dtype=np.bool_)
@@ -32,6 +36,19 @@ def check_gemm(solution: Solution, op: Gemm, threads: int) -> None:
         everywhere |= held
     if not everywhere.all():
         raise VerifyError(f"{row.name} does not compute every element", op.span)
+
+
+@lru_cache(maxsize=64)
+def table(f: Fragment, threads: int) -> Table:
+    """f(t, v) [thread, value, dimension], threads past the layout's end repeating others."""
+    rank = len(f.shape)
+    out = np.zeros((threads, f.values, rank), dtype=np.int64)
+    for index, modes in ((np.arange(threads)[:, None], f.thread),
+                         (np.arange(f.values)[None, :], f.value)):  # fmt: skip
+        for m in modes:
+            out[..., m.dim] += index % m.size * m.step
+            index = index // m.size
+    return out
 
 
 def _calls(plan: GemmPlan) -> Iterator[tuple[int, int, int]]:
@@ -51,7 +68,7 @@ def _calls(plan: GemmPlan) -> Iterator[tuple[int, int, int]]:
 
 def _call(
     plan: GemmPlan,
-    fragments: tuple[Fragment, Fragment, Fragment],
+    tables: tuple[Table, Table, Table],
     group: int,
     regs: tuple[int, int, int],
     added: NDArray[np.int64],
@@ -59,22 +76,21 @@ def _call(
 ) -> None:
     row = plan.row
     im, inn, ik = row.tile
-    maps = []
-    for f, atom, base, pieces, shape in zip(
-        fragments,
+    maps: list[Table] = []
+    own = slice(group * row.threads, (group + 1) * row.threads)
+    for held, atom, base, pieces, shape in zip(
+        tables,
         (row.c, row.a, row.b),
         regs,
         (plan.c_pieces, plan.a_pieces, plan.b_pieces),
         ((im, inn), (im, ik), (inn, ik)),
     ):
+        at = table(atom, row.threads)
+        places = held[own][:, base + np.array(pieces)]
         found = np.full((*shape, 2), -1, dtype=np.int64)
-        for lane in range(row.threads):
-            for v in range(atom.values):
-                at = atom.coord(lane, v)
-                place = f.coord(group * row.threads + lane, base + pieces[v])
-                if found[at][0] >= 0 and tuple(found[at]) != place:
-                    raise VerifyError(f"{row.name} reads one element from two places", op.span)
-                found[at] = place
+        found[at[..., 0], at[..., 1]] = places
+        if (found[at[..., 0], at[..., 1]] != places).any() or (found < 0).any():
+            raise VerifyError(f"{row.name} reads one element from two places", op.span)
         maps.append(found)
     c, a, b = maps
     rows, columns = c[..., 0], c[..., 1]

@@ -1,7 +1,8 @@
 """Where no layouts agree: rearranges that let them, each at the operation that broke an equation.
 
 The operand that could not have the layout it needs is taken through a rearrange, alike for all
-operations of one kind on the same tensors; where a narrower tensor was cast to it, that one may
+operations of one kind on the same tensors (or the operand of a product, where memory cannot hold
+what it asks for); where a narrower tensor was cast to it, that one may
 be moved instead. Of the ways that solve the program the cheapest is kept; where one rearrange is
 not enough, the next conflict is mended in the same way.
 """
@@ -10,13 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from hexcute_core.errors import LayoutConflict, NoLayout, SourceSpan
 from hexcute_core.synthesis.candidates import Conflicts
 from hexcute_core.synthesis.graph import op_refs
 from hexcute_core.synthesis.rewrite import Edge, edges, insert
+from hexcute_core.synthesis.search import Unmovable
 from hexcute_core.synthesis.solution import Inserted, Solution
-from hexcute_core.tile import CastTile, RegisterTensor, TileProgram
+from hexcute_core.tile import CastTile, Gemm, RegisterTensor, TileProgram
 from hexcute_core.tile.ir import TileOp
 
 # Rearranges put in one after the other: both operands of a product and four vectors beside it.
@@ -25,6 +28,7 @@ DEPTH = 6
 ATTEMPTS = 32
 
 Solve = Callable[[TileProgram], Solution]
+Cause: TypeAlias = "Conflicts | Unmovable"
 
 
 @dataclass(frozen=True)
@@ -42,12 +46,12 @@ class _Mender:
         self.left = ATTEMPTS
 
     def mend(
-        self, program: TileProgram, conflict: Conflicts, before: tuple[Inserted, ...]
+        self, program: TileProgram, cause: Cause, before: tuple[Inserted, ...]
     ) -> Solution | None:
         """The cheapest solution of `program` with one rearrange more, or with several."""
         best: Solution | None = None
-        deeper: list[tuple[TileProgram, Conflicts, tuple[Inserted, ...]]] = []
-        for place in _places(program, conflict):
+        deeper: list[tuple[TileProgram, Cause, tuple[Inserted, ...]]] = []
+        for place in _places(program, cause):
             if self.left == 0:
                 break
             self.left -= 1
@@ -58,7 +62,7 @@ class _Mender:
             )
             try:
                 found = self.solve(changed)
-            except Conflicts as again:
+            except (Conflicts, Unmovable) as again:
                 deeper.append((changed, again, (*before, *added)))
                 continue
             except (LayoutConflict, NoLayout):
@@ -67,19 +71,35 @@ class _Mender:
                 best = replace(found, inserted=(*before, *added))
         if best is not None or len(before) >= DEPTH:
             return best
-        for half, cause, added in deeper:
-            whole = self.mend(half, cause, added)
+        for half, reason, added in deeper:
+            whole = self.mend(half, reason, added)
             if whole is not None:
                 return whole
         return None
 
 
-def mend(program: TileProgram, conflict: Conflicts, solve: Solve) -> Solution | None:
+def mend(program: TileProgram, cause: Cause, solve: Solve) -> Solution | None:
     """The cheapest solution of `program` with rearranges inserted, or None."""
-    return _Mender(solve).mend(program, conflict, ())
+    return _Mender(solve).mend(program, cause, ())
 
 
-def _places(program: TileProgram, conflict: Conflicts) -> Iterator[_Place]:
+def _places(program: TileProgram, cause: Cause) -> Iterator[_Place]:
+    """Operands that a rearrange may free, the likeliest first."""
+    if isinstance(cause, Conflicts):
+        yield from _broken(program, cause)
+        return
+    # What no memory can hold is what a product asks of its operands.
+    for component in cause.components:
+        ops = [item.op for item in component.ops]
+        seen: set[tuple[str, ...]] = set()
+        for op in ops:
+            if isinstance(op, Gemm) and _names(op) not in seen:
+                seen.add(_names(op))
+                places = (_place(program, ops, op, edge) for edge in reversed(edges(op)))
+                yield from (p for p in places if p is not None)
+
+
+def _broken(program: TileProgram, conflict: Conflicts) -> Iterator[_Place]:
     """Operands of the conflict's operation that have the wrong layout, then what they were cast
     from."""
     ops = [item.op for item in conflict.component.ops]

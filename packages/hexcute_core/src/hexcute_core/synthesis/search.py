@@ -29,6 +29,16 @@ from hexcute_core.tile import Copy, Gemm, SharedTensor
 WARP = 32
 # Combinations of component layouts whose buffers are searched: every pair of eight.
 COMBINATIONS = 64
+# As many more where none of them suits memory.
+MOST = 512
+
+
+class Unmovable(NoLayout):
+    """No layout that the operations of `components` agree on lets memory hold their tiles."""
+
+    def __init__(self, cause: NoLayout, components: tuple[Component, ...]) -> None:
+        super().__init__(cause.message, cause.span, cause.fix)
+        self.components = components
 
 
 @dataclass(frozen=True)
@@ -87,7 +97,7 @@ class Search:
             component = self.graph.components[index]
             parts, failures = self._parts(component, found, owned.get(index, []))
             if not parts:
-                raise failures[0]
+                raise Unmovable(failures[0], (component,))
             ladders.append(sorted(parts, key=lambda p: p.bound))
             rejected += found.rejected
         free = owned.get(-1, [])
@@ -99,7 +109,7 @@ class Search:
         for tried, (bound, picks) in enumerate(by_bound([[p.bound for p in x] for x in ladders])):
             if best is not None and base + bound >= best.cost:
                 break
-            if tried == COMBINATIONS:
+            if tried >= COMBINATIONS and (best is not None or tried >= MOST):
                 exact = False
                 break
             parts = [ladder[i] for ladder, i in zip(ladders, picks)]
@@ -116,7 +126,7 @@ class Search:
                 rejected.append(_lost(found_choice, best))
         if best is None:
             assert last is not None
-            raise last
+            raise Unmovable(last, tuple(self.graph.components[i] for i in island.components))
         return Choice(
             best.fragments, best.assignments, best.copies, best.bulk, best.operands, best.shared,
             best.exchanges, best.op_cost, (*rejected, *best.rejected), exact and best.exact,

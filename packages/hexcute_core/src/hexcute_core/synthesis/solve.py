@@ -16,7 +16,7 @@ from hexcute_core.synthesis.islands import islands
 from hexcute_core.synthesis.mending import mend
 from hexcute_core.synthesis.rearrange import forced_layouts
 from hexcute_core.synthesis.rewrite import expand
-from hexcute_core.synthesis.search import Choice, Search
+from hexcute_core.synthesis.search import Choice, Search, Unmovable
 from hexcute_core.synthesis.solution import Rejected, Solution
 from hexcute_core.tile import TileProgram
 
@@ -35,8 +35,8 @@ def synthesize(program: TileProgram, arch: Arch) -> Solution:
     program = remove_dead(program)
     try:
         solution = _solve(program, arch)
-    except Conflicts as conflict:
-        mended = mend(program, conflict, lambda changed: _solve(changed, arch))
+    except (Conflicts, Unmovable) as cause:
+        mended = mend(program, cause, lambda changed: _solve(changed, arch))
         if mended is None:
             raise
         solution = mended
