@@ -1,0 +1,58 @@
+"""What the machine code of the GEMM kernels is made of."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import hexcute_core as hx
+from hexcute_core.driver import CompiledKernel
+from hexcute_core.errors import MissingDependency
+from hexcute_kernels.gemm import CONFIGS
+from hexcute_kernels.hopper_gemm import hopper_gemm
+from hexcute_kernels.pipelined_gemm import pipelined_gemm
+from hexcute_kernels.simple_gemm import simple_gemm
+
+
+def instructions(compiled: CompiledKernel) -> set[str]:
+    """Every instruction with its modifiers, predicates aside."""
+    try:
+        text = compiled.sass()
+    except MissingDependency as error:
+        pytest.skip(str(error))
+    found = re.findall(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", text, re.M)
+    assert not [name for name in found if name.startswith(("LDL", "STL"))]
+    return set(found)
+
+
+def has(names: set[str], head: str, *modifiers: str) -> bool:
+    return any(n.startswith(head) and all(f".{m}" in n for m in modifiers) for n in names)
+
+
+@pytest.mark.parametrize("config", CONFIGS[:5], ids=str)
+@pytest.mark.parametrize("target", ["sm_80", "sm_90"])
+def test_pipelined_gemm(target: str, config: object) -> None:
+    names = instructions(pipelined_gemm(hx.f16).compile(target, constants=vars(config)))
+    assert has(names, "LDGSTS", "128")
+    assert has(names, "LDSM", "M88", "4") and not has(names, "LDSM", "M88", "2")
+    assert has(names, "STG", "128")
+    assert has(names, "HMMA", "16816", "F32")
+
+
+def test_simple_gemm_loads_16_bytes_from_global_memory() -> None:
+    names = instructions(simple_gemm.compile("sm_80"))
+    assert has(names, "LDG", "128") and has(names, "STG", "128")
+
+
+@pytest.mark.parametrize(("a_major", "b_major"), [("k", "k"), ("m", "n")])
+def test_hopper_gemm(a_major: str, b_major: str) -> None:
+    names = instructions(hopper_gemm(hx.f16, a_major, b_major).compile("sm_90"))
+    assert has(names, "HGMMA", "64x256x16", "F32") and not has(names, "HMMA")
+    assert has(names, "UTMALDG") and has(names, "UTMASTG") and has(names, "USETMAXREG")
+
+
+@pytest.mark.parametrize("n", [96, 176])
+def test_the_instruction_matches_the_tile(n: int) -> None:
+    names = instructions(hopper_gemm(hx.f16).compile("sm_90", BN=n))
+    assert has(names, "HGMMA", f"64x{n}x16")
