@@ -48,6 +48,13 @@ def check_laws(program: TileProgram) -> None:
                 _check_nested(program, stmt, slot)
             case _:
                 pass
+    for barrier in program.named_barriers:
+        if barrier.threads > program.block_dim:
+            raise FrontendError(
+                f"a named barrier of {barrier.threads} threads in a block of {program.block_dim}",
+                span=barrier.span,
+                fix="count the threads that meet there, those that only arrive included",
+            )
     for pipeline in program.pipelines:
         _check_pipeline(program, pipeline, uses[pipeline.name])
 

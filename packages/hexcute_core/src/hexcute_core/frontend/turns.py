@@ -106,13 +106,13 @@ def barriers_of(orders: list[Turns]) -> list[NamedBarrier]:
     """
     made = []
     for order in orders:
+        for number in set(range(order.count)) - order.roles.keys():
+            raise FrontendError(
+                f"nobody takes turn {number} of `{order.name}`: the others would wait for it",
+                span=order.span,
+                fix=f"write `with {order.name}.turn({number}):` in a role of its own",
+            )
         for number in range(order.count):
-            if number not in order.roles:
-                raise FrontendError(
-                    f"nobody takes turn {number} of `{order.name}`: the others would wait for it",
-                    span=order.span,
-                    fix=f"write `with {order.name}.turn({number}):` in a role of its own",
-                )
             meeting = order.roles[number], order.roles[(number - 1) % order.count]
             threads = sum(region.threads for region in meeting)
             made.append(NamedBarrier(order.barrier(number), threads, order.span))

@@ -1,0 +1,125 @@
+"""Kernels of roles run lane by lane under several schedules: right, and free of findings."""
+
+import numpy as np
+import pytest
+import role_kernels as rk
+
+
+def whole(rng, *shape, dtype=np.float16):
+    """Small whole numbers: sums of their products are exact."""
+    return rng.integers(-3, 4, shape).astype(dtype)
+
+
+def run(kernel, *args, aligned=True, schedules=3, **constants):
+    """Simulates `kernel` with every stage verified; the layouts by brute force as well."""
+    compiled = kernel.compile("sm_90", aligned=aligned, verify=True, **constants)
+    report = compiled.simulate(*args, schedules=schedules)
+    assert not report.findings
+    return report, compiled
+
+
+def product(a, b):
+    return (a.astype(np.float32) @ b.astype(np.float32).T).astype(np.float16)
+
+
+@pytest.mark.parametrize("k", [0, 8, 64, 72, 128, 320])
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_loops_of_any_length(k, stages):
+    """K of nothing, a part of a slot, one slot, a part more, and several rounds of the ring."""
+    rng = np.random.default_rng(k)
+    a, b, c = whole(rng, 64, k), whole(rng, 64, k), np.full((64, 64), 7, np.float16)
+    report, _ = run(rk.consuming, a, b, c, STAGES=stages)
+    assert np.array_equal(c, product(a, b))
+    assert ("tma.load" in report.counters.instructions) == (k > 0)
+
+
+@pytest.mark.parametrize("k", [1, 65, 130])
+def test_without_alignment_threads_copy(k):
+    """Rows that TMA cannot address: the producer's threads move them, element by element."""
+    rng = np.random.default_rng(k)
+    a, b, c = whole(rng, 64, k), whole(rng, 64, k), np.full((64, 64), 7, np.float16)
+    report, _ = run(rk.consuming, a, b, c, aligned=False, schedules=1)
+    assert np.array_equal(c, product(a, b))
+    assert "tma.load" not in report.counters.instructions
+
+
+def test_ragged_tiles_and_two_groups():
+    rng = np.random.default_rng(1)
+    a, b, c = whole(rng, 200, 72), whole(rng, 88, 72), np.full((200, 88), 7, np.float16)
+    run(rk.consuming, a, b, c, GROUPS=2, schedules=1)
+    assert np.array_equal(c, product(a, b))
+
+
+@pytest.mark.parametrize("k", [0, 64, 256, 448])
+def test_two_pipelines_counted_by_a_while(k):
+    rng = np.random.default_rng(k)
+    a, b, c = whole(rng, 64, k), whole(rng, 64, k), np.full((64, 64), 7, np.float16)
+    run(rk.two_pipelines, a, b, c)
+    assert np.array_equal(c, product(a, b))
+
+
+@pytest.mark.parametrize("k", [64, 320])
+def test_two_roles_read_every_slot(k):
+    rng = np.random.default_rng(k)
+    a = whole(rng, 64, k)
+    total, most = np.zeros((64, 1), np.float32), np.zeros((64, 1), np.float16)
+    run(rk.two_readers, a, total, most)
+    assert np.array_equal(total, a.astype(np.float32).sum(1, keepdims=True))
+    assert np.array_equal(most, a.max(1, keepdims=True))
+
+
+@pytest.mark.parametrize("k", [64, 192])
+def test_the_producer_computes_in_the_order_written(k):
+    rng = np.random.default_rng(k)
+    a, b = whole(rng, 64, k, dtype=np.float32), whole(rng, 64, k)
+    c = np.full((64, 64), 7, np.float16)
+    report, _ = run(rk.converting, a, b, c)
+    assert np.array_equal(c, product(2 * a, b))
+    assert report.counters.instructions["tma.load"] == k // 64
+
+
+@pytest.mark.parametrize("n", [64, 192])
+def test_a_result_is_the_next_operand_in_registers(n):
+    rng = np.random.default_rng(n)
+    q, p, v = (rng.integers(-1, 2, (x, 64)).astype(np.float16) for x in (64, n, n))
+    o = np.full((64, 64), 7, np.float16)
+    report, compiled = run(rk.chained, q, p, v, o)
+    first = np.maximum(q.astype(np.float32) @ p.astype(np.float32).T, 0)
+    assert np.array_equal(o, (first @ v.astype(np.float32)).astype(np.float16))
+    names = [w.row.name("rk") for w in compiled.solution.wgmmas.values() if w.a_in_registers]
+    assert len(names) == 1, "the second gemm takes A from registers"
+    assert any(".rm" in name for name in report.counters.instructions)
+
+
+@pytest.mark.parametrize("shape", [(64, 64, 64), (128, 192, 192), (320, 64, 72), (64, 64, 0)])
+@pytest.mark.parametrize("stages", [2, 3])
+def test_two_math_roles_take_turns_in_blocks_that_stay(shape, stages):
+    """One tile, several a block, an odd number of them, and none of K."""
+    m, n, k = shape
+    rng = np.random.default_rng(k)
+    a, b, c = whole(rng, m, k), whole(rng, n, k), np.full((m, n), 7, np.float16)
+    run(rk.taking_turns, a, b, c, STAGES=stages, schedules=2)
+    assert np.array_equal(c, product(a, b))
+
+
+@pytest.mark.parametrize("k", [64, 128, 320])
+def test_raw_mbarriers(k):
+    rng = np.random.default_rng(k)
+    a, c = whole(rng, 64, k), np.full((64, k), 7, np.float16)
+    report, _ = run(rk.by_hand, a, c)
+    assert np.array_equal(c, 2 * a)
+    assert report.counters.instructions["tma.load"] == k // 64
+
+
+@pytest.mark.parametrize("k", [64, 192])
+def test_named_barriers_hand_a_tile_over(k):
+    rng = np.random.default_rng(k)
+    a, c = whole(rng, 64, k), np.full((64, k), 7, np.float16)
+    run(rk.handing_over, a, c)
+    assert np.array_equal(c, a + 1)
+
+
+def test_blocks_of_a_cluster_arrive_at_one_another():
+    out = np.zeros(4, np.int32)
+    run(rk.clustered, out)
+    assert out.tolist() == [10, 11, 10, 11]
