@@ -143,12 +143,18 @@ def test_no_report_on_the_warp_specialized_kernel_over_fifty_schedules(dtype, or
 def every_hopper_deletion_is_reported(orders, consumers, seed):
     sizes = {"m": 128, "n": 64, "k": 512}
     a, b, _ = operands(f16, orders, sizes)
-    kinds = {}
-    for program, gone in mutants(hopper(f16, orders, consumers).thread):
+    kernel = hopper(f16, orders, consumers)
+    kinds, idle = {}, []
+    for program, gone in mutants(kernel.thread):
         arrays = {"a": a, "b": b, "c": np.zeros((128, 64), dtype=np.float32)}
         report = simulate(program, arrays, sizes, check=False, seed=seed)
-        assert report.findings, f"nothing is wrong without {gone.name} at {gone.span}"
         kinds.setdefault(gone.name, set()).update(f.kind for f in report.findings)
+        if not report.findings:
+            idle.append(gone)
+    # Where shared memory changes hands the compiler lets the role meet of its own accord; the
+    # wait for its products has already told a role of one warp group that all four warps are done.
+    assert not {gone.span for gone in idle} & set(written(kernel.tile.body))
+    assert [gone.name for gone in idle] == (["bar.named.sync"] if consumers == 1 else [])
     assert kinds["fence.proxy"] == {"missing fence"}
     assert kinds["wgmma.fence"] == {"missing fence"}
     assert kinds["fence.mbarrier"] == {"missing fence"}
