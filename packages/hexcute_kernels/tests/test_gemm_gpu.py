@@ -12,7 +12,7 @@ import pytest
 
 import hexcute_core as hx
 from hexcute_core.errors import LaunchError
-from hexcute_kernels.gemm import CONFIGS, matmul
+from hexcute_kernels.gemm import CONFIGS, HOPPER_CONFIGS, matmul
 from hexcute_kernels.pipelined_gemm import pipelined_gemm
 from hexcute_kernels.simple_gemm import simple_gemm
 
@@ -28,7 +28,10 @@ def exact(m: int, n: int, k: int, dtype=None):
     return a, b, (a.float() @ b.float().t())
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=str)
+HOPPER = torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
+
+
+@pytest.mark.parametrize("config", CONFIGS + (HOPPER_CONFIGS if HOPPER else ()), ids=str)
 def test_every_configuration(config) -> None:
     a, b, want = exact(300, 200, 160)
     out = torch.full((300, 200), math.nan, device="cuda", dtype=torch.float16)
@@ -38,10 +41,12 @@ def test_every_configuration(config) -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
-def test_operand_orders(dtype: str, turned: tuple[bool, bool]) -> None:
-    a, b, want = exact(136, 72, 24, getattr(torch, dtype))
+@pytest.mark.parametrize("target", [None, "sm_80"])
+@pytest.mark.parametrize("shape", [(136, 72, 24), (33, 25, 65)])
+def test_operand_orders(dtype: str, turned: tuple[bool, bool], target, shape) -> None:
+    a, b, want = exact(*shape, getattr(torch, dtype))
     a, b = (t.t().contiguous().t() if x else t for t, x in zip((a, b), turned))
-    assert torch.equal(matmul(a, b).float(), want)
+    assert torch.equal(matmul(a, b, target=target).float(), want)
 
 
 def test_divisible_k_moves_16_bytes_and_compiles_once_a_class() -> None:

@@ -1,4 +1,4 @@
-"""matmul(a, b) = a b^T as a torch operator over the pipelined Tensor Core kernel."""
+"""matmul(a, b) = a b^T as a torch operator: wgmma on an H100, mma.sync elsewhere."""
 
 from __future__ import annotations
 
@@ -53,19 +53,57 @@ def default_config(m: int, n: int) -> GemmConfig:
     return GemmConfig(256, 128, 64, 3, 8) if blocks >= 128 else GemmConfig(128, 128, 32, 4, 4)
 
 
+@dataclass(frozen=True)
+class HopperConfig:
+    """Block tile BM x BN x BK, STAGES, CONSUMERS warp groups that multiply, GROUP as above."""
+
+    BM: int
+    BN: int
+    BK: int
+    STAGES: int
+    CONSUMERS: int
+    GROUP: int = 8
+
+
+HOPPER_CONFIGS: tuple[HopperConfig, ...] = (
+    HopperConfig(128, 256, 64, 4, 2),
+    HopperConfig(256, 128, 64, 4, 2),
+    HopperConfig(128, 192, 64, 5, 2),
+    HopperConfig(128, 128, 64, 6, 2),
+    HopperConfig(64, 128, 64, 6, 1),
+    HopperConfig(64, 64, 64, 8, 1),
+    HopperConfig(64, 32, 128, 8, 1),
+)
+"""The same for wgmma on an H100."""
+
+
+def default_hopper_config(m: int, n: int) -> HopperConfig:
+    """The configuration used on an H100 where none is given."""
+    if m <= 64:
+        return HopperConfig(64, 32, 128, 8, 1) if n <= 8192 else HopperConfig(64, 64, 64, 8, 1)
+    if -(-m // 128) * -(-n // 256) >= 96:
+        return HopperConfig(128, 256, 64, 4, 2)
+    return HopperConfig(128, 128, 64, 6, 2)
+
+
 def matmul(
     a: torch.Tensor,
     b: torch.Tensor,
     out: torch.Tensor | None = None,
-    config: GemmConfig | None = None,
+    config: GemmConfig | HopperConfig | None = None,
+    target: str | None = None,
 ) -> torch.Tensor:
     """`a @ b.T` for `a` (m, k) and `b` (n, k), accumulated in float32, rounded once.
+
+    On an H100 it is the wgmma kernel where TMA can read the operands (rows of whole 16 bytes that
+    start at one), else the mma.sync kernel.
 
     Args:
         a, b: float16 or bfloat16 on one GPU, of one type, each row-major or the transpose of a
             row-major tensor (so all four operand orders, without a copy).
         out: where to write (m, n), row-major; allocated where not given.
-        config: block tile and pipeline; `default_config(m, n)` where not given.
+        config: block tile and pipeline of either kernel; a default by shape where not given.
+        target: "sm_80" for the mma.sync kernel on any GPU.
 
     Returns `out`. Raises LaunchError for tensors that do not fit.
     """
@@ -86,9 +124,20 @@ def matmul(
         out = torch_module.empty((m, n), dtype=a.dtype, device=a.device)
     a_major, left = _order(a, "a", "k", "m")
     b_major, right = _order(b, "b", "k", "n")
-    kernel = pipelined_gemm(dtype, a_major, b_major)
-    kernel(left, right, out, **asdict(config or default_config(m, n)))
+    if config is None:
+        wgmma = target is None and _for_wgmma(left, right, out)
+        config = default_hopper_config(m, n) if wgmma else default_config(m, n)
+    make = hopper_gemm if isinstance(config, HopperConfig) else pipelined_gemm
+    make(dtype, a_major, b_major)(left, right, out, **asdict(config))
     return out
+
+
+def _for_wgmma(*tensors: torch.Tensor) -> bool:
+    """Whether the GPU has wgmma and TMA can move these tensors."""
+    device = tensors[0].device
+    if device.type != "cuda" or device_target(device.index or 0) != "sm_90":
+        return False
+    return all(t.data_ptr() % 16 == 0 and t.shape[-1] % 8 == 0 for t in tensors)
 
 
 def _order(t: torch.Tensor, name: str, rows: str, columns: str) -> tuple[str, torch.Tensor]:
