@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from hexcute_core import bf16, f16
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import LaunchError
+from hexcute_core.runtime import device_target
+from hexcute_kernels.hopper_gemm import hopper_gemm
 from hexcute_kernels.pipelined_gemm import pipelined_gemm
 
 if TYPE_CHECKING:
