@@ -1,0 +1,75 @@
+"""The warp-specialized GEMM, every lane, role and barrier run on the CPU, against numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hexcute_core as hx
+from hexcute_core.errors import FrontendError, NoLayout
+from hexcute_kernels.gemm import HOPPER_CONFIGS, default_hopper_config
+from hexcute_kernels.hopper_gemm import hopper_gemm
+
+SMALL = {"BM": 128, "BN": 64, "STAGES": 2}
+
+
+def run(
+    a_major: str, b_major: str, shape: tuple[int, int, int], aligned: bool = True, **kw
+) -> None:
+    m, n, k = shape
+    rng = np.random.default_rng(sum(shape))
+    a = rng.integers(-4, 5, (m, k)).astype(np.float16)
+    b = rng.integers(-4, 5, (n, k)).astype(np.float16)
+    c = np.full((m, n), np.nan, np.float16)
+    kernel = hopper_gemm(hx.f16, a_major, b_major)
+    compiled = kernel.compile("sm_90", aligned=aligned, verify=True, **kw)
+    left = a if a_major == "k" else np.ascontiguousarray(a.T)
+    right = b if b_major == "k" else np.ascontiguousarray(b.T)
+    compiled.simulate(left, right, c)
+    np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
+
+
+@pytest.mark.parametrize("a_major", ["k", "m"])
+@pytest.mark.parametrize("b_major", ["k", "n"])
+def test_operand_orders(a_major: str, b_major: str) -> None:
+    run(a_major, b_major, (136, 72, 200), **SMALL)
+
+
+@pytest.mark.parametrize("k", [8, 64, 72, 128])
+def test_loops_of_any_length(k: int) -> None:
+    run("k", "k", (64, 64, k), BM=64, BN=64, STAGES=3, CONSUMERS=1)
+
+
+@pytest.mark.parametrize("n", [16, 24, 48, 80, 96])
+def test_tiles_that_are_no_powers_of_two(n: int) -> None:
+    run("k", "n", (128, 2 * n, 64), BM=128, BN=n, STAGES=2)
+
+
+def test_rows_that_tma_cannot_read_go_through_copies() -> None:
+    run("k", "k", (64, 40, 65), aligned=False, BM=64, BN=64, STAGES=2, CONSUMERS=1)
+
+
+@pytest.mark.parametrize(
+    ("constants", "resource"),
+    [
+        ({"BM": 256, "BN": 256}, "registers"),
+        ({"BM": 128, "BN": 256, "STAGES": 6}, "shared memory"),
+        ({"BN": 20}, "wgmma"),
+        ({"BM": 96}, "wgmma"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_the_resource(constants, resource: str) -> None:
+    with pytest.raises((NoLayout, FrontendError), match=resource) as caught:
+        _ = hopper_gemm(hx.f16).compile("sm_90", **constants).thread
+    assert "hopper_gemm.py" in str(caught.value)
+
+
+@pytest.mark.parametrize("config", HOPPER_CONFIGS, ids=str)
+def test_configurations_compile_without_local_memory(config: object) -> None:
+    built = hopper_gemm(hx.f16).compile("sm_90", constants=vars(config)).built
+    assert not built.local_memory
+
+
+@pytest.mark.parametrize("m", [1, 64, 100, 4096])
+def test_default_configuration_is_one_of_those_tried(m: int) -> None:
+    assert default_hopper_config(m, 4096) in HOPPER_CONFIGS
