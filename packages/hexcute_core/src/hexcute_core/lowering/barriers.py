@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from hexcute_core import thread as th
+from hexcute_core.arch import Arch
 from hexcute_core.dtypes import i32
-from hexcute_core.errors import LayoutConflict
+from hexcute_core.errors import LayoutConflict, SourceSpan
 from hexcute_core.lowering.bulk import lower_bulk_load
 from hexcute_core.lowering.context import Context
 from hexcute_core.lowering.elements import resolve
@@ -69,6 +70,23 @@ def check_named_barriers(program: TileProgram) -> None:
             last.span,
             "use fewer named barriers, or mbarriers",
         )
+
+
+def check_target(program: TileProgram, arch: Arch) -> None:
+    """Raises LayoutConflict, located, for what only GPUs with TMA have."""
+    if arch.bulk is not None:
+        return
+    found: list[tuple[str, SourceSpan]] = [("pipelines", p.span) for p in program.pipelines]
+    found += [("mbarriers", b.span) for b in program.mbarriers]
+    found += [
+        ("roles that claim registers", s.span)
+        for s in program.body
+        if isinstance(s, Role) and s.registers is not None
+    ]
+    if program.cluster_dim != (1, 1, 1):
+        found.append(("clusters", program.span))
+    for what, span in found:
+        raise LayoutConflict(f"{arch.name} has no {what}", span, 'compile with target="sm_90"')
 
 
 def lower_barrier(ctx: Context, stmt: BarrierStmt) -> tuple[th.Stmt, ...]:

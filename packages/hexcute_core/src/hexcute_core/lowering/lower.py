@@ -9,6 +9,7 @@ from hexcute_core.errors import LayoutConflict
 from hexcute_core.lowering.arena import build_arena
 from hexcute_core.lowering.barriers import (
     check_named_barriers,
+    check_target,
     lower_barrier,
     lower_completing,
     mbarrier_bytes,
@@ -81,6 +82,7 @@ def lower(solution: Solution, arch: Arch) -> th.ThreadProgram:
         default=0,
     )  # fmt: skip
     barriers = rings(program, solution)
+    check_target(program, arch)
     check_named_barriers(program)
     fixed = {arena_name(name): ring.bytes for name, ring in barriers.items()}
     fixed.update(mbarrier_bytes(program))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -167,11 +168,16 @@ def bulk_plan(
     reps = []
     for d, extent in enumerate(ref.shape):
         whole = run if d == inner else min(extent, bulk.box)
-        while extent % whole:
+        # Boxes after the first start where the swizzle starts anew, every eight rows.
+        while extent % whole or (d != inner and whole < extent and whole % CORE_ROWS):
             whole -= 1
+            if not whole:
+                return f"{extent} rows are not boxes of at most {bulk.box}, multiples of eight"
         box[dims[d]] = whole
         if extent > whole:
             reps.append(Rep(extent // whole, whole, d, 0))
+    if reps and prod(box) * size % (CORE_ROWS * span):
+        return f"boxes of {' x '.join(map(str, box))} elements do not fill whole swizzles"
     total = size
     for extent in ref.shape:
         total *= extent

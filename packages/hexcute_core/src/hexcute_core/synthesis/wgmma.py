@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import gcd
 
 from hexcute_core.arch import Arch, Fragment, Mode, WgmmaRow
 from hexcute_core.errors import NoLayout
@@ -157,14 +158,34 @@ def shared_anchors(
         )
     found = tuple(wgmma_anchors(rows, m, n, k, threads, op.warps, graph.is_register(op.a)))
     if not found:
-        widths = sorted({row.tile[1] for row in rows})
         raise NoLayout(
-            f"gemm of {m}x{n}x{k} on {threads} threads: no wgmma tiles it",
+            f"no wgmma tiles a gemm of {m}x{n}x{k} on {threads} threads: "
+            f"{_misfit(rows, m, n, k, threads, op.warps)}",
             op.span,
-            f"take M a multiple of 64 a warp group, K of {rows[0].tile[2]}, N of one of "
-            f"{widths[0]}, {widths[1]}, ... {widths[-1]}, on whole warp groups of 128 threads",
+            f"take M a multiple of 64 a warp group, K of {rows[0].tile[2]}, N of 8 (16 from 32 on "
+            "for integers), or split N by warps=(along M, along N)",
         )
     return found
+
+
+def _misfit(
+    rows: tuple[WgmmaRow, ...], m: int, n: int, k: int, threads: int, forced: tuple[int, int] | None
+) -> str:
+    """The first dimension in which no arrangement of the warp groups fits."""
+    groups, depth = threads // GROUP, rows[0].tile[2]
+    if threads % GROUP:
+        return f"they are no whole warp groups of {GROUP}"
+    if forced is not None and forced[0] * forced[1] != groups:
+        return f"warps={forced} takes {forced[0] * forced[1]} warp groups, there are {groups}"
+    if k % depth:
+        return f"K of {k} is no multiple of the instruction's {depth}"
+    if m % 64:
+        return f"M of {m} is no multiple of the instruction's 64"
+    along = forced[0] if forced is not None else gcd(groups, m // 64)
+    if m % (64 * along):
+        return f"M of {m} is not {along} times a multiple of 64"
+    share = n // (groups // along) if n % (groups // along) == 0 else n / (groups // along)
+    return f"an N of {share} a warp group is no multiple of the instruction's 8 or more"
 
 
 def plan_wgmma(anchor: WgmmaAnchor, c: Fragment, a: Fragment | None, k: int) -> WgmmaPlan | str:
