@@ -104,10 +104,13 @@ def _by_name(scope: Scope, stmt: Prim) -> Any:
 def _ldmatrix(scope: Scope, count: int, trans: bool, dst: Regs, src: SharedPtr) -> list[Any]:
     target = _words(scope, f"ldmatrix.x{count}", dst, count, reads=False, writes=True)
     suffix = ".trans" if trans else ""
+    # Registers of 32-bit elements keep their own type: the instruction moves bits.
+    entry = scope.array(dst.array).cell.type_name
+    kind = "" if entry == "uint32" else f"_{entry}"
     ins = Instruction(
-        f"hx_ldmatrix_x{count}{suffix.replace('.', '_')}",
+        f"hx_ldmatrix_x{count}{suffix.replace('.', '_')}{kind}",
         f"ldmatrix.sync.aligned.m8n8.x{count}{suffix}.shared.b16 {vector(0, count)}, [%{count}];",
-        ("uint32",) * count,
+        (entry,) * count,
         ("uint32",),
         memory=True,
     )
