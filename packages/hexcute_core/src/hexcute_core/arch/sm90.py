@@ -13,8 +13,10 @@ from hexcute_core import dtypes as dt
 from hexcute_core.arch.fragment import Fragment, Mode
 from hexcute_core.arch.rows import BulkRows, Timing, WgmmaRow
 from hexcute_core.arch.sm80 import SM80
+from hexcute_core.arch.timings import timed
 from hexcute_core.dtypes import DType
 
+_NAME = "sm_90"
 _TENSOR = "NVIDIA H100 whitepaper: 4096 dense f16 multiply-adds a clock a multiprocessor"
 _BULK = "NVIDIA H100 whitepaper: 3.35 TB/s over 132 multiprocessors at 1.755 GHz"
 _RATE = 4096.0
@@ -42,6 +44,7 @@ def _wgmma(a: DType, b: DType, c: DType, n: int) -> WgmmaRow:
     lanes = Mode(8, 1, 0)
     warps = Mode(4, 16, 0)
     rate = _RATE * 16 / bits
+    documented = Timing(64 * n * k / rate, 64 * n * k / rate + 32, _TENSOR)
     return WgmmaRow(
         (64, n, k), a, b, c,
         ("k", "m") if sixteen else ("k",),
@@ -56,15 +59,17 @@ def _wgmma(a: DType, b: DType, c: DType, n: int) -> WgmmaRow:
             (Mode(4, 2, 1), lanes, warps),
             (Mode(2, 1, 1), Mode(2, 8, 0), Mode(n // 8, 8, 1)),
         ),
-        Timing(issue=64 * n * k / rate, latency=64 * n * k / rate + 32, source=_TENSOR),
+        timed(_NAME, f"wgmma.64x{n}x{k}.{c}.{a}.{b}", documented),
     )  # fmt: skip
 
 
 SM90 = replace(
     SM80,
-    name="sm_90",
+    name=_NAME,
     capability=(9, 0),
     shared_per_block=227 * 1024,
+    copies=tuple(replace(r, timing=timed(_NAME, r.name, r.timing)) for r in SM80.copies),
+    mmas=tuple(replace(r, timing=timed(_NAME, r.name, r.timing)) for r in SM80.mmas),
     wgmmas=tuple(_wgmma(a, b, c, n) for a, b, c in _TYPES for n in _widths(a)),
     bulk=BulkRows(
         swizzles=(128, 64, 32, 0),
@@ -72,6 +77,6 @@ SM90 = replace(
         rank=5,
         alignment=16,
         bytes_per_clock=14.5,
-        timing=Timing(issue=4, latency=700, source=_BULK),
+        timing=timed(_NAME, "tma.load.1024", Timing(issue=4, latency=700, source=_BULK)),
     ),
 )

@@ -38,7 +38,7 @@ _ELECT = Instruction(
     ("uint32",),
     result=True,
 )
-_CLOCK = Instruction("hx_clock", "mov.u64 %0, %clock64;", ("int64",), result=True, memory=True)
+_CLOCK = Instruction("hx_clock", "mov.u64 %0, %%clock64;", ("int64",), result=True, memory=True)
 # Registered beside the device primitives, but host code.
 _HOST = ("avx_", "cpu_", "hip_", "get_", "set_", "request_", "memory_planner", "calculate_")
 _BITS_OF = {"float16": "__ushort_as_half", "bfloat16": "__ushort_as_bfloat16"}
