@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from hexcute_bench.errors import BenchError
 
 COMMAND = "python -m hexcute_bench.microbench --table"
-_HEAD = '''"""Measured timings of {arch}: name -> (issue, latency) in clocks, None where not measured.
+_HEAD = '''"""Measured timings of {arch}: name -> (issue, latency) in clocks, None: not measured.
 
-Written by `{command}` from {source}; not edited by hand.
+Written by `{command}`, not by hand, from
+{source}.
 """
 
 from __future__ import annotations

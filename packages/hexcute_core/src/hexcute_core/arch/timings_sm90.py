@@ -1,4 +1,4 @@
-"""Measured timings of sm_90: name -> (issue, latency) in clocks, None where not measured.
+"""Measured timings of sm_90: name -> (issue, latency) in clocks, None: not measured.
 
 Written by `python -m hexcute_bench.microbench --table`; not edited by hand.
 """
