@@ -321,3 +321,29 @@ def test_ranks_count_x_fastest():
         for z in range(4)
     }
     assert found == {(x, z): x + 2 * z for x in range(2) for z in range(4)}
+
+
+def test_several_contexts_in_one_with():
+    """`with a, b:` is `with a:` around `with b:`."""
+
+    def nested_ones(a, n):
+        ga = hx.global_view(a[:, :], ((64, 64, 4), (k, 1, 64)))
+        sa = hx.shared_tensor(f16, (64, 64, 2))
+        pipe = hx.pipeline(2)
+        with hx.warp_groups_producer():  # noqa: SIM117
+            with pipe.produce() as s:
+                hx.copy(ga[:, :, 0], sa[:, :, s])
+        with hx.warp_groups_consumer():  # noqa: SIM117
+            with pipe.consume() as s:
+                hx.primitive("report", s)
+
+    def one_line(a, n):
+        ga = hx.global_view(a[:, :], ((64, 64, 4), (k, 1, 64)))
+        sa = hx.shared_tensor(f16, (64, 64, 2))
+        pipe = hx.pipeline(2)
+        with hx.warp_groups_producer(), pipe.produce() as s:
+            hx.copy(ga[:, :, 0], sa[:, :, s])
+        with hx.warp_groups_consumer(), pipe.consume() as s:
+            hx.primitive("report", s)
+
+    assert show_program(traced(one_line)) == show_program(traced(nested_ones))

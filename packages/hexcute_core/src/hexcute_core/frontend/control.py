@@ -301,9 +301,7 @@ def _in_turn(engine: Engine, frame: Frame, node: ast.With, item: ast.withitem, t
 
 
 def with_block(engine: Engine, frame: Frame, node: ast.With) -> None:
-    if len(node.items) != 1:
-        raise frame.error(node, "several context managers in one `with`", fix="nest them")
-    item = node.items[0]
+    (item,) = node.items
     value = engine.evaluate(frame, item.context_expr)
     if isinstance(value, RoleContext):
         _in_role(engine, frame, node, item, value)

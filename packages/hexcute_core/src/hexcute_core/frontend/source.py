@@ -61,4 +61,17 @@ def function_source(fn: FunctionType) -> FunctionSource:
         )
     node = body[0]
     ast.increment_lineno(node, first - (2 if nested else 1))
-    return FunctionSource(fn, span.file, text, without_early_returns(node))
+    plain = without_early_returns(_OneContext().visit(node))
+    return FunctionSource(fn, span.file, text, plain)
+
+
+class _OneContext(ast.NodeTransformer):
+    """`with a, b:` as `with a:` around `with b:`."""
+
+    def visit_With(self, node: ast.With) -> ast.With:
+        self.generic_visit(node)
+        *outer, last = node.items
+        inner = ast.copy_location(ast.With([last], node.body), last.context_expr)
+        for item in reversed(outer):
+            inner = ast.copy_location(ast.With([item], [inner]), item.context_expr)
+        return ast.copy_location(inner, node)

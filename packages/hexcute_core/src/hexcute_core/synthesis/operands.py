@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import prod
 from itertools import pairwise
+from math import prod
 from typing import Any, NamedTuple
 
 from cute_layout import Swizzle
