@@ -51,6 +51,44 @@ def test_as_many_threads_work_as_divide_the_tile():
     assert found.counters.bytes["cp.async.16"] == 96 * 80 * 2
 
 
+@pytest.mark.parametrize("shape, calls", [((229, 8), 2), ((229, 16), 4), ((3, 229), 6)])
+def test_extents_that_no_thread_count_divides_are_overhung(shape, calls):
+    """229 rows on 128 threads: two rounds, the second for 101 of them."""
+    b = tile_builder.TileBuilder(threads=128)
+    a, c = b.tile("a", f16, *shape), b.tile("c", f16, *shape)
+    r, s, q = b.register("r", f16, *shape), b.shared("s", f16, *shape), b.register("q", f16, *shape)
+    b.copy(a, r)
+    b.copy(r, s)
+    b.sync()
+    b.copy(s, q)
+    b.copy(q, c)
+    found = tile_runs.run(b.program())
+    assert not found.solution.fragments["r"].exact
+    assert max(p.calls for p in found.solution.copies.values()) <= calls
+    assert sum(found.counters.bytes[x] for x in found.counters.bytes if "st.global" in x) == (
+        shape[0] * shape[1] * 2
+    )
+
+
+@pytest.mark.parametrize("op", ["sum", "max", "min"])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("dtype", [f32, i32, f16], ids=str)
+def test_what_lies_beyond_a_tile_is_not_reduced(axis, op, dtype):
+    b = tile_builder.TileBuilder(threads=128)
+    thin = (1, 8) if axis == 0 else (229, 1)
+    a, c = b.tile("a", dtype, 229, 8), b.tile("c", dtype, *thin)
+    r, t, negative = (
+        b.register("r", dtype, 229, 8), b.register("t", dtype, *thin),
+        b.register("negative", dtype, 229, 8),
+    )  # fmt: skip
+    b.copy(a, r)
+    # No value is 0, which is what registers beyond the tile hold.
+    b.map(negative, Var("$0", dtype) * 2 + (-9 if op != "min" else 9), r)
+    b.reduce(negative, t, axis, op)
+    b.copy(t, c)
+    tile_runs.run(b.program())
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("op", ["sum", "max", "min"])
 @pytest.mark.parametrize("shape", [(16, 64), (96, 5), (24, 80), (229, 3), (1, 48)])

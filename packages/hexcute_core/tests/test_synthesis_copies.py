@@ -145,7 +145,9 @@ def test_copies_between_memories_cover_the_tile(shape, order):
             for i in range(run)
             for picks in product(*(range(r.size) for r in plan.reps))
         }  # fmt: skip
-        assert reached == set(product(range(shape[0]), range(shape[1])))
+        # What is reached beyond the tile is left alone when the program runs.
+        within = {c for c in reached if all(i < e for i, e in zip(c, shape))}
+        assert within == set(product(range(shape[0]), range(shape[1])))
 
 
 def test_values_side_by_side_in_registers_may_be_side_by_side_in_shared_memory():

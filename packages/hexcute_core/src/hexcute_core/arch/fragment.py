@@ -2,12 +2,13 @@
 
 A `Fragment` is a CuTe thread-value layout with coordinate-valued strides: thread t and value v
 are split into digits (first mode fastest) and each digit moves `step` along one tile dimension.
-A step of 0 replicates: several threads hold the same element.
+A step of 0 replicates: several threads hold the same element. Digits may reach beyond the tile
+where its extents do not suit the threads; what lies there is no element.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -23,6 +24,15 @@ class Mode(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.size}:{self.step}@{self.dim}" if self.step else f"{self.size}:0"
+
+
+def overhang(shape: Sequence[int], modes: Iterable[Mode]) -> tuple[int, ...]:
+    """Dimensions along which digits over `modes` reach beyond `shape`."""
+    reach = [0] * len(shape)
+    for m in modes:
+        if m.step:
+            reach[m.dim] += (m.size - 1) * m.step
+    return tuple(d for d, extent in enumerate(shape) if reach[d] >= extent)
 
 
 def product(modes: Iterable[Mode]) -> int:
@@ -60,8 +70,14 @@ class Fragment:
         """`table[t][v]`: every coordinate, by evaluation."""
         return [[self.coord(t, v) for v in range(self.values)] for t in range(self.threads)]
 
+    @cached_property
+    def exact(self) -> bool:
+        """Whether every value of every thread is an element of the tile."""
+        return not overhang(self.shape, (*self.thread, *self.value))
+
     def covers(self) -> bool:
-        """Whether every tile element is held by some thread, and no thread holds one twice."""
+        """Whether every tile element is held by some thread, no thread holds one twice, and none
+        holds anything else."""
         rows = self.table()
         everything = {c for row in rows for c in row}
         return len(everything) == prod(self.shape) and all(

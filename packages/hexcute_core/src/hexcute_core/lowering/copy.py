@@ -5,12 +5,13 @@ from __future__ import annotations
 from hexcute_core import thread as th
 from hexcute_core.arch import product
 from hexcute_core.dtypes import boolean, i32
+from hexcute_core.lowering.bounds import inside
 from hexcute_core.lowering.context import Context, nest, register_offset, rep_modes
 from hexcute_core.lowering.digits import digits
 from hexcute_core.lowering.elementwise import lower_same
 from hexcute_core.lowering.global_address import GlobalAddress
 from hexcute_core.lowering.shared_address import SharedAddress, address
-from hexcute_core.scalar import Const, Scalar, Var, compare, land
+from hexcute_core.scalar import Const, Scalar, Var, add, compare, land
 from hexcute_core.synthesis.solution import CopyPlan
 from hexcute_core.tile import Copy, GlobalView, RegisterTensor, TileRef
 
@@ -29,6 +30,9 @@ def lower_copy(ctx: Context, op: Copy) -> tuple[th.Stmt, ...]:
     sides = [_side(ctx, op, ref, plan, loops) for ref in (op.src, op.dst)]
     (source, source_ok), (target, target_ok) = sides
     predicate = target_ok if source_ok is None else source_ok
+    within = inside(
+        ctx, op.dst.shape, plan.thread, list(zip(rep_modes(plan.reps), loops)), plan.run
+    )
     guard = _first_holder(ctx, plan) if not isinstance(dst, RegisterTensor) else None
     if plan.second is not None:
         body = _staged(ctx, op, plan, source, target, predicate)
@@ -37,12 +41,25 @@ def lower_copy(ctx: Context, op: Copy) -> tuple[th.Stmt, ...]:
         if predicate is not None and guard is not None and plan.row.name.startswith("st."):
             predicate, guard = land(guard, predicate), None
         if predicate is not None:
+            if within is not None and not plan.row.asynchronous:
+                predicate, within = land(within, predicate), None
             operands = (*operands, predicate)
         body = (th.Prim(plan.row.name, operands, op.span),)
+    if within is not None:
+        body = (th.If(within, body, _zeros(source, target), op.span),)
     # A copy between memories holds no register from call to call: long ones need not unroll.
     registers = any(isinstance(t, RegisterTensor) for t in (src, dst))
     whole = nest(loops, sizes, body, None if registers else UNROLLED)
     return whole if guard is None else (th.If(guard, whole, (), op.span),)
+
+
+def _zeros(source: th.Operand, target: th.Operand) -> tuple[th.Stmt, ...]:
+    """What a thread's registers hold of coordinates beyond the tile."""
+    if not isinstance(target, th.Regs) or isinstance(source, th.Regs):
+        return ()
+    zero = Const(0.0 if target.dtype.is_float else 0, target.dtype)
+    places = [add(target.offset, p + w) for p in target.pieces for w in range(target.width)]
+    return tuple(th.SetElement(target.array, place, zero) for place in places)
 
 
 def _first_holder(ctx: Context, plan: CopyPlan) -> Scalar | None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from hexcute_core import thread as th
-from hexcute_core.arch import Fragment
+from hexcute_core.arch import Fragment, Mode
 from hexcute_core.dtypes import i32
+from hexcute_core.lowering.bounds import inside
 from hexcute_core.lowering.context import Context, nest
 from hexcute_core.lowering.digits import digits
 from hexcute_core.lowering.elementwise import walk_values
 from hexcute_core.scalar import Const, Element, Scalar, add, mul, rebuild
 from hexcute_core.synthesis.graph import op_tensors
+from hexcute_core.synthesis.rewrite import statements
 from hexcute_core.tile import ForElements, SetElement, Stmt
 
 Lower = Callable[[Context, tuple[Stmt, ...]], tuple[th.Stmt, ...]]
@@ -38,7 +40,25 @@ def lower_elements(ctx: Context, op: ForElements, lower: Lower) -> tuple[th.Stmt
     ]
     with ctx.visiting(dict(zip((op.ref.tensor, *names), indices))):
         body += lower(ctx, op.body)
+    digits_of = [(Mode(n, step, dim), loop) for n, (dim, step), loop in zip(sizes, value, loops)]
+    within = inside(ctx, f.shape, f.thread, digits_of)
+    if within is not None:
+        places = dict(zip((op.ref.tensor, *names), indices))
+        body = [th.If(within, tuple(body), _zeros(ctx, op, places), op.span)]
     return nest(loops, sizes, body)
+
+
+def _zeros(
+    ctx: Context, op: ForElements, places: Mapping[str, Scalar]
+) -> tuple[th.SetElement, ...]:
+    """What the tensors that the loop writes hold beyond the tile."""
+    written = dict.fromkeys(s.tensor for s in statements(op.body) if isinstance(s, SetElement))
+    out = []
+    for name in written:
+        dtype = ctx.program.tensor(name).dtype
+        zero = Const(0.0 if dtype.is_float else 0, dtype)
+        out.append(th.SetElement(name, places[name], zero, op.span))
+    return tuple(out)
 
 
 def coordinate_digits(f: Fragment, sizes: Sequence[int]) -> list[tuple[int, int]]:

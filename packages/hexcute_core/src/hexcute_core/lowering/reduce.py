@@ -12,6 +12,7 @@ from math import prod
 from hexcute_core import thread as th
 from hexcute_core.arch import Fragment, Mode
 from hexcute_core.dtypes import DType, f32, i32
+from hexcute_core.lowering.bounds import inside
 from hexcute_core.lowering.context import Context, nest
 from hexcute_core.lowering.elementwise import refine
 from hexcute_core.scalar import (
@@ -26,6 +27,7 @@ from hexcute_core.scalar import (
     floordiv,
     mod,
     mul,
+    select,
     sub,
 )
 from hexcute_core.scalar.expr import BinaryOp
@@ -113,7 +115,13 @@ def lower_reduce(ctx: Context, op: Reduce) -> tuple[th.Stmt, ...]:
     first = cast(ctx.element(op.src, start), wide)
     value = cast(ctx.element(op.src, source), wide)
     combine = _OPS[op.op]
-    # max and min have no neutral element that every type can hold: they start from a value.
+    along = [m if m.dim == op.axis else Mode(m.size, 0, 0) for m in f.thread]
+    within = inside(ctx, f.shape, along, [(m, loop) for (m, _), loop in zip(gone, inner)])
+    if within is not None:
+        # A value beyond the tile is the neutral element.
+        neutral = _neutral(op.op, wide)
+        value, first = select(within, value, neutral), neutral
+    # max and min need no neutral element where they can start from a value.
     body: list[th.Stmt] = [th.Assign(total, _seed(op.op, first, wide), True, op.span)]
     step = th.Assign(total, binary(combine, total, value), False, op.span)
     body += nest(inner, [m.size for m, _ in gone], (step,))
@@ -141,6 +149,20 @@ def _seed(op: str, first: Scalar, dtype: DType) -> Scalar:
     if op == "sum":
         return Const(0.0 if dtype.is_float else 0, dtype)
     return first
+
+
+def _neutral(op: str, dtype: DType) -> Const:
+    """The element that changes nothing; the type's last value for min and max."""
+    if op == "sum":
+        return Const(0.0 if dtype.is_float else 0, dtype)
+    if dtype.is_float:
+        return Const(float("inf") if op == "min" else float("-inf"), dtype)
+    low, high = (0, 2**dtype.bits) if dtype.kind == "uint" else _signed(dtype)
+    return Const(high - 1 if op == "min" else low, dtype)
+
+
+def _signed(dtype: DType) -> tuple[int, int]:
+    return -(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1)
 
 
 def _strided(f: Fragment) -> list[tuple[Mode, int]]:

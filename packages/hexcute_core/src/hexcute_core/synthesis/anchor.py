@@ -47,6 +47,38 @@ def coalesced(
     return Fragment(shape, tuple(thread), tuple(value))
 
 
+@lru_cache(maxsize=4096)
+def overhanging(
+    shape: tuple[int, ...], order: tuple[int, ...], vector: int, threads: int
+) -> Fragment | None:
+    """As `coalesced`, with powers of two of the threads along extents that they do not divide, so
+    that the last ones reach beyond the tile; None where at least half of the threads find work
+    without that, or there is not enough of it."""
+    exact = coalesced(shape, order, vector, threads)
+    busy = prod(m.size for m in exact.thread if m.step)
+    if 2 * busy > threads or prod(shape) // vector < threads:
+        return None
+    left = threads
+    thread: list[Mode] = []
+    value = [Mode(vector, 1, order[0])] if vector > 1 else []
+    for dim in order:
+        step = vector if dim == order[0] else 1
+        extent = shape[dim] // step
+        take = gcd(extent, left)
+        if take < min(extent, left):
+            take = min(1 << (left.bit_length() - 1), 1 << (extent - 1).bit_length())
+        reps = -(-extent // take)
+        if take > 1:
+            thread.append(Mode(take, step, dim))
+        if reps > 1:
+            value.append(Mode(reps, step * take, dim))
+        left //= take
+    if left > 1 and threads % left == 0:
+        thread.append(Mode(left, 0, 0))
+    found = Fragment(shape, tuple(thread), tuple(value))
+    return None if found.exact else found
+
+
 def _takes(extents: list[int], threads: int, pick: Callable[[int, int], int]) -> list[int]:
     """Threads along each dimension, contiguous first."""
     left, out = threads, []
@@ -122,6 +154,9 @@ def layouts(
     another dimension."""
     vector = vector_that_spreads(shape, order, widest, threads, least)
     yield coalesced(shape, order, vector, threads)
+    beyond = overhanging(shape, order, vector, threads)
+    if beyond is not None:
+        yield beyond
     if not turned or len(shape) < 2:
         return
     if bits > 8:

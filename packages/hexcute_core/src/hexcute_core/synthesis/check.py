@@ -101,10 +101,18 @@ def _fragment(solution: Solution, ref: TileRef, threads: int) -> Table:
 
 def _covers(solution: Solution, ref: TileRef, span: SourceSpan, threads: int) -> None:
     f = solution.fragments[ref.tensor]
-    flat = _index(_fragment(solution, ref, threads), f.shape)
+    table = _fragment(solution, ref, threads)
+    held = _inside(table, f.shape)
+    flat = [_index(row[ok], f.shape) for row, ok in zip(table, held)]
     doubled = any(len(np.unique(row)) != len(row) for row in flat)
-    if doubled or not _whole(flat, f.shape):
+    if doubled or not _whole(np.concatenate(flat), f.shape):
         raise VerifyError(f"`{ref.tensor}`: {f} does not cover its tile", span)
+
+
+def _inside(coords: Table, shape: Sequence[int]) -> NDArray[np.bool_]:
+    """Which coordinates are those of elements of a tile; others are nobody's."""
+    found: NDArray[np.bool_] = np.all((coords >= 0) & (coords < np.array(shape)), axis=-1)
+    return found
 
 
 def _whole(flat: Table, shape: Sequence[int]) -> bool:
@@ -144,10 +152,10 @@ def _copy(solution: Solution, op: Copy, item: WeightedOp) -> None:
     rank = len(op.dst.shape)
     run = digits(np.arange(prod(m.size for m in plan.run)), plan.run, rank)
     starts = digits(np.arange(threads), plan.thread, rank)
-    reached = np.concatenate(
-        [_index(starts[:, None] + run + move, op.dst.shape).reshape(-1)
-         for move, _ in _calls(plan, rank)]
-    )  # fmt: skip
+    coords = np.concatenate(
+        [(starts[:, None] + run + move).reshape(-1, rank) for move, _ in _calls(plan, rank)]
+    )
+    reached = _index(coords[_inside(coords, op.dst.shape)], op.dst.shape)
     if not _whole(reached, op.dst.shape):
         raise VerifyError(f"{plan.name} does not cover the tile", op.span)
 
@@ -225,8 +233,11 @@ def _contiguous(
     corner = [int(getattr(s, "value", 0)) for s in ref.starts]
     for move, _ in _calls(plan, rank):
         coords = starts[:, None] + inside + move
-        if (coords < 0).any() or (coords >= np.array(ref.shape)).any():
+        # A run is inside its tile or beyond it, never both.
+        held = _inside(coords, ref.shape)
+        if (held != held[:, :1]).any():
             raise VerifyError(f"{plan.name} leaves its tile", op.span)
+        coords = coords[held[:, 0]]
         where: list[Any] = list(corner)
         for d, m in enumerate(ref.kept):
             where[m] = corner[m] + coords[..., d]
@@ -238,14 +249,14 @@ def _contiguous(
 def _alike(solution: Solution, src: TileRef, dst: TileRef, span: SourceSpan, threads: int) -> None:
     """Thread t must hold, for each of its elements of dst, the element of src it needs."""
     _covers(solution, dst, span, threads)
-    need = _fragment(solution, dst, threads).copy()
+    need, have = _fragment(solution, dst, threads).copy(), _fragment(solution, src, threads)
+    wanted, held = _inside(need, dst.shape), _inside(have, src.shape)
     for d, extent in enumerate(src.shape):
         if extent == 1:
             need[..., d] = 0
-    want = _index(need, src.shape)
-    held = _index(_fragment(solution, src, threads), src.shape)
     for t in range(threads):
-        missing = np.setdiff1d(want[t], held[t])
+        want = _index(need[t][wanted[t]], src.shape)
+        missing = np.setdiff1d(want, _index(have[t][held[t]], src.shape))
         if len(missing):
             raise VerifyError(
                 f"thread {t} needs element {np.unravel_index(int(missing[0]), src.shape)} of "
@@ -258,11 +269,15 @@ def _reduced(solution: Solution, op: Reduce, threads: int) -> None:
     _covers(solution, op.src, op.span, threads)
     _covers(solution, op.dst, op.span, threads)
     table = _fragment(solution, op.src, threads).copy()
+    # A thread may hold nothing of a row that it helps to reduce: it learns the result all the same.
     table[..., op.axis] = 0
-    want = _index(table, op.dst.shape)
-    held = _index(_fragment(solution, op.dst, threads), op.dst.shape)
+    into = _fragment(solution, op.dst, threads)
+    wanted, held = _inside(table, op.dst.shape), _inside(into, op.dst.shape)
     for t in range(threads):
-        if not np.array_equal(np.unique(want[t]), np.unique(held[t])):
+        want, have = (
+            _index(x[t][ok[t]], op.dst.shape) for x, ok in ((table, wanted), (into, held))
+        )
+        if not np.array_equal(np.unique(want), np.unique(have)):
             raise VerifyError(f"thread {t} reduces into elements that are not its own", op.span)
 
 

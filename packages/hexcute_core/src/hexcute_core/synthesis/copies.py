@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from cute_layout import Layout, composition, right_inverse
 from hexcute_core.arch import Arch, CopyRow, Fragment, Mode
-from hexcute_core.synthesis.anchor import coalesced
+from hexcute_core.synthesis.anchor import coalesced, overhanging
 from hexcute_core.synthesis.linear import from_linear, to_linear
 from hexcute_core.synthesis.memory import GlobalTile
 from hexcute_core.synthesis.solution import CopyPlan, Rep
@@ -96,7 +96,8 @@ def memory_copies(
         elif vector > memory.vector:
             yield Rejection(name, _too_wide(vector, memory))
         else:
-            f = coalesced(shape, memory.order, vector, threads)
+            f = overhanging(shape, memory.order, vector, threads)
+            f = f or coalesced(shape, memory.order, vector, threads)
             run, reps = f.value[: vector > 1], f.value[vector > 1 :]
             stride, out = vector, []
             for mode in reps:
@@ -130,7 +131,9 @@ def _vector(row: CopyRow, g: Fragment, bits: int, memory: GlobalTile | None) -> 
     found: list[CopyPlan] = []
     for run in _runs(g, count, memory):
         plan = _plan_vector(row, g, run)
-        if plan not in found:
+        # A run that the tile's edge cuts is none.
+        whole = all(g.shape[m.dim] % (m.step * m.size) == 0 for m in plan.run)
+        if whole and plan not in found:
             found.append(plan)
     yield from found
     if not found:
@@ -231,6 +234,8 @@ def _matrix(row: CopyRow, g: Fragment) -> Candidate:
     p, q = row.p, row.q
     assert p is not None and q is not None
     lanes = q.threads
+    if not g.exact:
+        return Rejection(row.name, f"{g} reaches beyond the tile, a matrix would as well")
     picked = _pick_lanes(g, lanes)
     word = q.value[0].size if q.value else 1
     values = _pick_values(g, word, q.values)

@@ -18,7 +18,7 @@ BARRIER = 30.0
 def plan_exchange(f: Fragment, g: Fragment, threads: int) -> Exchange | None:
     """How the lanes of the warps of `threads` threads get layout `g` from layout `f` among
     themselves, or None."""
-    if f.shape != g.shape or f.threads != g.threads:
+    if f.shape != g.shape or f.threads != g.threads or not (f.exact and g.exact):
         return None
     if threads % f.threads and f.threads % WARP:
         # Threads past the layouts' end repeat others, but not those of their own warp.
