@@ -129,6 +129,20 @@ def test_a_reduction_within_a_warp_shuffles_and_one_across_warps_meets():
     assert barriers((1, 512), 128) > 0
 
 
+def test_roles_reduce_side_by_side_in_cells_of_their_own():
+    """Two roles of one warp group each, both summing across their warps at once."""
+    b = tile_builder.TileBuilder(threads=256)
+    for first in (0, 128):
+        with b.role(first, 128):
+            a, c = b.tile(f"a{first}", f32, 1, 512), b.tile(f"c{first}", f32, 1, 1)
+            r, t = b.register(f"r{first}", f32, 1, 512), b.register(f"t{first}", f32, 1, 1)
+            b.copy(a, r)
+            b.reduce(r, t, 1)
+            b.copy(t, c)
+    found = tile_runs.run(b.program(), target="sm_90")
+    assert "bar.named.sync" in found.counters.instructions
+
+
 def rearranged(layout, shape=(8, 32), threads=32, dtype=f32):
     b = tile_builder.TileBuilder(threads=threads)
     a, c = b.tile("a", dtype, *shape), b.tile("c", dtype, *shape)

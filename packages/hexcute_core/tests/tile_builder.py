@@ -23,6 +23,7 @@ from hexcute_core.tile import (
     Rearrange,
     Reduce,
     RegisterTensor,
+    Role,
     SetElement,
     SharedTensor,
     SubMode,
@@ -170,6 +171,14 @@ class TileBuilder:
 
     def set_element(self, ref, coords, value):
         self.add(SetElement(ref.tensor, tuple(coords), value, self.span()))
+
+    @contextmanager
+    def role(self, first, threads):
+        span = self.span()
+        self.bodies.append([])
+        yield
+        body = tuple(self.bodies.pop())
+        self.add(Role("consumer", first, threads, None, body, span))
 
     @contextmanager
     def when(self, cond):

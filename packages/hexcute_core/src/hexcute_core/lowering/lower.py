@@ -75,7 +75,7 @@ def lower(solution: Solution, arch: Arch) -> th.ThreadProgram:
     scratch = max(
         (
             scratch_bytes(solution.fragments[item.op.src.tensor], item.op.axis,
-                          program.tensor(item.op.dst.tensor).dtype)
+                          program.tensor(item.op.dst.tensor).dtype, program.block_dim)
             for item in graph.ops
             if isinstance(item.op, Reduce)
         ),

@@ -79,11 +79,12 @@ def accumulator(dtype: DType) -> DType:
     return f32 if dtype.is_float else i32
 
 
-def scratch_bytes(f: Fragment, axis: int, dtype: DType) -> int:
-    """Shared memory that the exchange between warps needs."""
+def scratch_bytes(f: Fragment, axis: int, dtype: DType, threads: int) -> int:
+    """Shared memory that the exchange between warps needs in a block of `threads`: every thread
+    of the block has cells of its own, so roles may reduce side by side."""
     if all(d.shuffles for d in thread_digits(f, axis)):
         return 0
-    return f.threads * _together(_kept(f, axis)) * accumulator(dtype).bits // 8
+    return threads * _together(_kept(f, axis)) * accumulator(dtype).bits // 8
 
 
 def _kept(f: Fragment, axis: int) -> int:
@@ -192,7 +193,8 @@ def _exchange(
     register = add(mul(chunk[0], together), at[0])
 
     def place(thread: Scalar) -> th.SharedPtr:
-        return th.SharedPtr(add(mul(add(thread, mul(at[0], f.threads)), size), scratch))
+        number = add(thread, ctx.team.first, mul(at[0], ctx.program.block_dim))
+        return th.SharedPtr(add(mul(number, size), scratch))
 
     cell = ctx.fresh("cell_")
     held = th.Regs(cell, Const(0, i32), (0,), 1, wide)
