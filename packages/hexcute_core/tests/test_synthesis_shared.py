@@ -97,15 +97,16 @@ def test_tiles_of_any_size_get_a_bijection(shape):
     assert sorted(offsets(found).values()) == list(range(shape[0] * shape[1]))
 
 
-def test_ldmatrix_trans_on_an_m_major_tile_has_no_conflicts():
-    b = tile_builder.TileBuilder(threads=32)
-    a, c = b.tile("a", f16, 32, 128, major=(1, 0)), b.tile("c", f32, 32, 16)
-    sa, sb = b.shared("sa", f16, 32, 128), b.shared("sb", f16, 16, 128)
-    gb = b.tile("b", f16, 16, 128)
+@pytest.mark.parametrize("rows, depth, threads", [(32, 128, 32), (128, 32, 128), (128, 32, 64)])
+def test_ldmatrix_trans_on_an_m_major_tile_has_no_conflicts(rows, depth, threads):
+    b = tile_builder.TileBuilder(threads=threads)
+    a, c = b.tile("a", f16, rows, depth, major=(1, 0)), b.tile("c", f32, rows, 16)
+    sa, sb = b.shared("sa", f16, rows, depth), b.shared("sb", f16, 16, depth)
+    gb = b.tile("b", f16, 16, depth)
     ra, rb, rc = (
-        b.register("ra", f16, 32, 128),
-        b.register("rb", f16, 16, 128),
-        b.register("rc", f32, 32, 16),
+        b.register("ra", f16, rows, depth),
+        b.register("rb", f16, 16, depth),
+        b.register("rc", f32, rows, 16),
     )
     b.copy(a, sa)
     b.copy(gb, sb)
