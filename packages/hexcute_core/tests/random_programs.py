@@ -1,8 +1,8 @@
 """Random tile programs: copies in all directions, elementwise with broadcasting, reductions, casts,
 rearranges, gemms in all operand orders, chains of them; sizes not only powers of two, all types.
 
-`random_program(seed)` is a program, its symbols' values and its arrays; equal seeds give equal
-programs. Values are small whole numbers, so that sums are exact in every order.
+`random_program(seed)` is a program for sm_89, its symbols' values and its arrays; equal seeds give
+equal programs. Values are small whole numbers, so that sums are exact in every order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOVED = (dt.f16, dt.bf16, dt.f32, dt.i8, dt.u8, dt.i32, dt.u32, dt.i16, dt.i64, 
 COMPUTED = (dt.f16, dt.bf16, dt.f32, dt.i32, dt.i8, dt.u8)
 GEMMS = (
     (dt.f16, dt.f32), (dt.f16, dt.f16), (dt.bf16, dt.f32), (dt.tf32, dt.f32), (dt.i8, dt.i32),
-    (dt.u8, dt.i32), (dt.f32, dt.f32), (dt.i32, dt.i32),
+    (dt.u8, dt.i32), (dt.f32, dt.f32), (dt.i32, dt.i32), (dt.f8e4m3, dt.f32), (dt.f8e5m2, dt.f32),
 )  # fmt: skip
 MMA_K = {16: 16, 8: 32, 32: 8}
 

@@ -15,7 +15,7 @@ from hexcute_core.scalar import Const, Var
 from hexcute_core.synthesis.solve import RearrangeWarning
 from hexcute_core.tile import Copy, GlobalView
 
-SAMPLE = range(87)
+SAMPLE = range(116)
 SWEEP = range(1000, 3000)
 
 
@@ -56,7 +56,7 @@ def attempt(seed):
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RearrangeWarning)
-            tile_runs.run(case.program, case.sizes, arrays=case.arrays)
+            tile_runs.run(case.program, case.sizes, "sm_89", arrays=case.arrays)
     except NoLayout as error:
         assert error.span is not None
         assert must_be_refused(case.program), f"seed {seed} ({case.kind}) refused: {error}"

@@ -1,6 +1,6 @@
 """The sm_80 table: plain and asynchronous copies, ldmatrix, mma.sync.
 
-sm_86 and sm_89 run the same instructions within their own limits.
+sm_86 and sm_89 run the same instructions within their own limits; sm_89 adds 8-bit floats.
 
 Operand layouts are those of the PTX ISA manual, "Matrix fragments for mma" and "ldmatrix".
 """
@@ -121,4 +121,14 @@ SM80 = Arch(
     mmas=_MMAS,
 )
 SM86 = replace(SM80, name="sm_86", capability=(8, 6), shared_per_block=99 * 1024)
-SM89 = replace(SM80, name="sm_89", capability=(8, 9), shared_per_block=99 * 1024)
+SM89 = replace(
+    SM80,
+    name="sm_89",
+    capability=(8, 9),
+    shared_per_block=99 * 1024,
+    mmas=(
+        *_MMAS,
+        _mma("f32.f8e4m3.f8e4m3", 32, dt.f8e4m3, dt.f8e4m3, dt.f32, 8),
+        _mma("f32.f8e5m2.f8e5m2", 32, dt.f8e5m2, dt.f8e5m2, dt.f32, 8),
+    ),
+)
