@@ -272,7 +272,7 @@ def test_persistent_grids_are_whole_clusters():
                 hx.primitive("report", tile, hx.cluster_rank())
 
     x = trace(define(kernel), {}, Promise()).grid_dim[0]
-    for tiles, gpu, blocks in ((3, 132, 4), (100, 132, 100), (1000, 114, 112), (1000, 2, 4)):
+    for tiles, gpu, blocks in ((3, 132, 12), (100, 132, 132), (1000, 114, 112), (1000, 2, 4)):
         known = {"n": as_scalar(tiles), MULTIPROCESSORS.name: as_scalar(gpu)}
         assert substitute(x, known).value == blocks
 

@@ -16,7 +16,6 @@ from hexcute_core.scalar import (
     ScalarBase,
     Var,
     as_scalar,
-    cdiv,
     floordiv,
     free_vars,
     maximum,
@@ -97,13 +96,20 @@ def grid(*extents: object) -> Grid:
 
 def persistent(count: object) -> LoopRange:
     """`for tile in hx.persistent(tiles):` shares tiles 0 to `count` - 1 out among blocks that stay:
-    block b gets b, b + gridDim.x, ...
+    block b gets b, b + gridDim.x, ... In a kernel with clusters, whose blocks lie along x, it is
+    clusters that get a tile, all blocks of one the same.
 
     Where `hx.attrs.cuda.grid_dim` is not set, it becomes one block a multiprocessor, whole clusters
     of them, or as many as there are tiles.
     """
     builder = current("hx.persistent")
     tiles = loop_range(builder, "hx.persistent", (count,)).stop
+    x, y, z = builder.launch.cluster_dim
+    if y * z > 1:
+        raise builder.error(
+            f"hx.persistent in clusters of {x} x {y} x {z} blocks",
+            fix=f"put a cluster's blocks along x: hx.attrs.cuda.cluster_dim = {x * y * z}",
+        )
     if builder.launch.grid_dim is None:
         unknown = free_vars(tiles) - builder.uniform
         if unknown:
@@ -112,17 +118,10 @@ def persistent(count: object) -> LoopRange:
                 "launch",
                 fix="set hx.attrs.cuda.grid_dim yourself",
             )
-        x, y, z = builder.launch.cluster_dim
-        if y * z > 1:
-            raise builder.error(
-                f"hx.persistent in clusters of {x} x {y} x {z} blocks",
-                fix="put the blocks of a cluster along x: hx.attrs.cuda.cluster_dim = "
-                f"{x * y * z}",
-            )
-        clusters = minimum(maximum(floordiv(MULTIPROCESSORS, x), 1), cdiv(tiles, x))
+        clusters = minimum(maximum(floordiv(MULTIPROCESSORS, x), 1), tiles)
         one = as_scalar(1)
         builder.launch.grid_dim = mul(maximum(clusters, 1), x), one, one
-    first, step = (Var(f"{base}.x", i32) for base in ("blockIdx", "gridDim"))
+    first, step = (floordiv(Var(f"{base}.x", i32), x) for base in ("blockIdx", "gridDim"))
     return LoopRange(first, tiles, step)
 
 

@@ -23,6 +23,7 @@ from hexcute_core.lowering.exchange import lower_exchange
 from hexcute_core.lowering.gemm import lower_gemm
 from hexcute_core.lowering.pipeline import (
     arena_name,
+    lower_end,
     lower_init,
     lower_produce,
     lower_release,
@@ -111,7 +112,7 @@ def lower(solution: Solution, arch: Arch) -> th.ThreadProgram:
         program.grid_dim,
         program.block_dim,
         ctx.arena.size,
-        (*arrays, *lower_init(ctx), *ctx.prologue, *body),
+        (*arrays, *lower_init(ctx), *ctx.prologue, *body, *lower_end(ctx)),
         program.min_blocks,
         tuple(th.TensorMap(name, *key) for key, name in ctx.maps.items()),
         program.cluster_dim,

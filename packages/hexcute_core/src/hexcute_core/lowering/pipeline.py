@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from math import prod
 
 from hexcute_core import thread as th
 from hexcute_core.dtypes import i32
 from hexcute_core.lowering.barriers import BARRIER_BYTES, init_mbarriers
 from hexcute_core.lowering.bulk import lower_bulk_load
+from hexcute_core.lowering.cluster import groups_of, members
 from hexcute_core.lowering.context import Context
 from hexcute_core.lowering.copy import lower_copy
 from hexcute_core.lowering.digits import THREAD
@@ -46,14 +48,16 @@ Lower = Callable[[Context, tuple[Stmt, ...]], tuple[th.Stmt, ...]]
 
 @dataclass(frozen=True)
 class Ring:
-    """A pipeline's barriers: arrivals that fill and empty a slot, whether TMA alone fills it, and
-    whether its readers arrive thread by thread."""
+    """A pipeline's barriers: arrivals that fill and empty a slot, whether TMA alone fills it,
+    whether its readers arrive thread by thread, and the axes along which blocks of a cluster share
+    what fills it."""
 
     pipeline: Pipeline
     filled_by: int
     emptied_by: int
     bulk: bool
     each_thread: bool
+    groups: tuple[tuple[int, ...], ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -82,12 +86,15 @@ def rings(program: TileProgram, solution: Solution) -> dict[str, Ring]:
             and isinstance(program.tensor(s.dst.tensor), RegisterTensor)
             for s, _ in walk(program)
         )
+        groups = groups_of(program, solution, [s for s, _ in produced])
+        writers = sum(prod(program.cluster_dim[a] for a in axes) for axes in groups) or 1
         teams = {t for _, t in produced}
         filled = 1 if bulk else sum(t.threads for t in teams)
         arrivals = [t.threads if each else t.threads // GROUP for t in releasing]
         # Where roles take turns, one of them empties a slot, each as many threads as the others.
         emptied = sum(arrivals) if pipeline.readers == "all" else arrivals[0]
-        found[pipeline.name] = Ring(pipeline, filled, emptied, bulk, each)
+        emptied *= writers
+        found[pipeline.name] = Ring(pipeline, filled, emptied, bulk, each, groups)
     return found
 
 
@@ -134,6 +141,13 @@ def lower_init(ctx: Context) -> tuple[th.Stmt, ...]:
     if ctx.program.cluster_dim != (1, 1, 1):
         meet = ("cluster.arrive", "cluster.wait")
     return (th.If(compare("eq", THREAD, 0), tuple(body)), *(th.Prim(name, ()) for name in meet))
+
+
+def lower_end(ctx: Context) -> tuple[th.Stmt, ...]:
+    """Where blocks of a cluster write into one another, none leaves before all are done."""
+    if not any(ring.groups for ring in ctx.rings.values()):
+        return ()
+    return (th.Prim("cluster.arrive", ()), th.Prim("cluster.wait", ()))
 
 
 def lower_produce(ctx: Context, stmt: Produce, lower: Lower) -> tuple[th.Stmt, ...]:
@@ -185,11 +199,16 @@ def lower_wait(ctx: Context, stmt: PipelineWait) -> tuple[th.Stmt, ...]:
 def lower_release(ctx: Context, stmt: PipelineRelease) -> tuple[th.Stmt, ...]:
     """The slot may be filled again as far as this team is concerned."""
     empty = _barrier(ctx, stmt.pipeline, stmt.stage, empty=True)
-    arrive = th.Prim("mbarrier.arrive", (empty,), stmt.span)
-    if ctx.rings[stmt.pipeline].each_thread:
-        return (arrive,)
+    ring = ctx.rings[stmt.pipeline]
+    arrive: tuple[th.Stmt, ...] = tuple(
+        th.Prim("mbarrier.arrive.cluster", (empty, rank), stmt.span)
+        for axes in ring.groups
+        for rank in members(ctx.program, axes)
+    ) or (th.Prim("mbarrier.arrive", (empty,), stmt.span),)
+    if ring.each_thread:
+        return arrive
     leader = compare("eq", mod(ctx.once(ctx.lane), GROUP), 0)
-    return (th.If(leader, (arrive,), (), stmt.span),)
+    return (th.If(leader, arrive, (), stmt.span),)
 
 
 def single_threaded(ctx: Context, role: Role) -> bool:

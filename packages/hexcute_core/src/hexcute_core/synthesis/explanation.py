@@ -172,8 +172,12 @@ def _operation(solution: Solution, op: TileOp, clocks: float) -> OperationEntry 
             box = "x".join(map(str, plan.box))
             detail = f"box {box}, swizzle {plan.span if plan.span > 16 else 0}"
             text = f"copy {op.src.tensor} -> {op.dst.tensor}"
+            name, shared = plan.name, solution.multicasts.get(op.id)
+            if shared is not None:
+                name += ".multicast"
+                detail += f", of which a block loads {shared.rows} for {shared.blocks} blocks"
             return OperationEntry(
-                where, "copy", text, plan.name, plan.calls, plan.bytes, None, clocks, detail
+                where, "copy", text, name, plan.calls, plan.bytes, None, clocks, detail
             )
         case Copy() if op.id in solution.copies:
             return _copy(solution, solution.copies[op.id], op, where, clocks)

@@ -145,6 +145,17 @@ class SharedLayout:
 
 
 @dataclass(frozen=True)
+class Multicast:
+    """A load by TMA that `blocks` blocks of a cluster share, those along `axes` of it (0 for x):
+    each loads its `rows` of every box along tile dimension `dim`, to all of them."""
+
+    axes: tuple[int, ...]
+    blocks: int
+    dim: int
+    rows: int
+
+
+@dataclass(frozen=True)
 class Rejected:
     """A candidate that was not chosen: what it was for and why it lost."""
 
@@ -191,6 +202,7 @@ class Solution:
     bulk: Mapping[int, BulkPlan] = field(default_factory=dict)
     wgmmas: Mapping[int, WgmmaPlan] = field(default_factory=dict)
     operands: Mapping[tuple[int, str], Operand] = field(default_factory=dict)
+    multicasts: Mapping[int, Multicast] = field(default_factory=dict)
 
     @property
     def cost(self) -> float:

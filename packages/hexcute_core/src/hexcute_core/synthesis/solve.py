@@ -14,10 +14,11 @@ from hexcute_core.synthesis.explanation import rearrange_warnings
 from hexcute_core.synthesis.graph import Graph, build_graph
 from hexcute_core.synthesis.islands import islands
 from hexcute_core.synthesis.mending import mend
+from hexcute_core.synthesis.multicast import find_multicasts, refused_multicasts
 from hexcute_core.synthesis.rearrange import forced_layouts
 from hexcute_core.synthesis.rewrite import expand
 from hexcute_core.synthesis.search import Choice, Search, Unmovable
-from hexcute_core.synthesis.solution import Rejected, Solution
+from hexcute_core.synthesis.solution import Multicast, Rejected, Solution
 from hexcute_core.tile import TileProgram
 
 
@@ -54,8 +55,12 @@ def _solve(program: TileProgram, arch: Arch) -> Solution:
     parts = [search.best(i, [found[c] for c in i.components]) for i in islands(graph)]
     exchanges = {op: e for p in parts for op, e in p.exchanges.items()}
     rejected: list[Rejected] = [r for p in parts for r in p.rejected]
+    solved = expand(program, kept=exchanges).program
+    bulk = {i: b for p in parts for i, b in p.bulk.items()}
+    shared_loads = find_multicasts(solved, bulk)
+    rejected += refused_multicasts(solved, shared_loads)
     return Solution(
-        program=expand(program, kept=exchanges).program,
+        program=solved,
         fragments={n: f for p in parts for n, f in p.fragments.items()},
         shared={n: s for p in parts for n, s in p.shared.items()},
         copies={i: c for p in parts for i, c in p.copies.items()},
@@ -65,9 +70,10 @@ def _solve(program: TileProgram, arch: Arch) -> Solution:
         rejected=tuple(rejected),
         exact=all(p.exact for p in parts),
         seconds=0.0,
-        bulk={i: b for p in parts for i, b in p.bulk.items()},
+        bulk=bulk,
         wgmmas={i: w for p in parts for a in p.assignments for i, w in a.wgmmas.items()},
         operands={key: o for p in parts for key, o in p.operands.items()},
+        multicasts={i: m for i, m in shared_loads.items() if isinstance(m, Multicast)},
     )
 
 

@@ -1,0 +1,175 @@
+"""Loads that blocks of a cluster make alike: each brings a part of the tile, to all of them.
+
+e is the same in all blocks along axis x of a cluster of C blocks if it does not depend on the block's
+place there: blockIdx.x // d is where C divides d, and what is made of such values, under such
+conditions, is too. Slots are filled and freed in step where loops and conditions are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from hexcute_core.scalar import Binary, Call, Const, Element, Scalar, Var, children
+from hexcute_core.synthesis.operands import CORE_ROWS, BulkPlan
+from hexcute_core.synthesis.rewrite import statements
+from hexcute_core.synthesis.solution import Multicast, Rejected
+from hexcute_core.tile import (
+    Assign,
+    Copy,
+    For,
+    GlobalView,
+    If,
+    PipelineRelease,
+    PipelineWait,
+    Produce,
+    Role,
+    Stmt,
+    TileProgram,
+    TileRef,
+    While,
+)
+
+AXES = "xyz"
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """A statement with the values that decide whether and how often it runs, and the pipeline
+    whose slot it fills."""
+
+    stmt: Stmt
+    guards: tuple[Scalar, ...]
+    pipeline: str | None
+
+
+def find_multicasts(
+    program: TileProgram, bulk: Mapping[int, BulkPlan]
+) -> dict[int, Multicast | str]:
+    """For every load by TMA that fills a pipeline's slot in a cluster: how it is shared, or why it
+    is not."""
+    if program.cluster_dim == (1, 1, 1):
+        return {}
+    placed = list(_placed(program.body, (), None))
+    places = _Places(program, placed)
+    free = {
+        p.name: tuple(
+            axis
+            for axis, extent in enumerate(program.cluster_dim)
+            if extent > 1
+            and all(
+                places.same(e, axis)
+                for item in placed
+                if isinstance(item.stmt, (Produce, PipelineWait, PipelineRelease))
+                and item.stmt.pipeline == p.name
+                for e in item.guards
+            )
+        )
+        for p in program.pipelines
+    }
+    found: dict[int, Multicast | str] = {}
+    for item in placed:
+        op = item.stmt
+        if not isinstance(op, Copy) or op.id not in bulk or item.pipeline is None:
+            continue
+        values = [*_coordinates(program, op.src), *op.dst.starts]
+        axes = tuple(
+            axis for axis in free[item.pipeline] if all(places.same(e, axis) for e in values)
+        )
+        found[op.id] = _shared(program, bulk[op.id], axes)
+    return found
+
+
+def refused_multicasts(
+    program: TileProgram, found: Mapping[int, Multicast | str]
+) -> Iterator[Rejected]:
+    """For the reader: loads that the blocks of a cluster do not share."""
+    for op in statements(program.body):
+        reason = found.get(op.id) if isinstance(op, Copy) else None
+        if isinstance(op, Copy) and isinstance(reason, str):
+            subject = f"copy {op.src.tensor} -> {op.dst.tensor}"
+            yield Rejected(subject, "tma.load.multicast", reason, op.span)
+
+
+def _shared(program: TileProgram, plan: BulkPlan, axes: tuple[int, ...]) -> Multicast | str:
+    if not axes:
+        return "the blocks of a cluster load different tiles, or not in step"
+    blocks = prod(program.cluster_dim[axis] for axis in axes)
+    # A box is compact: parts of it along its slowest dimension are boxes themselves.
+    slowest = min((d for d, extent in enumerate(plan.box) if extent > 1), default=0)
+    rows = plan.box[slowest]
+    if slowest == len(plan.box) - 1 or rows % (CORE_ROWS * blocks):
+        return f"boxes of {rows} rows are not {blocks} parts of a multiple of {CORE_ROWS}"
+    return Multicast(axes, blocks, plan.dims.index(slowest), rows // blocks)
+
+
+def _coordinates(program: TileProgram, ref: TileRef) -> Iterator[Scalar]:
+    view = program.tensor(ref.tensor)
+    if isinstance(view, GlobalView):
+        yield from view.origin
+        yield from (s.step for mode in view.modes for s in mode)
+    yield from ref.starts
+
+
+def _placed(
+    body: Iterable[Stmt], guards: tuple[Scalar, ...], pipeline: str | None
+) -> Iterator[_Placed]:
+    for stmt in body:
+        yield _Placed(stmt, guards, pipeline)
+        match stmt:
+            case Role():
+                yield from _placed(stmt.body, guards, pipeline)
+            case Produce():
+                yield from _placed(stmt.body, guards, stmt.pipeline)
+            case For():
+                bounds = (stmt.start, stmt.stop, stmt.step)
+                yield from _placed(stmt.body, (*guards, *bounds), pipeline)
+            case While():
+                yield from _placed(stmt.body, (*guards, stmt.cond), pipeline)
+            case If():
+                inner = (*guards, stmt.cond)
+                yield from _placed((*stmt.then, *stmt.otherwise), inner, pipeline)
+            case _:
+                pass
+
+
+class _Places:
+    """What depends on a block's place in its cluster."""
+
+    def __init__(self, program: TileProgram, placed: Iterable[_Placed]) -> None:
+        self._extents = program.cluster_dim
+        # What a variable's value follows from: everything assigned, and when.
+        self._sources: dict[str, list[Scalar]] = {}
+        for item in placed:
+            stmt = item.stmt
+            if isinstance(stmt, Assign):
+                sources = self._sources.setdefault(stmt.var.name, [])
+                sources += (stmt.value, *item.guards)
+            elif isinstance(stmt, For):
+                bounds = (stmt.start, stmt.stop, stmt.step)
+                self._sources.setdefault(stmt.var.name, []).extend((*bounds, *item.guards))
+
+    def same(self, e: Scalar, axis: int) -> bool:
+        """Whether all blocks along `axis` of a cluster have one value of `e`."""
+        return self._same(e, axis, frozenset())
+
+    def _same(self, e: Scalar, axis: int, open_: frozenset[str]) -> bool:
+        block = f"blockIdx.{AXES[axis]}"
+        match e:
+            case Var():
+                if e.name == block:
+                    return False
+                if e.name in open_:
+                    # Through itself a variable depends on what its other sources do.
+                    return True
+                sources = self._sources.get(e.name, ())
+                return all(self._same(s, axis, open_ | {e.name}) for s in sources)
+            case Binary(op="floordiv", a=Var(name=name), b=Const() as d) if name == block:
+                return d.value % self._extents[axis] == 0
+            case Binary(op="shr", a=Var(name=name), b=Const() as bits) if name == block:
+                return (1 << int(bits.value)) % self._extents[axis] == 0
+            case Element() | Call():
+                return False
+            case _:
+                return all(self._same(c, axis, open_) for c in children(e))

@@ -1,0 +1,121 @@
+"""Loads that the blocks of a cluster share: which are, how they add up, and the numbers."""
+
+import cluster_kernels as ck
+import numpy as np
+import pytest
+from sm90_reading import prims, value, walk
+
+from hexcute_core.synthesis.solution import Multicast
+from hexcute_core.tile import Copy
+
+
+def run(kernel, shape, schedules=2, **constants):
+    m, n, k = shape
+    rng = np.random.default_rng(k)
+    a, b = (rng.integers(-3, 4, (rows, k)).astype(np.float16) for rows in (m, n))
+    c = np.full((m, n), 7, np.float16)
+    compiled = kernel.compile("sm_90", verify=True, **constants)
+    report = compiled.simulate(a, b, c, schedules=schedules)
+    assert not report.findings
+    assert np.array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
+    return compiled, report
+
+
+def shared_loads(compiled):
+    """How the loads of each operand are shared, by the tensor they fill."""
+    ops = {s.id: s for s in walk(compiled.solution.program.body) if isinstance(s, Copy)}
+    return {ops[i].dst.tensor: how for i, how in compiled.solution.multicasts.items()}
+
+
+@pytest.mark.parametrize("k", [0, 64, 72, 256])
+@pytest.mark.parametrize("stages", [1, 3])
+def test_blocks_in_a_row_share_b(k, stages):
+    compiled, report = run(ck.in_rows, (128, 64, k), STAGES=stages)
+    assert shared_loads(compiled) == {"sb": Multicast((0,), 2, 0, 32)}
+    used = report.counters.instructions
+    assert used.get("tma.load.multicast", 0) == used.get("tma.load", 0) == 2 * -(-k // 64)
+
+
+def test_ragged_tiles_and_more_than_one_cluster():
+    run(ck.in_rows, (300, 136, 136))
+
+
+def test_four_blocks_share():
+    compiled, _ = run(ck.in_rows, (256, 64, 128), X=4)
+    assert shared_loads(compiled) == {"sb": Multicast((0,), 4, 0, 16)}
+
+
+def test_threads_that_read_a_slot_free_it_in_all_blocks():
+    run(ck.in_rows, (128, 64, 200), REGISTERS=True)
+
+
+@pytest.mark.parametrize("k", [64, 200])
+def test_blocks_in_a_square_share_both(k):
+    compiled, _ = run(ck.in_squares, (128, 128, k))
+    assert shared_loads(compiled) == {
+        "sa": Multicast((1,), 2, 0, 32),
+        "sb": Multicast((0,), 2, 0, 32),
+    }
+
+
+def test_blocks_along_y_alone():
+    compiled, _ = run(ck.in_squares, (64, 128, 128), X=1)
+    assert shared_loads(compiled) == {"sa": Multicast((1,), 2, 0, 32)}
+
+
+@pytest.mark.parametrize("shape", [(128, 64, 64), (384, 128, 136)])
+def test_clusters_that_stay(shape):
+    compiled, _ = run(ck.staying, shape)
+    assert shared_loads(compiled) == {"sb": Multicast((0,), 2, 0, 32)}
+
+
+def test_blocks_out_of_step_share_nothing():
+    compiled, _ = run(ck.out_of_step, (192, 64, 128))
+    assert shared_loads(compiled) == {}
+    assert "tma.load.multicast: the blocks of a cluster load different tiles" in compiled.explain(
+        rejected=None
+    )
+    assert not prims(compiled.thread, "tma.load.multicast")
+
+
+def test_parts_that_are_no_whole_swizzles():
+    """64 rows in 16 parts would be 4 rows each; in 8, eight of them."""
+    compiled = ck.in_rows.compile("sm_90", X=8)
+    assert shared_loads(compiled) == {"sb": Multicast((0,), 8, 0, 8)}
+
+
+def test_arrivals_masks_and_the_end():
+    """A slot is emptied by the readers of every block that writes into it; each block writes its
+    part into all of its group, which the mask names."""
+    thread = ck.in_squares.compile("sm_90", verify=True).thread
+    counts = sorted({value(p.operands[1], {}) for p in prims(thread, "mbarrier.init")})
+    assert counts == [1, 4], "two blocks along each axis, one warp group each"
+    masks = {}
+    for prim in prims(thread, "tma.load.multicast"):
+        for x in range(2):
+            for y in range(2):
+                place = {"blockIdx.x": x, "blockIdx.y": y}
+                masks.setdefault(prim.operands[1].name[0], {})[x, y] = value(
+                    prim.operands[3], place
+                )
+    # Ranks count x first: block (x, y) is number x + 2 y.
+    assert masks["a"] == {(x, y): 0b0101 << x for x in range(2) for y in range(2)}
+    assert masks["b"] == {(x, y): 0b0011 << 2 * y for x in range(2) for y in range(2)}
+    told = {
+        (x, y): sorted(
+            value(p.operands[1], {"blockIdx.x": x, "blockIdx.y": y})
+            for p in prims(thread, "mbarrier.arrive.cluster")
+        )
+        for x in range(2)
+        for y in range(2)
+    }
+    assert told == {
+        (x, y): sorted([x, x + 2, 2 * y, 2 * y + 1]) for x in range(2) for y in range(2)
+    }
+    assert [s.name for s in thread.body[-2:]] == ["cluster.arrive", "cluster.wait"]
+
+
+def test_explained():
+    text = ck.in_rows.compile("sm_90").explain()
+    assert "tma.load.multicast x1, 8192 bytes, box 64x64, swizzle 128, of which a block loads" in text
+    assert "32 for 2 blocks" in text
