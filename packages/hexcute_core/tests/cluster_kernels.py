@@ -40,7 +40,13 @@ def block_gemm(a, b, c, bm, bn, stages, registers):
 
 @hx.kernel(cache=False)
 def in_rows(
-    a: f16[m, k], b: f16[n, k], c: f16[m, n], *, X: int = 2, STAGES: int = 2, REGISTERS: bool = False
+    a: f16[m, k],
+    b: f16[n, k],
+    c: f16[m, n],
+    *,
+    X: int = 2,
+    STAGES: int = 2,
+    REGISTERS: bool = False,
 ):
     """Blocks of a cluster lie along m: they load the same part of b."""
     columns = hx.cdiv(n, 64)
@@ -52,11 +58,11 @@ def in_rows(
 
 
 @hx.kernel(cache=False)
-def in_squares(a: f16[m, k], b: f16[n, k], c: f16[m, n], *, X: int = 2, Y: int = 2, STAGES: int = 2):
+def in_squares(a: f16[m, k], b: f16[n, k], c: f16[m, n], *, X: int = 2, Y: int = 2):
     """Blocks along x share b, those along y share a."""
     hx.attrs.cuda.cluster_dim = X, Y
     hx.attrs.cuda.grid_dim = hx.cdiv(m, 64 * X) * X, hx.cdiv(n, 64 * Y) * Y
-    block_gemm(a, b, c, hx.blockIdx.x * 64, hx.blockIdx.y * 64, STAGES, False)
+    block_gemm(a, b, c, hx.blockIdx.x * 64, hx.blockIdx.y * 64, 2, False)
 
 
 @hx.kernel(cache=False)

@@ -117,5 +117,5 @@ def test_arrivals_masks_and_the_end():
 
 def test_explained():
     text = ck.in_rows.compile("sm_90").explain()
-    assert "tma.load.multicast x1, 8192 bytes, box 64x64, swizzle 128, of which a block loads" in text
-    assert "32 for 2 blocks" in text
+    assert "tma.load.multicast x1, 8192 bytes, box 64x64, swizzle 128" in text
+    assert "of which a block loads 32 for 2 blocks" in text

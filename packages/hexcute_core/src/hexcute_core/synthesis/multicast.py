@@ -1,8 +1,8 @@
 """Loads that blocks of a cluster make alike: each brings a part of the tile, to all of them.
 
-e is the same in all blocks along axis x of a cluster of C blocks if it does not depend on the block's
-place there: blockIdx.x // d is where C divides d, and what is made of such values, under such
-conditions, is too. Slots are filled and freed in step where loops and conditions are the same.
+e is the same in all blocks along axis x of a cluster of C blocks if it does not depend on the
+block's place there: blockIdx.x // d is where C divides d, and what is made of such values, under
+such conditions, is too. Slots are filled and freed in step where loops and conditions are the same.
 """
 
 from __future__ import annotations
