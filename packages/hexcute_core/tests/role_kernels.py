@@ -287,3 +287,41 @@ def clustered(out: i32[m]):
     hx.fill(r, rank + 10)
     hx.copy(r, hx.global_view(out[hx.blockIdx.x:], ((1,), (1,))))
     hx.cluster_sync()
+
+
+@hx.kernel(cache=False)
+def starting_anew(a: f16[m, k], b: f16[n, k], c: f16[m, n], *, EACH: bool = False):
+    """c = a b^T without zeros first: the first product replaces what the registers held; with
+    EACH, every one does, and c is the last tile's."""
+    hx.attrs.cuda.grid_dim = hx.cdiv(m, 64), hx.cdiv(n, 64)
+    bm, bn = hx.blockIdx.x * 64, hx.blockIdx.y * 64
+    ga, gb = tiles_of(a, 64, bm), tiles_of(b, 64, bn)
+    sa, sb = hx.shared_tensor(f16, (64, 64, 2)), hx.shared_tensor(f16, (64, 64, 2))
+    sc = hx.shared_tensor(f16, (64, 64))
+    pipe = hx.pipeline(2)
+    with hx.warp_groups_producer():
+        for i in range(hx.cdiv(k, 64)):
+            with pipe.produce() as s:
+                hx.copy(ga[:, :, i], sa[:, :, s])
+                hx.copy(gb[:, :, i], sb[:, :, s])
+    with hx.warp_groups_consumer():
+        rc = hx.register_tensor(f32, (64, 64))
+        for i in range(hx.cdiv(k, 64)):
+            with pipe.consume() as s:
+                hx.gemm(rc, sa[:, :, s], sb[:, :, s], accumulate=False if EACH else i > 0)
+        store(rc, c, bm, bn, sc)
+
+
+@hx.kernel(cache=False)
+def starting_anew_in_registers(a: f16[m, k], b: f16[n, k], c: f16[m, n]):
+    """The same by instructions that always add."""
+    hx.attrs.cuda.grid_dim = 1
+    hx.attrs.cuda.block_dim = 128
+    ga, gb = tiles_of(a, 64, 0), tiles_of(b, 64, 0)
+    ra, rb = hx.register_tensor(f16, (64, 64)), hx.register_tensor(f16, (64, 64))
+    rc = hx.register_tensor(f32, (64, 64))
+    for i in range(hx.cdiv(k, 64)):
+        hx.copy(ga[:, :, i], ra)
+        hx.copy(gb[:, :, i], rb)
+        hx.gemm(rc, ra, rb, accumulate=i > 0)
+    hx.copy(hx.cast(rc, f16), hx.global_view(c, ((64, 64), (n, 1))))

@@ -195,6 +195,18 @@ def global_operand(a, n):
     hx.gemm(rc, ga, sb)  # here
 
 
+@refused.case("accumulate is true or false", "accumulate=i > 0")
+def accumulating_by_a_number(a, n):
+    rc, sa, sb = tiles()
+    hx.gemm(rc, sa, sb, accumulate=n)  # here
+
+
+@refused.case("depends on the thread")
+def accumulating_in_some_threads(a, n):
+    rc, sa, sb = tiles()
+    hx.gemm(rc, sa, sb, accumulate=hx.threadIdx.x > 3)  # here
+
+
 @refused.case("hx.wait_gemm takes a number known at compile time")
 def waiting_for_a_run_time_number(a, n):
     hx.wait_gemm(n)  # here

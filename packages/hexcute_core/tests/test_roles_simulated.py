@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 import role_kernels as rk
+from sm90_reading import walk
+
+from hexcute_core.simulator import interpret
 
 
 def whole(rng, *shape, dtype=np.float16):
@@ -123,3 +126,27 @@ def test_blocks_of_a_cluster_arrive_at_one_another():
     out = np.zeros(4, np.int32)
     run(rk.clustered, out)
     assert out.tolist() == [10, 11, 10, 11]
+
+
+@pytest.mark.parametrize("k", [64, 192])
+@pytest.mark.parametrize("name", ["starting_anew", "starting_anew_in_registers"])
+def test_the_first_product_replaces_what_was_there(name, k):
+    rng = np.random.default_rng(k)
+    a, b, c = whole(rng, 64, k), whole(rng, 64, k), np.full((64, 64), 7, np.float16)
+    _, compiled = run(getattr(rk, name), a, b, c)
+    assert np.array_equal(c, product(a, b))
+    meant = {"a": a, "b": b, "c": np.zeros_like(c)}
+    interpret(compiled.tile, meant, {"m": 64, "n": 64, "k": k})
+    assert np.array_equal(meant["c"], c)
+
+
+def test_every_product_replaces_what_was_there():
+    rng = np.random.default_rng(0)
+    a, b, c = whole(rng, 64, 192), whole(rng, 64, 192), np.full((64, 64), 7, np.float16)
+    _, compiled = run(rk.starting_anew, a, b, c, EACH=True)
+    assert np.array_equal(c, product(a[:, 128:], b[:, 128:]))
+    products = [
+        s for s in walk(compiled.thread.body) if getattr(s, "name", "").startswith("wgmma.64x")
+    ]
+    flags = [p.operands[3].value for p in products]
+    assert flags == [False, True, True, True], "the first step of K alone starts anew"

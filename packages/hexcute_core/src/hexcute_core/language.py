@@ -56,6 +56,7 @@ from hexcute_core.frontend.elementwise import (
     tanh,
     where,
 )
+from hexcute_core.frontend.gemm import gemm, wait_gemm
 from hexcute_core.frontend.launch import Attrs, GridDim, Index
 from hexcute_core.frontend.loops import elements, grid, persistent, static_range, unroll
 from hexcute_core.frontend.pipelines import pipeline
@@ -68,7 +69,6 @@ from hexcute_core.frontend.tileops import (
     cp_async_commit,
     cp_async_wait,
     fill,
-    gemm,
     max,
     min,
     primitive,
@@ -79,7 +79,6 @@ from hexcute_core.frontend.tileops import (
     sum,
     sync_role,
     syncthreads,
-    wait_gemm,
 )
 from hexcute_core.frontend.turns import turns
 from hexcute_core.frontend.views import along, global_view

@@ -1,4 +1,4 @@
-"""The tile operations of the language: tensors, fill, copy, gemm, cast, reduce, rearrange, sync.
+"""The tile operations of the language: tensors, fill, copy, cast, reduce, rearrange, sync.
 
 Each checks spaces, shapes and element types, then writes one statement of the tile program.
 """
@@ -29,8 +29,6 @@ from hexcute_core.tile import (
     CastTile,
     Copy,
     Fill,
-    Gemm,
-    GemmWait,
     GlobalView,
     Rearrange,
     Reduce,
@@ -77,7 +75,7 @@ def _shape(builder: Builder, what: str, dtype: object, shape: object) -> tuple[i
     return tuple(extent for extent in extents if extent is not None)
 
 
-def _tile(value: object, what: str) -> Tile:
+def tile_of(value: object, what: str) -> Tile:
     """`value` as a tile that an operation may touch."""
     builder = current(what)
     if not isinstance(value, (Tile, LazyTile)):
@@ -90,8 +88,8 @@ def _tile(value: object, what: str) -> Tile:
     return tile
 
 
-def _register(value: object, what: str) -> Tile:
-    tile = _tile(value, what)
+def register_of(value: object, what: str) -> Tile:
+    tile = tile_of(value, what)
     if not tile.in_registers:
         raise current(what).error(
             f"{what} works on registers, got {describe(tile)}",
@@ -103,7 +101,7 @@ def _register(value: object, what: str) -> Tile:
 def fill(dst: object, value: object) -> None:
     """Sets every element of register or shared tile `dst` to the scalar `value`."""
     builder = current("hx.fill")
-    tile = _tile(dst, "hx.fill")
+    tile = tile_of(dst, "hx.fill")
     if isinstance(value, TileValue):
         raise builder.error(
             f"hx.fill takes a scalar, got {describe(value)}", fix="write hx.copy(src, dst)"
@@ -129,7 +127,7 @@ def copy(src: object, dst: object, mbarrier: object = None) -> None:
         raise builder.error(
             f"hx.copy writes into {describe(dst)}, a temporary", fix="name a tensor to copy into"
         )
-    a, b = _tile(src, "hx.copy"), _tile(dst, "hx.copy")
+    a, b = tile_of(src, "hx.copy"), tile_of(dst, "hx.copy")
     if a.shape != b.shape or a.dtype != b.dtype:
         wrong = "shapes" if a.shape != b.shape else "element types"
         raise builder.error(
@@ -163,80 +161,6 @@ def copy(src: object, dst: object, mbarrier: object = None) -> None:
     builder.emit(Copy(builder.next_id(), a.ref, b.ref, builder.span, completes))
 
 
-def gemm(
-    c: object,
-    a: object,
-    b: object,
-    warps: tuple[int, int] | None = None,
-    asynchronous: bool = False,
-) -> None:
-    """c[i, j] += sum over k of a[i, k] * b[j, k], with c (M, N) in registers, a (M, K), b (N, K).
-
-    a and b are registers, or b and possibly a shared memory, where warp groups multiply (sm_90).
-    `warps` forces the arrangement of warps, or warp groups (along M, along N). An `asynchronous`
-    gemm returns at once: `hx.wait_gemm` before c is touched or the operands change.
-    """
-    builder = current("hx.gemm")
-    tiles = [_register(c, "hx.gemm"), *(_operand(value) for value in (a, b))]
-    if tiles[1].in_registers < tiles[2].in_registers or (asynchronous and tiles[2].in_registers):
-        raise builder.error(
-            "hx.gemm with b in registers and "
-            + ("asynchronous" if asynchronous else "a in shared memory"),
-            fix="give b in shared memory",
-        )
-    shapes = [tile.shape for tile in tiles]
-    named = "c {}, a {}, b {}".format(*(describe(tile) for tile in tiles))
-    if any(len(shape) != 2 for shape in shapes):
-        raise builder.error(
-            f"hx.gemm takes tiles of two modes: {named}", fix="index the other modes by integers"
-        )
-    (m, n), (am, ak), (bn, bk) = shapes
-    if (m, n, ak) != (am, bn, bk):
-        raise builder.error(
-            f"hx.gemm shapes do not agree: {named}", fix="c is (M, N), a is (M, K), b is (N, K)"
-        )
-    if tiles[1].dtype != tiles[2].dtype:
-        raise builder.error(
-            f"hx.gemm operands have different element types: {named}", fix="cast one of them"
-        )
-    if warps is not None:
-        arranged = tuple(warps) if isinstance(warps, (tuple, list)) else ()
-        counts = [static_int(count) for count in arranged]
-        if len(counts) != 2 or any(count is None or count < 1 for count in counts):
-            raise builder.error(
-                f"warps must be two positive ints (along M, along N), got {warps!r}",
-                fix="write hx.gemm(c, a, b, warps=(2, 2))",
-            )
-        warps = (counts[0] or 1, counts[1] or 1)
-    refs = [tile.ref for tile in tiles]
-    builder.emit(
-        Gemm(builder.next_id(), refs[0], refs[1], refs[2], builder.span, warps, asynchronous)
-    )
-
-
-def _operand(value: object) -> Tile:
-    """A gemm's operand: registers or shared memory."""
-    tile = _tile(value, "hx.gemm")
-    if isinstance(tile.tensor, GlobalView):
-        raise current("hx.gemm").error(
-            f"hx.gemm cannot read {describe(tile)}",
-            fix="copy it to a shared or register tensor first",
-        )
-    return tile
-
-
-def wait_gemm(pending: int = 0) -> None:
-    """Waits until at most `pending` of the latest asynchronous gemms are unfinished."""
-    builder = current("hx.wait_gemm")
-    count = static_int(pending)
-    if count is None or count < 0:
-        raise builder.error(
-            f"hx.wait_gemm takes a number known at compile time, got {pending}",
-            fix="write hx.wait_gemm(1)",
-        )
-    builder.emit(GemmWait(count, builder.span))
-
-
 def sync_role() -> None:
     """All threads of the role meet; shared memory they wrote before is visible after."""
     builder = current("hx.sync_role")
@@ -256,7 +180,7 @@ def cast(a: object, dtype: DType) -> LazyTile | Tile | Scalar:
         if isinstance(a, (int, float)) and not isinstance(a, bool) and dtype.is_integer:
             return as_scalar(int(a), dtype)
         return cast_scalar(as_scalar(a), dtype)
-    src = _register(a, "hx.cast")
+    src = register_of(a, "hx.cast")
     if src.dtype == dtype:
         return src
 
@@ -280,7 +204,7 @@ def reduce(a: object, d: int, op: ReduceOp = "sum") -> LazyTile | Tile:
             f"hx.{op} reduces a tile along a mode, got {describe(a)}",
             fix="for the smaller or larger of two values use hx.minimum, hx.maximum",
         )
-    src = _register(a, "hx.reduce")
+    src = register_of(a, "hx.reduce")
     axis = static_int(d)
     rank = len(src.shape)
     if axis is None or not -rank <= axis < rank:
@@ -314,7 +238,7 @@ def min(a: object, d: int) -> LazyTile | Tile:
 def rearrange(a: object, layout: object = None) -> LazyTile | Tile:
     """`a` in another thread-value layout: the one given in CuTe notation, or whatever fits."""
     builder = current("hx.rearrange")
-    src = _register(a, "hx.rearrange")
+    src = register_of(a, "hx.rearrange")
     text = None if layout is None else str(layout)
 
     def emit(dst: TileRef) -> None:

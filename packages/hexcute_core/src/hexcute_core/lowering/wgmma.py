@@ -12,6 +12,7 @@ from hexcute_core import thread as th
 from hexcute_core.dtypes import boolean, i32
 from hexcute_core.errors import LayoutConflict
 from hexcute_core.lowering.context import Context
+from hexcute_core.lowering.elements import resolve
 from hexcute_core.lowering.shared_address import SharedAddress
 from hexcute_core.scalar import Const, Scalar, add, floordiv, mod, mul
 from hexcute_core.synthesis.wgmma import GROUP, WgmmaPlan
@@ -29,6 +30,7 @@ def lower_wgmma(ctx: Context, op: Gemm) -> tuple[th.Stmt, ...]:
     majors = ("r" if a_side is None else a_side.letter) + b_side.letter
     name = plan.row.name(majors)
     true = Const(True, boolean)
+    first = resolve(ctx, op.accumulate)
     m_reps, n_reps, k_reps = plan.repeats
     for k, n, m in product(range(k_reps), range(n_reps), range(m_reps)):
         c = _registers(ctx, op.c, plan.c_pieces, (m, n), plan.c_strides)
@@ -36,7 +38,7 @@ def lower_wgmma(ctx: Context, op: Gemm) -> tuple[th.Stmt, ...]:
             a: th.Operand = _registers(ctx, op.a, plan.a_pieces, (m, k), plan.a_strides)
         else:
             a = a_side.at(m, k)
-        out.append(th.Prim(name, (c, a, b_side.at(n, k), true), op.span))
+        out.append(th.Prim(name, (c, a, b_side.at(n, k), true if k else first), op.span))
     out.append(th.Prim("wgmma.commit", (), op.span))
     if not op.asynchronous:
         out.append(th.Prim("wgmma.wait", (Const(0, i32),), op.span))

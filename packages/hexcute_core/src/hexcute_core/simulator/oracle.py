@@ -284,8 +284,12 @@ class _BlockRun:
                 memory.write(stmt.dst, cells, at, span)
             case Gemm():
                 refs = (stmt.c, stmt.a, stmt.b)
-                c, a, b = (memory.read(ref, at, span) for ref in refs)
+                a, b = (memory.read(ref, at, span) for ref in refs[1:])
                 c_type, a_type, b_type = (memory.dtype(ref) for ref in refs)
+                if self._uniform_cell(self._value(stmt.accumulate, scope), scope):
+                    c = memory.read(stmt.c, at, span)
+                else:
+                    c = np.zeros(stmt.c.shape, storage(c_type))
                 memory.write(stmt.c, multiply(c, c_type, a, a_type, b, b_type), at, span)
             case Reduce():
                 source, target = memory.dtype(stmt.src), memory.dtype(stmt.dst)

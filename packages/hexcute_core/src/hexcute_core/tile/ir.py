@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, Union
 
-from hexcute_core.dtypes import DType
+from hexcute_core.dtypes import DType, boolean
 from hexcute_core.errors import SourceSpan
-from hexcute_core.scalar import Scalar, Var
+from hexcute_core.scalar import Const, Scalar, Var
 from hexcute_core.tile.barriers import (
     ClusterOp,
     Mbarrier,
@@ -25,6 +25,7 @@ from hexcute_core.tile.barriers import (
 from hexcute_core.tile.tensors import GlobalTensor, Tensor, TileRef
 
 ReduceOp = Literal["sum", "max", "min"]
+ALWAYS = Const(True, boolean)
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ class Gemm:
 
     a and b are registers, or b and possibly a lie in shared memory where the target reads them
     from there. `warps` forces the (along M, along N) arrangement of warps, or of warp groups.
-    An `asynchronous` gemm is finished by a `GemmWait`; until then c, a and b are its own.
+    An `asynchronous` gemm is finished by a `GemmWait`; until then c, a and b are its own. Where
+    `accumulate` is false, what c held is ignored: only operands in shared memory have it.
     """
 
     id: int
@@ -69,6 +71,7 @@ class Gemm:
     span: SourceSpan
     warps: tuple[int, int] | None = None
     asynchronous: bool = False
+    accumulate: Scalar = ALWAYS
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hexcute_core.scalar import Const, Scalar, show
+from hexcute_core.scalar import Const, Scalar, is_const, show
 from hexcute_core.tile.barriers import (
     BarrierStmt,
     ClusterOp,
@@ -175,7 +175,10 @@ class _Printer:
                 warps = "" if stmt.warps is None else f" warps {_shape(stmt.warps)}"
                 operands = f"{self.ref(stmt.a)} * {self.ref(stmt.b)}^T"
                 later = " asynchronous" if stmt.asynchronous else ""
-                yield f"%{stmt.id} gemm {self.ref(stmt.c)} += {operands}{warps}{later}"
+                adds, onto = "=" if is_const(stmt.accumulate, False) else "+=", ""
+                if not is_const(stmt.accumulate):
+                    onto = f" onto it if {show(stmt.accumulate)}"
+                yield f"%{stmt.id} gemm {self.ref(stmt.c)} {adds} {operands}{onto}{warps}{later}"
             case CastTile():
                 yield f"%{stmt.id} cast {self.ref(stmt.src)} -> {self.ref(stmt.dst)}"
             case Elementwise():

@@ -276,6 +276,7 @@ class _Checker:
             case Gemm():
                 a, b = (self.ref(r, scope, span, _REGISTER, _SHARED) for r in (stmt.a, stmt.b))
                 self.ref(stmt.c, scope, span, _REGISTER)
+                self.condition(stmt.accumulate, scope, span)
                 shapes = stmt.c.shape, stmt.a.shape, stmt.b.shape
                 fits = all(len(shape) == 2 for shape in shapes) and (
                     shapes[0] == (stmt.a.shape[0], stmt.b.shape[0])
