@@ -15,7 +15,7 @@ from hexcute_core import bf16, f8e4m3, f16, f32, i8, i32, tf32
 from hexcute_core.simulator.values import storage
 from hexcute_kernels.hopper_gemm import hopper_gemm
 from hexcute_kernels.pipelined_gemm import pipelined_gemm
-from hexcute_kernels.simple_gemm import simple_gemm
+from hexcute_kernels.simple_gemm import register_gemm, simple_gemm
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,12 @@ def kernels() -> Iterator[KernelCase]:
                     lambda d=dtype, o=orders, s=shape: matrices(d, d, s, o),
                     {"BM": 64, "BN": 64, "BK": 32, "STAGES": 3},
                 )
+            yield KernelCase(
+                f"simple_gemm_{dtype}_{''.join(orders)}",
+                lambda d=dtype, o=orders: register_gemm(d, *o),
+                lambda d=dtype, o=orders: matrices(d, d, SHAPES[1], o),
+                {"BM": 64, "BN": 64},
+            )
     for shape in SHAPES:
         yield KernelCase(
             f"simple_gemm_{'x'.join(map(str, shape))}",
