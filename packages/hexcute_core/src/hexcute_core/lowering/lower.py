@@ -7,6 +7,7 @@ from hexcute_core.arch import Arch
 from hexcute_core.dtypes import i32
 from hexcute_core.errors import LayoutConflict
 from hexcute_core.lowering.arena import build_arena
+from hexcute_core.lowering.asynchronous import lower_async_wait, lower_sync, proxy_fence
 from hexcute_core.lowering.barriers import (
     check_named_barriers,
     check_target,
@@ -31,7 +32,7 @@ from hexcute_core.lowering.pipeline import (
     rings,
 )
 from hexcute_core.lowering.reduce import lower_reduce, scratch_bytes
-from hexcute_core.lowering.roles import handover, lower_roles, proxy_fence
+from hexcute_core.lowering.roles import handover, lower_roles
 from hexcute_core.lowering.wgmma import lower_wgmma
 from hexcute_core.scalar import Const
 from hexcute_core.synthesis.graph import Team, build_graph
@@ -175,11 +176,11 @@ def _lower(ctx: Context, stmt: Stmt) -> tuple[th.Stmt, ...]:
         case SetElement():
             return (set_element(ctx, stmt),)
         case Sync():
-            return (ctx.barrier(stmt.span),)
+            return lower_sync(ctx, stmt)
         case AsyncCommit():
             return (th.Prim("cp.async.commit", (), stmt.span),)
         case AsyncWait():
-            return (th.Prim("cp.async.wait", (Const(stmt.pending, i32),), stmt.span),)
+            return lower_async_wait(ctx, stmt)
         case Assign():
             return (th.Assign(stmt.var, resolve(ctx, stmt.value), stmt.declares, stmt.span),)
         case CallStmt():

@@ -13,7 +13,7 @@ from hexcute_core.lowering.digits import THREAD
 from hexcute_core.lowering.pipeline import single_threaded
 from hexcute_core.scalar import Const, Scalar, compare, land
 from hexcute_core.synthesis.graph import Team
-from hexcute_core.tile import Copy, Role, SharedTensor, Stmt
+from hexcute_core.tile import Role, Stmt
 
 Lower = Callable[[Context, tuple[Stmt, ...]], tuple[th.Stmt, ...]]
 
@@ -70,18 +70,13 @@ def _role(ctx: Context, at: int, role: Role, threads: int, lower: Lower) -> tupl
 def handover(ctx: Context, stmt: Stmt) -> list[th.Stmt]:
     """Before shared memory changes hands at `stmt`: nothing in flight, the whole team here."""
     asynchronous = any(plan.row.asynchronous for plan in ctx.solution.copies.values())
-    wait = th.Prim("cp.async.wait", (Const(0, i32),), stmt.span)
-    return [*([wait] if asynchronous else []), ctx.barrier(stmt.span)]
+    wait = [
+        th.Prim("cp.async.commit", (), stmt.span),
+        th.Prim("cp.async.wait", (Const(0, i32),), stmt.span),
+    ]
+    return [*(wait if asynchronous else []), ctx.barrier(stmt.span)]
 
 
 def barrier_of(ctx: Context, at: int) -> int:
     """The named barrier of the role at statement `at`: roles are numbered from 1."""
     return 1 + sum(isinstance(s, Role) for s in ctx.program.body[:at])
-
-
-def proxy_fence(ctx: Context, op: Copy) -> tuple[th.Stmt, ...]:
-    """After threads wrote a buffer that TMA or wgmma reads: make it visible to the async proxy."""
-    written = ctx.program.tensor(op.dst.tensor)
-    if not isinstance(written, SharedTensor) or op.dst.tensor not in ctx.async_read:
-        return ()
-    return (th.Prim("fence.proxy", (), op.span),)

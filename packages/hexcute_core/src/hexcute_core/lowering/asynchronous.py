@@ -1,0 +1,66 @@
+"""cp.async: copies that threads only start. The author's waits finish them, in groups; where a
+kernel names no group, the next barrier does.
+
+What TMA or wgmma reads is fenced by the thread that wrote it, once it is written.
+"""
+
+from __future__ import annotations
+
+from hexcute_core import thread as th
+from hexcute_core.dtypes import i32
+from hexcute_core.errors import SourceSpan
+from hexcute_core.lowering.context import Context
+from hexcute_core.scalar import Const
+from hexcute_core.synthesis.rewrite import statements
+from hexcute_core.tile import AsyncCommit, AsyncWait, Copy, Produce, SharedTensor, Sync
+
+
+def proxy_fence(ctx: Context, op: Copy) -> tuple[th.Stmt, ...]:
+    """After threads wrote a buffer that TMA or wgmma reads: make it visible to the async proxy."""
+    written = ctx.program.tensor(op.dst.tensor)
+    if not isinstance(written, SharedTensor) or op.dst.tensor not in ctx.async_read:
+        return ()
+    if ctx.solution.copies[op.id].row.asynchronous:
+        # Not written yet: fenced where it is waited for.
+        return ()
+    return (th.Prim("fence.proxy", (), op.span),)
+
+
+def lower_async_wait(ctx: Context, stmt: AsyncWait) -> tuple[th.Stmt, ...]:
+    """Until all but the latest groups are there."""
+    wait = th.Prim("cp.async.wait", (Const(stmt.pending, i32),), stmt.span)
+    return (wait, *_fence(ctx, stmt.span))
+
+
+def lower_sync(ctx: Context, stmt: Sync) -> tuple[th.Stmt, ...]:
+    """The team meets; copies in no group of the author's are finished before."""
+    meet = ctx.barrier(stmt.span)
+    grouped = any(isinstance(s, (AsyncCommit, AsyncWait)) for s in statements(ctx.program.body))
+    if grouped or not _started(ctx):
+        return (meet,)
+    return (
+        th.Prim("cp.async.commit", (), stmt.span),
+        th.Prim("cp.async.wait", (Const(0, i32),), stmt.span),
+        *_fence(ctx, stmt.span),
+        meet,
+    )
+
+
+def _fence(ctx: Context, span: SourceSpan) -> tuple[th.Stmt, ...]:
+    read = any(op.dst.tensor in ctx.async_read for op in _started(ctx))
+    return (th.Prim("fence.proxy", (), span),) if read else ()
+
+
+def _started(ctx: Context) -> list[Copy]:
+    """Copies that are only started where they stand; a pipeline's slot waits for its own."""
+    filled = {
+        id(s) for p in statements(ctx.program.body) if isinstance(p, Produce) for s in p.body
+    }
+    return [
+        s
+        for s in statements(ctx.program.body)
+        if isinstance(s, Copy)
+        and id(s) not in filled
+        and s.id in ctx.solution.copies
+        and ctx.solution.copies[s.id].row.asynchronous
+    ]
