@@ -5,7 +5,7 @@
 | `mbarrier.init` | SharedPtr, int count | one thread; `count` arrivals complete a phase |
 | `mbarrier.expect` | SharedPtr, int bytes | arrive and expect `bytes` more in this phase |
 | `mbarrier.arrive` | SharedPtr | one arrival, release |
-| `mbarrier.arrive.cluster` | SharedPtr, int rank | at the same address of block `rank`, relaxed there |
+| `mbarrier.arrive.cluster` | SharedPtr, int rank | at block `rank`, same address, relaxed |
 | `mbarrier.wait` | SharedPtr, int parity | until the phase of that parity has completed, acquire |
 | `cp.async.mbarrier` | SharedPtr | arrives when this thread's cp.async so far have (noinc) |
 | `fence.mbarrier` | - | initialised barriers become visible to the cluster and async proxy |
