@@ -6,13 +6,15 @@ What TMA or wgmma reads is fenced by the thread that wrote it, once it is writte
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from hexcute_core import thread as th
 from hexcute_core.dtypes import i32
 from hexcute_core.errors import SourceSpan
 from hexcute_core.lowering.context import Context
 from hexcute_core.scalar import Const
 from hexcute_core.synthesis.rewrite import statements
-from hexcute_core.tile import AsyncCommit, AsyncWait, Copy, Produce, SharedTensor, Sync
+from hexcute_core.tile import AsyncCommit, AsyncWait, Copy, Produce, SharedTensor, Stmt, Sync
 
 
 def proxy_fence(ctx: Context, op: Copy) -> tuple[th.Stmt, ...]:
@@ -38,12 +40,26 @@ def lower_sync(ctx: Context, stmt: Sync) -> tuple[th.Stmt, ...]:
     grouped = any(isinstance(s, (AsyncCommit, AsyncWait)) for s in statements(ctx.program.body))
     if grouped or not _started(ctx):
         return (meet,)
-    return (
-        th.Prim("cp.async.commit", (), stmt.span),
-        th.Prim("cp.async.wait", (Const(0, i32),), stmt.span),
-        *_fence(ctx, stmt.span),
-        meet,
-    )
+    return (*finish(ctx, stmt.span), *_fence(ctx, stmt.span), meet)
+
+
+def finish(ctx: Context, span: SourceSpan) -> tuple[th.Stmt, ...]:
+    """Until every copy started so far is there; those in no group yet make one."""
+    alone = {id(s) for s in _ungrouped(ctx.program.body)}
+    commit = th.Prim("cp.async.commit", (), span)
+    wait = th.Prim("cp.async.wait", (Const(0, i32),), span)
+    return (commit, wait) if any(id(s) in alone for s in _started(ctx)) else (wait,)
+
+
+def _ungrouped(body: Sequence[Stmt]) -> Iterator[Copy]:
+    """Copies that no commit follows in their own block."""
+    last = max((i for i, s in enumerate(body) if isinstance(s, AsyncCommit)), default=-1)
+    for stmt in body[last + 1 :]:
+        if isinstance(stmt, Copy):
+            yield stmt
+    for stmt in body:
+        for name in ("body", "then", "otherwise"):
+            yield from _ungrouped(getattr(stmt, name, ()))
 
 
 def _fence(ctx: Context, span: SourceSpan) -> tuple[th.Stmt, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from hexcute_core import thread as th
 from hexcute_core.dtypes import i32
 from hexcute_core.errors import LayoutConflict
+from hexcute_core.lowering.asynchronous import finish
 from hexcute_core.lowering.barriers import LAST_BARRIER
 from hexcute_core.lowering.context import Context
 from hexcute_core.lowering.digits import THREAD
@@ -70,11 +71,7 @@ def _role(ctx: Context, at: int, role: Role, threads: int, lower: Lower) -> tupl
 def handover(ctx: Context, stmt: Stmt) -> list[th.Stmt]:
     """Before shared memory changes hands at `stmt`: nothing in flight, the whole team here."""
     asynchronous = any(plan.row.asynchronous for plan in ctx.solution.copies.values())
-    wait = [
-        th.Prim("cp.async.commit", (), stmt.span),
-        th.Prim("cp.async.wait", (Const(0, i32),), stmt.span),
-    ]
-    return [*(wait if asynchronous else []), ctx.barrier(stmt.span)]
+    return [*(finish(ctx, stmt.span) if asynchronous else ()), ctx.barrier(stmt.span)]
 
 
 def barrier_of(ctx: Context, at: int) -> int:
