@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
+import cluster_kernels
 import numpy as np
+import role_kernels
 import test_oracle_kernels as written
 
 import hexcute_core as hx
@@ -122,4 +124,69 @@ def hopper_kernels() -> Iterator[KernelCase]:
             )
 
 
-KERNELS = [*kernels(), *hopper_kernels()]
+def role(name, arguments, module=role_kernels, **constants) -> KernelCase:
+    """A kernel of roles or clusters; its name tells the constants too."""
+    label = "_".join([name, *(f"{key}{value}" for key, value in constants.items())])
+    kernel = getattr(module, name)
+    return KernelCase(f"{label}", lambda: kernel, arguments, constants, "sm_90")
+
+
+def products(m, n, k, *, first=np.float16):
+    """Arguments of c = a b^T."""
+
+    def make():
+        rng = np.random.default_rng(m + n + k)
+        a, b = rng.integers(-3, 4, (m, k)), rng.integers(-3, 4, (n, k))
+        return a.astype(first), b.astype(np.float16), np.full((m, n), 7, np.float16)
+
+    return make
+
+
+def one_tile(k, *outputs):
+    """Arguments of a kernel that reads a matrix [64, k] and writes `outputs` (columns, type)."""
+
+    def make():
+        a = np.random.default_rng(k).integers(-3, 4, (64, k)).astype(np.float16)
+        return a, *(np.full((64, columns), 7, t) for columns, t in outputs)
+
+    return make
+
+
+def chain():
+    """q, p, v of ones and zeros, and a poisoned o."""
+    rng = np.random.default_rng(0)
+    q, p, v = (rng.integers(-1, 2, (x, 64)).astype(np.float16) for x in (64, 192, 192))
+    return q, p, v, np.full((64, 64), 7, np.float16)
+
+
+def role_cases() -> Iterator[KernelCase]:
+    """Every kernel of the tests' roles, pipelines, barriers and clusters."""
+    for k in (8, 64, 320):
+        for stages in (1, 3):
+            case = role("consuming", products(64, 64, k), STAGES=stages)
+            yield replace(case, name=f"{case}_k{k}")
+    yield role("consuming", products(200, 88, 72), GROUPS=2)
+    yield role("two_pipelines", products(64, 64, 448))
+    yield role("two_readers", one_tile(320, (1, np.float32), (1, np.float16)))
+    yield role("converting", products(64, 64, 192, first=np.float32))
+    yield role("chained", chain)
+    for shape in ((64, 64, 64), (1088, 1024, 64), (320, 64, 72)):
+        case = role("taking_turns", products(*shape))
+        yield replace(case, name=f"{case}_{'x'.join(map(str, shape))}")
+    yield role("by_hand", one_tile(320, (320, np.float16)))
+    yield role("handing_over", one_tile(192, (192, np.float16)))
+    yield role("clustered", lambda: (np.zeros(4, np.int32),))
+    for each in (False, True):
+        yield role("starting_anew", products(64, 64, 192), EACH=each)
+    yield role("starting_anew_in_registers", products(64, 64, 192))
+    ck = cluster_kernels
+    for width in (2, 4, 8):
+        yield role("in_rows", products(64 * width, 136, 136), ck, X=width)
+    yield role("in_rows", products(128, 64, 200), ck, REGISTERS=True)
+    for x, y in ((2, 2), (1, 2), (4, 2)):
+        yield role("in_squares", products(300, 260, 200), ck, X=x, Y=y)
+    yield role("staying", products(1152, 1152, 136), ck)
+    yield role("out_of_step", products(192, 64, 128), ck)
+
+
+KERNELS = [*kernels(), *hopper_kernels(), *role_cases()]
