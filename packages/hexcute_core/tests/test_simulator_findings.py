@@ -5,7 +5,7 @@ import pytest
 
 from hexcute_core import dtypes as dt
 from hexcute_core.errors import SimulationError, SourceSpan
-from hexcute_core.scalar import Call, Const, Element, Var, compare, select
+from hexcute_core.scalar import Call, Const, Element, Var, compare, land, select
 from hexcute_core.simulator import simulate
 from hexcute_core.thread import (
     Assign,
@@ -267,6 +267,20 @@ def test_a_shuffle_from_a_lane_that_does_not_execute():
     shuffle = Assign(Var("v", dt.f32), share, True, at(5))
     run(fill("r"), If(compare("lt", TX, 32), (shuffle,)))
     assert "shfl.xor reads lane 16" in finding(5, fill("r"), If(compare("lt", TX, 8), (shuffle,)))
+
+
+def test_a_shuffle_in_a_branch_of_an_expression_runs_in_the_lanes_that_take_it():
+    share = Call("shfl.xor", (Element("r", (ZERO,), dt.f32), Const(16, dt.i32)), dt.f32)
+    zero = Const(0.0, dt.f32)
+    same = compare("eq", share, zero)
+
+    def chosen(e):
+        return fill("r"), Assign(Var("v", e.dtype), e, True, at(5))
+
+    assert "reads lane 16" in finding(5, *chosen(select(compare("lt", TX, 8), share, zero)))
+    assert "reads lane 16" in finding(5, *chosen(land(compare("lt", TX, 8), same)))
+    run(*chosen(select(compare("lt", TX, 32), share, zero)))
+    run(*chosen(land(compare("lt", TX, 32), same)))
 
 
 def test_integer_division_by_zero():

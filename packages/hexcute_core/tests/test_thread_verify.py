@@ -5,7 +5,7 @@ import pytest
 
 from hexcute_core import dtypes as dt
 from hexcute_core.errors import SourceSpan, VerifyError
-from hexcute_core.scalar import Const, Element, Var, cast, compare
+from hexcute_core.scalar import Call, Const, Element, Var, cast, compare, land, select
 from hexcute_core.thread import (
     PRIMS,
     Assign,
@@ -65,7 +65,13 @@ X = GlobalPtr("x", TX * 8, dt.f16)
 A, B = regs(pieces=(0, 2, 4, 6), width=2), regs(pieces=(8, 10), width=2)
 C = regs("w", dt.f32, 1, (0, 1, 2, 3))
 
+FLOAT = Const(0.0, dt.f32)
+SHARED = Call("shfl.xor", (Const(1.0, dt.f32), ONE), dt.f32)
+
 GOOD = {
+    "a shuffle that decides": program(
+        Assign(V, select(compare("lt", SHARED, 8.0), Var("scale", dt.f32), FLOAT), True, AT)
+    ),
     "empty": program(),
     "load": program(prim("ld.global.16", regs(), X, compare("lt", TX, Var("n")))),
     "one element of an unaligned pointer": program(
@@ -127,6 +133,12 @@ BAD = {
         For(STEP, ZERO, Var("n"), ONE, (), unroll=True, span=AT)
     ),
     "the loop over i has step 0": program(For(STEP, ZERO, ONE, ZERO, (), span=AT)),
+    "shfl.xor stands under a condition": program(
+        Assign(V, select(compare("lt", TX, 8), SHARED, Const(0.0, dt.f32)), True, AT)
+    ),
+    "vote.any stands under a condition": program(
+        If(land(compare("lt", TX, 8), Call("vote.any", (TRUE,), dt.boolean)), (), (), AT)
+    ),
     "there is no primitive ld.global.32": program(prim("ld.global.32", regs(), X, TRUE)),
     "takes (regs, global, scalar), got (regs, global)": program(prim("ld.global.16", regs(), X)),
     "only those take registers": program(prim("nanosleep", regs())),

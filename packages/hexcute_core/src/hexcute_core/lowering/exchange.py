@@ -1,7 +1,8 @@
 """rearrange within warps: registers renamed, or lanes shuffling.
 
 A destination value's digits say which lane holds it and in which of its registers. Digits that are
-values there and threads here choose among registers: one shuffle for each, and a select.
+values there and threads here choose among registers: one shuffle for each, and a select. All lanes
+run every shuffle before they select: a branch of a select runs in the lanes that take it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,19 @@ from hexcute_core import thread as th
 from hexcute_core.dtypes import i32
 from hexcute_core.lowering.context import Context, nest
 from hexcute_core.lowering.digits import digits
-from hexcute_core.scalar import Call, Const, Scalar, add, compare, floordiv, land, mod, mul, select
+from hexcute_core.scalar import (
+    Call,
+    Const,
+    Scalar,
+    Var,
+    add,
+    compare,
+    floordiv,
+    land,
+    mod,
+    mul,
+    select,
+)
 from hexcute_core.synthesis.solution import Exchange
 from hexcute_core.tile import Rearrange
 
@@ -23,16 +36,19 @@ def lower_exchange(ctx: Context, op: Rearrange, plan: Exchange) -> tuple[th.Stmt
     target = add(*(mul(loop, m.dst.stride) for loop, m in zip(loops, values)))
     register = add(*(mul(loop, m.src.stride) for loop, m in zip(loops, values) if not m.src.lane))
     if not plan.shuffles:
-        body = ctx.assign(op.dst, target, ctx.element(op.src, register), op.span)
-        return nest(loops, sizes, (body,))
+        moved = ctx.assign(op.dst, target, ctx.element(op.src, register), op.span)
+        return nest(loops, sizes, (moved,))
     lane = _source_lane(ctx, plan, loops)
     value: Scalar | None = None
+    body: list[th.Stmt] = []
     for condition, offset in _choices(ctx, plan):
         held = ctx.element(op.src, add(register, offset))
-        got = Call("shfl.idx", (held, lane), held.dtype)
+        got = Var(ctx.fresh("got_"), held.dtype)
+        body.append(th.Assign(got, Call("shfl.idx", (held, lane), held.dtype), True, op.span))
         value = got if value is None else select(condition, got, value)
     assert value is not None
-    return nest(loops, sizes, (ctx.assign(op.dst, target, value, op.span),))
+    body.append(ctx.assign(op.dst, target, value, op.span))
+    return nest(loops, sizes, body)
 
 
 def _digit(ctx: Context, size: int, place: int) -> Scalar:

@@ -83,3 +83,21 @@ def free_vars(e: Scalar) -> frozenset[str]:
 def is_const(e: object, value: int | float | bool | None = None) -> bool:
     """Whether `e` is a constant node (equal to `value`, where given)."""
     return isinstance(e, Const) and (value is None or e.value == value)
+
+
+def conditional(e: Scalar) -> tuple[Scalar, ...]:
+    """The children of `e` that a thread computes under a condition alone: branches of a select,
+    the right side of `land` and `lor`."""
+    match e:
+        case Select():
+            return (e.a, e.b)
+        case Binary(op="land" | "lor"):
+            return (e.b,)
+        case _:
+            return ()
+
+
+def between_lanes(e: Scalar) -> Call | None:
+    """A call in `e` that all lanes of a warp must make together, if there is one."""
+    calls = (node for node in walk(e) if isinstance(node, Call))
+    return next((c for c in calls if c.name.startswith(("shfl.", "vote."))), None)

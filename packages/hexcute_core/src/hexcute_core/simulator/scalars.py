@@ -2,7 +2,7 @@
 
 An expression is translated once; running it costs one numpy call a node, or plain Python
 arithmetic where all operands are the same for every lane. Lanes that do not execute compute
-too, what they get is never stored.
+too, what they get is never stored; only where lanes talk does it matter who computes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hexcute_core.dtypes import DType
+from hexcute_core.dtypes import DType, boolean
 from hexcute_core.errors import SimulationError
 from hexcute_core.scalar import (
     Binary,
@@ -25,9 +25,10 @@ from hexcute_core.scalar import (
     Unary,
     Var,
 )
+from hexcute_core.scalar.visit import between_lanes
 from hexcute_core.simulator.arithmetic import COMPARE, binary_function, unary_function
 from hexcute_core.simulator.lanes import LaneState
-from hexcute_core.simulator.values import Value, convert, storage, wrap_int
+from hexcute_core.simulator.values import Array, Value, broadcast, convert, storage, wrap_int
 from hexcute_core.simulator.warp import CALLS
 from hexcute_core.unions import assert_never
 
@@ -109,6 +110,8 @@ def _unary(e: Unary) -> Evaluate:
 
 def _binary(e: Binary) -> Evaluate:
     a, b = compile_scalar(e.a), compile_scalar(e.b)
+    if e.op in ("land", "lor") and between_lanes(e.b) is not None:
+        return _short_circuit(e.op, a, b)
     # Logical operators take booleans and give booleans; the others work in their own type.
     apply = binary_function(e.op, e.dtype)
 
@@ -131,12 +134,39 @@ def _compare(e: Compare) -> Evaluate:
 def _select(e: Select) -> Evaluate:
     condition, a, b = compile_scalar(e.cond), compile_scalar(e.a), compile_scalar(e.b)
     cell = storage(e.dtype)
+    apart = between_lanes(e.a) is not None or between_lanes(e.b) is not None
 
     def run(m: LaneState) -> Value:
         picked = condition(m)
         if not isinstance(picked, np.ndarray):
             return a(m) if picked else b(m)
+        if apart:
+            left, right = _under(m, picked, a), _under(m, ~picked, b)
+            return np.where(picked, left, right).astype(cell, copy=False)
         return np.where(picked, a(m), b(m)).astype(cell, copy=False)
+
+    return run
+
+
+def _under(m: LaneState, condition: Array, run: Evaluate) -> Value:
+    """The value as only the lanes compute it for which `condition` holds."""
+    before = m.mask
+    m.mask = condition if before is None else before & condition
+    try:
+        return run(m)
+    finally:
+        m.mask = before
+
+
+def _short_circuit(op: str, a: Evaluate, b: Evaluate) -> Evaluate:
+    """`a and b`, `a or b` where lanes talk in b: only those compute it for which a decides
+    nothing."""
+
+    def run(m: LaneState) -> Value:
+        first = broadcast(a(m), boolean, m.lanes).astype(np.bool_)
+        second = _under(m, first if op == "land" else ~first, b)
+        joined: Array = first & second if op == "land" else first | second
+        return joined
 
     return run
 

@@ -2,7 +2,8 @@
 
 Names are declared before use and seen in their block only; types agree; constant indices and
 addresses are in range and aligned; primitives get the operands their row asks for; unrolled
-loops and register offsets are known when the program is compiled.
+loops and register offsets are known when the program is compiled; what lanes tell each other is
+told outside conditional expressions.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from hexcute_core import dtypes
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import SourceSpan, VerifyError
 from hexcute_core.scalar import MULTIPROCESSORS, Const, Element, Scalar, Var, free_vars
-from hexcute_core.scalar.visit import walk
+from hexcute_core.scalar.visit import between_lanes, conditional, walk
 from hexcute_core.thread.ir import (
     Assign,
     DeclareArray,
@@ -99,6 +100,15 @@ class Scope:
                 if len(node.indices) != 1:
                     raise VerifyError(f"{node.array} has {len(node.indices)} indices, not 1", span)
                 self.check_index(self.array(node.array, node.dtype, span), node.indices[0], span)
+            for child in conditional(node):
+                call = between_lanes(child)
+                if call is not None:
+                    raise VerifyError(
+                        f"{call.name} stands under a condition, so that only part of a warp may "
+                        "reach it",
+                        span,
+                        "assign what it gives to a variable, and choose afterwards",
+                    )
 
     def _check_var(self, var: Var, span: SourceSpan | None) -> None:
         dtype = self.variables.get(var.name)
