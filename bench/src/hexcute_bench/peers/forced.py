@@ -1,14 +1,13 @@
-"""Layouts the cost model did not choose, forced by taking instructions out of the table.
+"""Layouts and instructions the cost model did not choose, forced one choice at a time.
 
-The compiler sees a GPU without some copy instructions, solves the same kernel for it, and the
-result runs on the real one: each is a correct program that the search could have chosen.
+Each is the same kernel, solved again with the choice made for it and everything else left to the
+search: a correct program that the search could have chosen.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hexcute_bench.cases.gemm import GemmCase
@@ -16,63 +15,69 @@ from hexcute_bench.interface import Candidate, CasePeer, Run
 from hexcute_bench.peers.common import config_name, module
 
 TABLE = "sm_80"
+CHOSEN = "chosen"
+LOADS = ("copy ga -> sa", "copy gb -> sb")
+READS = ("copy sa -> ra", "copy sb -> rb")
+STAGE, UNSTAGE, STORE = "copy cast -> sc", "copy sc -> rd", "copy rd -> gc"
 
 
-@dataclass(frozen=True)
-class Without:
-    """A name, and which rows of the table's copies are taken out."""
-
-    name: str
-    removed: Callable[[Any], bool]
+def _both(copies: Sequence[str], instruction: str) -> Mapping[str, str]:
+    return dict.fromkeys(copies, instruction)
 
 
-def _matrix(row: Any) -> bool:
-    return bool(row.name.startswith("ldmatrix"))
-
-
-def _wide(row: Any, source: str, most: int, *targets: str) -> bool:
-    return row.src == source and row.dst in targets and row.bytes > most
-
-
-CHOSEN = Without("chosen", lambda row: False)
-FORCED = (
-    Without("ldmatrix_x2", lambda row: row.name.startswith("ldmatrix.x4")),
-    Without("no_ldmatrix", _matrix),
-    Without("shared_4_bytes", lambda row: _matrix(row) or _wide(row, "shared", 4, "register")),
-    Without("staged_loads", lambda row: _wide(row, "global", 0, "shared")),
-    Without("global_8_bytes", lambda row: _wide(row, "global", 8, "shared", "register")),
-    Without("stores_4_bytes", lambda row: _wide(row, "register", 4, "global")),
-)
+FORCED: Mapping[str, Mapping[str, str]] = {
+    "loads_staged_16": _both(LOADS, "ld.global.16 + st.shared.16"),
+    "loads_async_8": _both(LOADS, "cp.async.8"),
+    "loads_async_4": _both(LOADS, "cp.async.4"),
+    "loads_a_staged_16": {LOADS[0]: "ld.global.16 + st.shared.16"},
+    "loads_a_async_8": {LOADS[0]: "cp.async.8"},
+    "loads_b_async_8": {LOADS[1]: "cp.async.8"},
+    "reads_ldmatrix_x2": _both(READS, "ldmatrix.x2"),
+    "reads_ldmatrix_x1": _both(READS, "ldmatrix.x1"),
+    "reads_shared_16": _both(READS, "ld.shared.16"),
+    "reads_shared_8": _both(READS, "ld.shared.8"),
+    "reads_shared_4": _both(READS, "ld.shared.4"),
+    "reads_a_ldmatrix_x2": {READS[0]: "ldmatrix.x2"},
+    "reads_b_ldmatrix_x2": {READS[1]: "ldmatrix.x2"},
+    "reads_b_transposed": {READS[1]: "ldmatrix.x4.trans"},
+    "stage_16": {STAGE: "st.shared.16"},
+    "stage_2": {STAGE: "st.shared.2"},
+    "unstage_ldmatrix_x4": {UNSTAGE: "ldmatrix.x4"},
+    "unstage_4": {UNSTAGE: "ld.shared.4"},
+    "stores_8": {STORE: "st.global.8"},
+    "stores_2": {STORE: "st.global.2"},
+    "warps_8x1": {"gemm rc": "8x1"},
+    "warps_2x4": {"gemm rc": "2x4"},
+    "warps_1x8": {"gemm rc": "1x8"},
+}
+"""By name: operations of the pipelined GEMM, in the words of `explain()`, to what carries them."""
 
 
 class ForcedLayout(CasePeer):
-    """The pipelined GEMM solved without some instructions; the row's configuration ends in the
-    clocks the model predicts."""
+    """The pipelined GEMM narrowed to `only`; the row's configuration ends in the clocks that the
+    model predicts."""
 
-    def __init__(self, without: Without) -> None:
-        self.name = without.name
-        self._without = without
+    def __init__(self, name: str, only: Mapping[str, str]) -> None:
+        self.name = name
+        self._only = only
 
     def prepare(self, case: GemmCase) -> Sequence[Candidate]:
         core = module("hexcute_core")
-        arch = module("hexcute_core.arch.registry")
         runtime = module("hexcute_core.runtime")
         gemm = module("hexcute_kernels.gemm")
-        pipelined = module("hexcute_kernels.pipelined_gemm")
-        table = arch.arch(TABLE)
-        name = f"{TABLE}_{self.name}"
-        kept = tuple(row for row in table.copies if not self._without.removed(row))
-        arch.register(dataclasses.replace(table, name=name, copies=kept))
-        kernel = pipelined.pipelined_gemm(core.f16)
+        kernel = module("hexcute_kernels.pipelined_gemm").pipelined_gemm(core.f16)
         config = gemm.default_config(case.m, case.n)
         compiled = kernel.compile(
-            name, code=runtime.device_target(0), constants=dataclasses.asdict(config)
+            TABLE,
+            code=runtime.device_target(0),
+            constants=dataclasses.asdict(config),
+            only=self._only,
         )
         predicted = compiled.solution.cost
+        bind: Any = runtime.make_binder(kernel.signature, kernel.divisors)
 
         def build() -> Run:
             loaded, grid = compiled.load()
-            bind = runtime.make_binder(kernel.signature, kernel.divisors)
 
             def run(index: int) -> None:
                 _, device, values = bind((case.a[index], case.b[index], case.c[index]))

@@ -58,6 +58,7 @@ def request_key(request: Request) -> str:
         promise.wide,
         repr(request.arch),
         request.code,
+        dict(request.only),
         backend.version(),
         toolchain_version(),
     )

@@ -96,6 +96,7 @@ class Kernel:
         aligned: bool = True,
         trace: Observer | None = None,
         verify: bool = False,
+        only: Mapping[str, str] | None = None,
         constants: Mapping[str, object] | None = None,
         **named: object,
     ) -> CompiledKernel:
@@ -104,11 +105,14 @@ class Kernel:
         With `aligned` it relies on 16-byte aligned pointers and row lengths, as most calls have;
         without, on nothing. `code` builds the machine code for another target than the
         instructions' (`target="sm_80", code="sm_90"`). `trace` is called with every stage's name
-        and value; `verify` checks every stage, the layouts by brute force.
+        and value; `verify` checks every stage, the layouts by brute force. `only` narrows the
+        search, in the words of `explain()`: an operation to the instruction that alone may carry
+        it ("copy ga -> sa" to "cp.async.8"), a gemm to an arrangement of warps ("gemm rc" to
+        "4x2").
         """
         key = best_key(self.signature, self.divisors) if aligned else 0
         whole = constants_of(self.definition, {**(constants or {}), **named})
-        return self.specialise(target, key, whole, code, trace, verify)
+        return self.specialise(target, key, whole, code, trace, verify, only)
 
     def simulate(
         self,
@@ -133,13 +137,17 @@ class Kernel:
         code: str | None = None,
         observer: Observer | None = None,
         verify: bool = False,
+        only: Mapping[str, str] | None = None,
     ) -> CompiledKernel:
         """The kernel under the assumptions of specialisation `key`."""
-        name = (target, code, key, tuple(sorted(constants.items())), verify)
+        narrowed = tuple(sorted((only or {}).items()))
+        name = (target, code, key, tuple(sorted(constants.items())), verify, narrowed)
         if name not in self._compiled or observer is not None:
             promise = promise_of(self.definition, self.signature, self.divisors, key)
             table = arch_table(target)
-            request = Request(self.definition, constants, promise, table, code or target)
+            request = Request(
+                self.definition, constants, promise, table, code or target, narrowed
+            )
             self._compiled[name] = CompiledKernel(
                 request, self.signature, self.divisors, self.cache, observer, verify
             )

@@ -31,7 +31,7 @@ class Request:
     """What to compile: a definition, its compile-time constants, what may be relied on, for what.
 
     `arch` is the table to synthesize for; `code` the machine code's target where it differs
-    (sm_80 instructions in an sm_90 cubin).
+    (sm_80 instructions in an sm_90 cubin); `only` narrows the search.
     """
 
     definition: KernelDef
@@ -39,6 +39,7 @@ class Request:
     promise: Promise
     arch: Arch
     code: str
+    only: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class Compilation:
     def solution(self) -> Solution:
         tile = self.tile
         return self._stage(  # type: ignore[no-any-return]
-            "synthesis", lambda: synthesize(tile, self.request.arch), check
+            "synthesis", lambda: synthesize(tile, self.request.arch, dict(self.request.only)), check
         )
 
     @property

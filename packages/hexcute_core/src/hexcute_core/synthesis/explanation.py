@@ -13,7 +13,7 @@ from pathlib import Path
 from hexcute_core.arch import Arch
 from hexcute_core.errors import SourceSpan
 from hexcute_core.synthesis.graph import build_graph
-from hexcute_core.synthesis.solution import CopyPlan, Solution
+from hexcute_core.synthesis.solution import CopyPlan, Solution, subject
 from hexcute_core.synthesis.timeline import block_clocks
 from hexcute_core.tile import (
     Copy,
@@ -171,7 +171,7 @@ def _operation(solution: Solution, op: TileOp, clocks: float) -> OperationEntry 
             plan = solution.bulk[op.id]
             box = "x".join(map(str, plan.box))
             detail = f"box {box}, swizzle {plan.span if plan.span > 16 else 0}"
-            text = f"copy {op.src.tensor} -> {op.dst.tensor}"
+            text = subject(op)
             name, shared = plan.name, solution.multicasts.get(op.id)
             if shared is not None:
                 name += ".multicast"
@@ -205,14 +205,14 @@ def _copy(
         if layout is not None:
             waves, least = layout.wavefronts[op.id]
             conflicts = waves - least
-    text = f"copy {op.src.tensor} -> {op.dst.tensor}"
+    text = subject(op)
     return OperationEntry(
         where, "copy", text, plan.name, plan.calls, plan.row.bytes, conflicts, clocks, ""
     )
 
 
 def _gemm(solution: Solution, op: Gemm, where: str, clocks: float) -> OperationEntry:
-    text = f"gemm {op.c.tensor}"
+    text = subject(op)
     if op.id in solution.wgmmas:
         plan = solution.wgmmas[op.id]
         sides = [solution.operands.get((op.id, side)) for side in "ab"]

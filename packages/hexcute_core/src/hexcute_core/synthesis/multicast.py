@@ -14,7 +14,7 @@ from math import prod
 from hexcute_core.scalar import Binary, Call, Const, Element, Scalar, Var, children
 from hexcute_core.synthesis.operands import CORE_ROWS, BulkPlan
 from hexcute_core.synthesis.rewrite import statements
-from hexcute_core.synthesis.solution import Multicast, Rejected
+from hexcute_core.synthesis.solution import Multicast, Rejected, subject
 from hexcute_core.tile import (
     Assign,
     Copy,
@@ -88,8 +88,7 @@ def refused_multicasts(
     for op in statements(program.body):
         reason = found.get(op.id) if isinstance(op, Copy) else None
         if isinstance(op, Copy) and isinstance(reason, str):
-            subject = f"copy {op.src.tensor} -> {op.dst.tensor}"
-            yield Rejected(subject, "tma.load.multicast", reason, op.span)
+            yield Rejected(subject(op), "tma.load.multicast", reason, op.span)
 
 
 def _shared(program: TileProgram, plan: BulkPlan, axes: tuple[int, ...]) -> Multicast | str:

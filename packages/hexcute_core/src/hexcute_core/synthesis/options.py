@@ -24,7 +24,7 @@ from hexcute_core.synthesis.cost import (
 from hexcute_core.synthesis.graph import Graph, WeightedOp
 from hexcute_core.synthesis.memory import GlobalTile, describe_global
 from hexcute_core.synthesis.operands import SPANS, BulkPlan, Operand, Plan, bulk_plan
-from hexcute_core.synthesis.solution import CopyPlan, Rejected
+from hexcute_core.synthesis.solution import CopyPlan, Rejected, subject
 from hexcute_core.synthesis.wgmma import WgmmaPlan
 from hexcute_core.tile import Copy, Gemm, GlobalView, RegisterTensor, SharedTensor, TileRef
 
@@ -54,10 +54,12 @@ class Options:
 
 @dataclass
 class CopyOptions:
-    """Makes the options of a program's copies; remembers them by what they depend on."""
+    """Makes the options of a program's copies; remembers them by what they depend on. `only` names
+    the single instruction of some of them."""
 
     graph: Graph
     arch: Arch
+    only: Mapping[str, str] = field(default_factory=dict)
     _known: dict[object, Options] = field(default_factory=dict)
     _tiles: dict[TileRef, GlobalTile] = field(default_factory=dict)
 
@@ -88,7 +90,7 @@ class CopyOptions:
         bulk = fragment is None and (item.pipeline is not None or not load or completes)
         key = (
             memory, fragment, op.dst.shape, bits, load, threads, starts, outside if bulk else None,
-            completes,
+            completes, self.only.get(subject(op)),
         )  # fmt: skip
         if key not in self._known:
             if fragment is not None:
@@ -104,7 +106,7 @@ class CopyOptions:
                         self.arch, op.dst.shape, bits, memory, threads, load, starts
                     )
                     found = (*found, *plain)
-            self._known[key] = self._priced(found, memory, bits, threads)
+            self._known[key] = self._priced(found, memory, bits, threads, key[-1])
         options = self._known[key]
         if not options.choices:
             listed = "; ".join(f"{r.name}: {r.reason}" for r in options.refused)
@@ -170,12 +172,15 @@ class CopyOptions:
         memory: GlobalTile | None,
         bits: int,
         threads: int,
+        only: str | None,
     ) -> Options:
         choices: list[Option] = []
         refused: list[Rejection] = []
         for candidate in found:
             if isinstance(candidate, Rejection):
                 refused.append(candidate)
+            elif only not in (None, candidate.name):
+                refused.append(Rejection(candidate.name, f"only {only} was asked for"))
             else:
                 choices.append(Option(candidate, _bound(candidate, memory, bits, threads)))
         choices.sort(key=lambda o: o.bound)
@@ -195,5 +200,4 @@ def _bound(plan: CopyPlan | BulkPlan, memory: GlobalTile | None, bits: int, thre
 
 def refusals(op: Copy, options: Options) -> Iterable[Rejected]:
     """What cannot carry `op`, for the reader."""
-    subject = f"copy {op.src.tensor} -> {op.dst.tensor}"
-    return (Rejected(subject, r.name, r.reason, op.span) for r in options.refused)
+    return (Rejected(subject(op), r.name, r.reason, op.span) for r in options.refused)

@@ -23,7 +23,7 @@ from hexcute_core.synthesis.islands import Island
 from hexcute_core.synthesis.operands import BulkPlan, Operand
 from hexcute_core.synthesis.options import CopyOptions, Option, Options, refusals
 from hexcute_core.synthesis.rewrite import Detour
-from hexcute_core.synthesis.solution import CopyPlan, Exchange, Rejected, SharedLayout
+from hexcute_core.synthesis.solution import CopyPlan, Exchange, Rejected, SharedLayout, subject
 from hexcute_core.tile import Copy, Gemm, SharedTensor
 
 WARP = 32
@@ -78,11 +78,12 @@ class Search:
     graph: Graph
     arch: Arch
     detours: Sequence[Detour]
+    only: Mapping[str, str] = field(default_factory=dict)
     options: CopyOptions = field(init=False)
     _buffers: dict[object, BufferChoice] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.options = CopyOptions(self.graph, self.arch)
+        self.options = CopyOptions(self.graph, self.arch, self.only)
         self._detour_of = {d.buffer: d for d in self.detours}
 
     def best(self, island: Island, choices: Sequence[ComponentChoices]) -> Choice:
@@ -291,4 +292,4 @@ def _lost(loser: Choice, winner: Choice) -> Rejected:
 
 def _loses(op: Copy, option: Option, best: Option) -> Rejected:
     reason = f"{option.bound:.0f} clocks, {best.plan.name} takes {best.bound:.0f}"
-    return Rejected(f"copy {op.src.tensor} -> {op.dst.tensor}", option.plan.name, reason, op.span)
+    return Rejected(subject(op), option.plan.name, reason, op.span)

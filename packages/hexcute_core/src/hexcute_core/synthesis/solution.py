@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hexcute_core.arch import CopyRow, Fragment, MmaRow, Mode
 from hexcute_core.errors import SourceSpan
-from hexcute_core.tile import TileProgram
+from hexcute_core.tile import Copy, Gemm, TileProgram
 
 if TYPE_CHECKING:
     from hexcute_core.synthesis.operands import BulkPlan, Operand
@@ -163,6 +163,13 @@ class Rejected:
     candidate: str
     reason: str
     span: SourceSpan | None
+
+
+def subject(op: Copy | Gemm) -> str:
+    """What an explanation calls an operation."""
+    if isinstance(op, Gemm):
+        return f"gemm {op.c.tensor}"
+    return f"copy {op.src.tensor} -> {op.dst.tensor}"
 
 
 @dataclass(frozen=True)

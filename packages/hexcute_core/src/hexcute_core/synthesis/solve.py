@@ -15,6 +15,7 @@ from hexcute_core.synthesis.graph import Graph, build_graph
 from hexcute_core.synthesis.islands import islands
 from hexcute_core.synthesis.mending import mend
 from hexcute_core.synthesis.multicast import find_multicasts, refused_multicasts
+from hexcute_core.synthesis.only import Only, arranged
 from hexcute_core.synthesis.rearrange import forced_layouts
 from hexcute_core.synthesis.rewrite import expand
 from hexcute_core.synthesis.search import Choice, Search, Unmovable
@@ -26,18 +27,20 @@ class RearrangeWarning(UserWarning):
     """The compiler had to move a tile between threads, which the author did not ask for."""
 
 
-def synthesize(program: TileProgram, arch: Arch) -> Solution:
-    """Layouts and instructions for `program` on `arch`, the cheapest found.
+def synthesize(program: TileProgram, arch: Arch, only: Only | None = None) -> Solution:
+    """Layouts and instructions for `program` on `arch`, the cheapest found among what `only`
+    allows.
 
     Warns (RearrangeWarning) of rearranges it had to insert. Raises NoLayout or LayoutConflict,
     located, where there is no solution.
     """
     started = perf_counter()
-    program = remove_dead(program)
+    only = only or {}
+    program = arranged(remove_dead(program), only)
     try:
-        solution = _solve(program, arch)
+        solution = _solve(program, arch, only)
     except (Conflicts, Unmovable) as cause:
-        mended = mend(program, cause, lambda changed: _solve(changed, arch))
+        mended = mend(program, cause, lambda changed: _solve(changed, arch, only))
         if mended is None:
             raise
         solution = mended
@@ -46,12 +49,12 @@ def synthesize(program: TileProgram, arch: Arch) -> Solution:
     return replace(solution, seconds=perf_counter() - started)
 
 
-def _solve(program: TileProgram, arch: Arch) -> Solution:
+def _solve(program: TileProgram, arch: Arch, only: Only) -> Solution:
     forced = forced_layouts(program)
     expanded = expand(program)
     graph = build_graph(expanded.program)
     found = _choices(graph, arch, forced)
-    search = Search(graph, arch, expanded.detours)
+    search = Search(graph, arch, expanded.detours, only)
     parts = [search.best(i, [found[c] for c in i.components]) for i in islands(graph)]
     exchanges = {op: e for p in parts for op, e in p.exchanges.items()}
     rejected: list[Rejected] = [r for p in parts for r in p.rejected]
