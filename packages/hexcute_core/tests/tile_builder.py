@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
-from hexcute_core.dtypes import i32
+from hexcute_core.dtypes import accumulator, i32
 from hexcute_core.errors import SourceSpan
-from hexcute_core.scalar import Const, Var, as_scalar
+from hexcute_core.scalar import Const, Var, as_scalar, binary
 from hexcute_core.tile import (
     AsyncCommit,
     AsyncWait,
@@ -24,6 +24,7 @@ from hexcute_core.tile import (
     Reduce,
     RegisterTensor,
     Role,
+    Scan,
     SetElement,
     SharedTensor,
     SubMode,
@@ -31,7 +32,7 @@ from hexcute_core.tile import (
     TileProgram,
     TileRef,
 )
-from hexcute_core.tile.ir import Promise
+from hexcute_core.tile.ir import Promise, scan_operands
 
 FILE = "program.py"
 
@@ -133,6 +134,21 @@ class TileBuilder:
 
     def reduce(self, src, dst, axis, op="sum"):
         self.add(Reduce(self._id(), dst, src, axis, op, self.span()))
+
+    def scan(self, srcs, dsts, axis, combine, reverse=False):
+        """`combine` gets the scalars of what comes first, then of what follows, and gives one a
+        tile."""
+        types = [next(t for t in self.tensors if t.name == s.tensor).dtype for s in srcs]
+        left, right = scan_operands(types)
+        found = tuple(combine(*left, *right))
+        self.add(Scan(self._id(), tuple(dsts), tuple(srcs), axis, found, reverse, self.span()))
+
+    def cumulate(self, src, dst, axis, op="add", reverse=False):
+        """A scan by a binary operation, narrow types in 32 bits."""
+        dtype = next(t for t in self.tensors if t.name == src.tensor).dtype
+        (left,), (right,) = scan_operands([accumulator(dtype)])
+        found = (binary(op, left, right),)
+        self.add(Scan(self._id(), (dst,), (src,), axis, found, reverse, self.span()))
 
     def rearrange(self, src, dst, layout=None):
         self.add(Rearrange(self._id(), dst, src, layout, self.span()))

@@ -71,3 +71,10 @@ ALL: tuple[DType, ...] = (
     i4, u4, i2, u2, i1, u1, boolean,
 )  # fmt: skip
 BY_NAME: dict[str, DType] = {dtype.name: dtype for dtype in ALL}
+
+
+def accumulator(dtype: DType) -> DType:
+    """The type that values of `dtype` are combined in: 32 bits where they have fewer."""
+    if dtype.bits >= 32:
+        return dtype
+    return f32 if dtype.is_float else i32

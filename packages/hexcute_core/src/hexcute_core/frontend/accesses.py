@@ -21,6 +21,7 @@ from hexcute_core.tile import (
     If,
     Rearrange,
     Reduce,
+    Scan,
     SetElement,
     Stmt,
     TileRef,
@@ -28,7 +29,7 @@ from hexcute_core.tile import (
 )
 from hexcute_core.tile.ir import TileOp
 
-OPERATIONS = (Fill, Copy, Gemm, CastTile, Elementwise, Reduce, Rearrange, ForElements)
+OPERATIONS = (Fill, Copy, Gemm, CastTile, Elementwise, Reduce, Scan, Rearrange, ForElements)
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,8 @@ def accesses(op: TileOp) -> tuple[Access, ...]:
             return (_read(op.src), _write(op.dst))
         case Elementwise():
             return (*(_read(ref) for ref in op.srcs), _write(op.dst))
+        case Scan():
+            return (*map(_read, op.srcs), *map(_write, op.dsts))
         case Gemm():
             return (_read(op.a), _read(op.b), _write(op.c))
         case ForElements():

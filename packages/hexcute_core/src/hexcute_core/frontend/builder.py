@@ -37,6 +37,7 @@ from hexcute_core.tile import (
     Rearrange,
     Reduce,
     Role,
+    Scan,
     SetElement,
     Stmt,
     Sync,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from hexcute_core.frontend.turns import Turns
 
 Inline = Callable[[FunctionType, tuple[object, ...], dict[str, object]], object]
-RegionKind = Literal["kernel", "loop", "branch", "elements", "role", "produce"]
+RegionKind = Literal["kernel", "loop", "branch", "elements", "role", "produce", "combine"]
 BUILT_INS = tuple(
     f"{base}.{axis}" for base in ("threadIdx", "blockIdx", "gridDim") for axis in "xyz"
 )
@@ -90,6 +91,7 @@ class Region:
             "elements": "the loop over elements",
             "role": "the role",
             "produce": "the slot being filled",
+            "combine": "the combination of the scan",
         }[self.kind]
         return f"{what} at line {self.span.line}"
 
@@ -190,6 +192,10 @@ class Builder:
             case Fill() | Copy() | CastTile() | Elementwise() | Reduce() | Rearrange():
                 self.tile_operation(stmt.span)
                 self._write(stmt.dst.tensor)
+            case Scan():
+                self.tile_operation(stmt.span)
+                for ref in stmt.dsts:
+                    self._write(ref.tensor)
             case Gemm():
                 self.tile_operation(stmt.span)
                 self._write(stmt.c.tensor)

@@ -101,7 +101,7 @@ def build_arena(
         placed.append((life, offset))
     size = max((at + life.bytes for life, at in placed), default=0)
     if size > arch.shared_per_block:
-        listed = ", ".join(f"{x.name or 'reductions'} {x.bytes}" for x, _ in placed)
+        listed = ", ".join(f"{x.name or 'reductions and scans'} {x.bytes}" for x, _ in placed)
         raise NoLayout(
             f"the block needs {size} bytes of shared memory ({listed}), {arch.name} has "
             f"{arch.shared_per_block}",

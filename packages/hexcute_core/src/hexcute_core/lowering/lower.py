@@ -33,6 +33,8 @@ from hexcute_core.lowering.pipeline import (
 )
 from hexcute_core.lowering.reduce import lower_reduce, scratch_bytes
 from hexcute_core.lowering.roles import handover, lower_roles
+from hexcute_core.lowering.scan import lower_scan
+from hexcute_core.lowering.scan_plan import plan_scan
 from hexcute_core.lowering.wgmma import lower_wgmma
 from hexcute_core.scalar import Const
 from hexcute_core.synthesis.graph import Team, build_graph
@@ -61,12 +63,14 @@ from hexcute_core.tile import (
     Reduce,
     RegisterTensor,
     Role,
+    Scan,
     SetElement,
     Stmt,
     Sync,
     TileProgram,
     While,
 )
+from hexcute_core.tile.ir import TileOp
 from hexcute_core.unions import assert_never
 
 
@@ -74,15 +78,7 @@ def lower(solution: Solution, arch: Arch) -> th.ThreadProgram:
     """What every thread of `solution.program` runs."""
     program = solution.program
     graph = build_graph(program)
-    scratch = max(
-        (
-            scratch_bytes(solution.fragments[item.op.src.tensor], item.op.axis,
-                          program.tensor(item.op.dst.tensor).dtype, program.block_dim)
-            for item in graph.ops
-            if isinstance(item.op, Reduce)
-        ),
-        default=0,
-    )  # fmt: skip
+    scratch = max((_scratch(solution, item.op) for item in graph.ops), default=0)
     barriers = rings(program, solution)
     check_target(program, arch)
     check_named_barriers(program)
@@ -118,6 +114,19 @@ def lower(solution: Solution, arch: Arch) -> th.ThreadProgram:
         tuple(th.TensorMap(name, *key) for key, name in ctx.maps.items()),
         program.cluster_dim,
     )
+
+
+def _scratch(solution: Solution, op: TileOp) -> int:
+    """Bytes of shared memory in which threads tell each other what an operation needs."""
+    program = solution.program
+    match op:
+        case Reduce():
+            f, dtype = solution.fragments[op.src.tensor], program.tensor(op.dst.tensor).dtype
+            return scratch_bytes(f, op.axis, dtype, program.block_dim)
+        case Scan():
+            return plan_scan(op, solution.fragments).scratch_bytes(program.block_dim)
+        case _:
+            return 0
 
 
 def _params(program: TileProgram) -> tuple[th.ThreadParam, ...]:
@@ -169,6 +178,8 @@ def _lower(ctx: Context, stmt: Stmt) -> tuple[th.Stmt, ...]:
             return lower_elementwise(ctx, stmt)
         case Reduce():
             return lower_reduce(ctx, stmt)
+        case Scan():
+            return lower_scan(ctx, stmt)
         case Rearrange():
             return lower_exchange(ctx, stmt, ctx.solution.exchanges[stmt.id])
         case ForElements():

@@ -6,15 +6,22 @@ counted twice. Types narrower than 32 bits are accumulated in 32.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from hexcute_core import thread as th
 from hexcute_core.arch import Fragment, Mode
-from hexcute_core.dtypes import DType, f32, i32
+from hexcute_core.dtypes import DType, accumulator, i32
 from hexcute_core.lowering.bounds import inside
 from hexcute_core.lowering.context import Context, nest
 from hexcute_core.lowering.elementwise import refine
+from hexcute_core.lowering.threads import (
+    ThreadDigit,
+    cell,
+    thread_digits,
+    thread_in,
+    together,
+    without,
+)
 from hexcute_core.scalar import (
     Call,
     Const,
@@ -24,59 +31,14 @@ from hexcute_core.scalar import (
     add,
     binary,
     cast,
-    floordiv,
-    mod,
     mul,
     select,
-    sub,
 )
 from hexcute_core.scalar.expr import BinaryOp
 from hexcute_core.synthesis.registers import locate
 from hexcute_core.tile import Reduce
 
-WARP = 32
-# Values of a thread that go through shared memory between two barriers.
-TOGETHER = 16
 _OPS: dict[str, BinaryOp] = {"sum": "add", "max": "max", "min": "min"}
-
-
-@dataclass(frozen=True)
-class ThreadDigit:
-    """A digit of the thread index along the reduced dimension: `(t / stride) % size`."""
-
-    size: int
-    stride: int
-
-    @property
-    def shuffles(self) -> bool:
-        """Whether XOR shuffles within a warp reach all of its values."""
-        powers = self.size & (self.size - 1) == 0 and self.stride & (self.stride - 1) == 0
-        return powers and self.size * self.stride <= WARP
-
-
-def thread_digits(f: Fragment, axis: int) -> tuple[ThreadDigit, ...]:
-    """Digits of the thread index that move along `axis`, cut at the warp's end."""
-    out: list[ThreadDigit] = []
-    stride = 1
-    for m in f.thread:
-        if m.step and m.dim == axis:
-            inside = WARP // stride if stride < WARP else 1
-            if 1 < inside < m.size and m.size % inside == 0:
-                out += [
-                    ThreadDigit(inside, stride),
-                    ThreadDigit(m.size // inside, stride * inside),
-                ]
-            else:
-                out.append(ThreadDigit(m.size, stride))
-        stride *= m.size
-    return tuple(out)
-
-
-def accumulator(dtype: DType) -> DType:
-    """The type that values of `dtype` are combined in."""
-    if dtype.bits >= 32:
-        return dtype
-    return f32 if dtype.is_float else i32
 
 
 def scratch_bytes(f: Fragment, axis: int, dtype: DType, threads: int) -> int:
@@ -84,16 +46,12 @@ def scratch_bytes(f: Fragment, axis: int, dtype: DType, threads: int) -> int:
     of the block has cells of its own, so roles may reduce side by side."""
     if all(d.shuffles for d in thread_digits(f, axis)):
         return 0
-    return threads * _together(_kept(f, axis)) * accumulator(dtype).bits // 8
+    return threads * together(_kept(f, axis)) * accumulator(dtype).bits // 8
 
 
 def _kept(f: Fragment, axis: int) -> int:
     """Results a thread holds."""
     return prod(m.size for m in f.value if m.dim != axis)
-
-
-def _together(count: int) -> int:
-    return next(n for n in range(min(count, TOGETHER), 0, -1) if count % n == 0)
 
 
 def lower_reduce(ctx: Context, op: Reduce) -> tuple[th.Stmt, ...]:
@@ -182,23 +140,18 @@ def _exchange(
     """All threads publish their partial results, some registers at a time; each combines those of
     the threads that differ from it in the digits `rest`."""
     f, wide = ctx.fragment(op.src), accumulator(dtype)
-    scratch, size, together = ctx.arena.offsets[""], wide.bits // 8, _together(count)
-    lane = ctx.lane if f.threads == ctx.team.threads else mod(ctx.lane, f.threads)
-    home: Scalar = lane
-    for digit in rest:
-        home = sub(home, mul(mod(floordiv(lane, digit.stride), digit.size), digit.stride))
-    lane, home = ctx.once(lane), ctx.once(home)
-    chunk, at = ctx.loops([count // together]), ctx.loops([together])
+    size, batch = wide.bits // 8, together(count)
+    lane, home = ctx.once(thread_in(ctx, f)), ctx.once(without(thread_in(ctx, f), rest))
+    chunk, at = ctx.loops([count // batch]), ctx.loops([batch])
     others = ctx.loops([d.size for d in rest])
-    register = add(mul(chunk[0], together), at[0])
+    register = add(mul(chunk[0], batch), at[0])
 
     def place(thread: Scalar) -> th.SharedPtr:
-        number = add(thread, ctx.team.first, mul(at[0], ctx.program.block_dim))
-        return th.SharedPtr(add(mul(number, size), scratch))
+        return cell(ctx, thread, at[0], wide)
 
-    cell = ctx.fresh("cell_")
-    held = th.Regs(cell, Const(0, i32), (0,), 1, wide)
-    value = Element(cell, (Const(0, i32),), wide)
+    got = ctx.fresh("cell_")
+    held = th.Regs(got, Const(0, i32), (0,), 1, wide)
+    value = Element(got, (Const(0, i32),), wide)
     total = Var(ctx.fresh("total_"), wide)
     there = add(home, *(mul(loop, d.stride) for loop, d in zip(others, rest)))
     own = th.Regs(partial, register, (0,), 1, wide)
@@ -214,5 +167,5 @@ def _exchange(
         ctx.assign(op.dst, register, total, op.span),
     ]
     barrier = ctx.barrier(op.span)
-    body = [barrier, *nest(at, [together], (publish,)), barrier, *nest(at, [together], gather)]
-    return (th.DeclareArray(cell, wide, 1), *nest(chunk, [count // together], body))
+    body = [barrier, *nest(at, [batch], (publish,)), barrier, *nest(at, [batch], gather)]
+    return (th.DeclareArray(got, wide, 1), *nest(chunk, [count // batch], body))

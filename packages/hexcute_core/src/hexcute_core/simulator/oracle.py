@@ -34,9 +34,15 @@ from hexcute_core.simulator.oracle_barriers import (
 )
 from hexcute_core.simulator.oracle_scope import Scope
 from hexcute_core.simulator.scalars import Evaluate, compile_scalar
-from hexcute_core.simulator.tile_math import cast_tile, common_shape, multiply, reduce_tile
+from hexcute_core.simulator.tile_math import (
+    cast_tile,
+    common_shape,
+    multiply,
+    reduce_tile,
+    scan_tiles,
+)
 from hexcute_core.simulator.tiles import Buffer, LocalTile, TileMemory
-from hexcute_core.simulator.values import Array, Value, storage
+from hexcute_core.simulator.values import Array, Value, broadcast, storage
 from hexcute_core.tile import (
     Assign,
     AsyncCommit,
@@ -61,12 +67,14 @@ from hexcute_core.tile import (
     Rearrange,
     Reduce,
     Role,
+    Scan,
     SetElement,
     Stmt,
     Sync,
     TileProgram,
     While,
 )
+from hexcute_core.tile.ir import scan_operands
 from hexcute_core.unions import assert_never
 
 
@@ -251,7 +259,7 @@ class _BlockRun:
 
     def _tile_statement(
         self,
-        stmt: Fill | Copy | Gemm | CastTile | Elementwise | Reduce | Rearrange | ForElements
+        stmt: Fill | Copy | Gemm | CastTile | Elementwise | Reduce | Scan | Rearrange | ForElements
         | Sync | AsyncCommit | AsyncWait | GemmWait,
         scope: Scope,
     ) -> None:  # fmt: skip
@@ -266,9 +274,8 @@ class _BlockRun:
             case Sync() | AsyncCommit() | AsyncWait() | GemmWait():
                 return
             case Fill():
-                value = self._value(stmt.value, scope)
                 dtype = memory.dtype(stmt.dst)
-                one = self._uniform_cell(value, scope)
+                one = self._uniform_cell(self._value(stmt.value, scope), scope)
                 cell = cast_tile(one.reshape(1), stmt.value.dtype, dtype)
                 memory.write(stmt.dst, np.full(stmt.dst.shape, cell[0]), at, span)
             case Copy() | Rearrange():
@@ -298,6 +305,8 @@ class _BlockRun:
                 memory.write(stmt.dst, reduced, at, span)
             case Elementwise():
                 self._elementwise(stmt, scope)
+            case Scan():
+                self._scan(stmt, scope)
             case ForElements():
                 self._for_elements(stmt, scope)
             case _:
@@ -345,6 +354,20 @@ class _BlockRun:
         )  # fmt: skip
         result = cast_tile(cells, stmt.expr.dtype, dtype).reshape(shape)
         self.memory.write(stmt.dst, result, at, stmt.span)
+
+    def _scan(self, stmt: Scan, scope: Scope) -> None:
+        at, types = self._index(scope), [e.dtype for e in stmt.combine]
+        tiles = [(self.memory.read(r, at, stmt.span), self.memory.dtype(r)) for r in stmt.srcs]
+        inner = self._element_scope((tiles[0][0].size // tiles[0][0].shape[stmt.axis],), scope)
+        names = [var.name for side in scan_operands(types) for var in side]
+
+        def combine(values: Sequence[Array]) -> list[Array]:
+            inner.vars.update(zip(names, values, strict=True))
+            return [broadcast(self._value(e, inner), e.dtype, inner.lanes) for e in stmt.combine]
+
+        results = scan_tiles(tiles, types, stmt.axis, stmt.reverse, combine)
+        for ref, cells in zip(stmt.dsts, results, strict=True):
+            self.memory.write(ref, cells, at, stmt.span)
 
     def _for_elements(self, stmt: ForElements, scope: Scope) -> None:
         at, shape = self._index(scope), stmt.ref.shape

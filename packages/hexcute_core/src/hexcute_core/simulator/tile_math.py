@@ -1,8 +1,8 @@
-"""What tile operations compute, on whole numpy tiles: gemm, reduce, cast, elementwise."""
+"""What tile operations compute, on whole numpy tiles: gemm, reduce, scan, cast, elementwise."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -38,6 +38,29 @@ def reduce_tile(src: Array, dtype: DType, axis: int, op: ReduceOp, target: DType
     cells = src.astype(np.float32) if dtype.is_float and dtype.bits < 32 else src
     extreme: Array = best.reduce(cells, axis=axis, keepdims=True)
     return cast_tile(extreme.astype(storage(dtype)), dtype, target)
+
+
+def scan_tiles(
+    tiles: Sequence[tuple[Array, DType]],
+    types: Sequence[DType],
+    axis: int,
+    reverse: bool,
+    combine: Callable[[Sequence[Array]], Sequence[Array]],
+) -> list[Array]:
+    """`tiles` scanned along `axis` in `types`, one place after the other; `combine` gives a line a
+    tile for the lines that come first and those that follow."""
+    wide = [cast_tile(tile, dtype, t) for (tile, dtype), t in zip(tiles, types, strict=True)]
+    lines = [np.moveaxis(tile, axis, 0) for tile in wide]
+    results = [line.copy() for line in lines]
+    places = range(lines[0].shape[0])
+    so_far: Sequence[Array] = ()
+    for place in reversed(places) if reverse else places:
+        here = [line[place].reshape(-1) for line in lines]
+        so_far = combine([*so_far, *here]) if so_far else here
+        for result, cells in zip(results, so_far, strict=True):
+            result[place] = cells.reshape(result[place].shape)
+    moved = [np.moveaxis(result, 0, axis) for result in results]
+    return [cast_tile(m, t, dtype) for m, t, (_, dtype) in zip(moved, types, tiles, strict=True)]
 
 
 def cast_tile(cells: Array, source: DType, target: DType) -> Array:

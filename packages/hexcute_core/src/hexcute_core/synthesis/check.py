@@ -30,6 +30,7 @@ from hexcute_core.tile import (
     Rearrange,
     Reduce,
     RegisterTensor,
+    Scan,
     SharedTensor,
     TileProgram,
     TileRef,
@@ -57,6 +58,11 @@ def check(solution: Solution) -> None:
                     _alike(solution, src, op.dst, op.span, threads)
             case Reduce():
                 _reduced(solution, op, threads)
+            case Scan():
+                # Threads hold the same elements of all operands: each scans what it holds.
+                for src, dst in cartesian(op.srcs, op.dsts):
+                    _alike(solution, src, dst, op.span, threads)
+                    _alike(solution, dst, src, op.span, threads)
             case Gemm() if op.id in solution.wgmmas:
                 check_wgmma(solution, op)
             case Gemm() if op.id in solution.gemms:

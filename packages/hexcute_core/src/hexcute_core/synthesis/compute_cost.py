@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from hexcute_core.arch import Fragment, product
+from hexcute_core.arch import Fragment, Mode, product
 from hexcute_core.scalar import Binary, Call, Cast, Compare, Scalar, Select, Unary
 from hexcute_core.scalar.visit import walk
 from hexcute_core.tile import (
@@ -19,6 +19,7 @@ from hexcute_core.tile import (
     ForElements,
     If,
     Reduce,
+    Scan,
     SetElement,
     Stmt,
 )
@@ -66,6 +67,8 @@ def compute_clocks(op: TileOp, fragments: Mapping[str, Fragment], warps: float) 
             return warps * fragments[op.dst.tensor].values * max(SIMPLE, scalar_clocks(op.expr))
         case Reduce():
             return _reduce_clocks(op, fragments[op.src.tensor], warps)
+        case Scan():
+            return _scan_clocks(op, fragments[op.dsts[0].tensor], warps)
         case ForElements():
             return warps * fragments[op.ref.tensor].values * _body_clocks(op.body)
         case _:
@@ -85,6 +88,34 @@ def _reduce_clocks(op: Reduce, f: Fragment, warps: float) -> float:
     if across > 1:
         total += warps * kept * across * EXCHANGE + BARRIERS
     return total
+
+
+def _scan_clocks(op: Scan, f: Fragment, warps: float) -> float:
+    """Each thread scans its runs; what they come to is scanned across lanes, warps and the runs of
+    a thread, and what comes before a run is combined with every value of it."""
+    combine, moved = sum(max(SIMPLE, scalar_clocks(e)) for e in op.combine), len(op.combine)
+    digits: list[tuple[Mode, int]] = []
+    place = 1
+    for m in f.thread:
+        if m.step and m.dim == op.axis:
+            digits.append((m, place))
+        place *= m.size
+    if not digits:
+        return warps * f.values * combine
+    first = min(m.step for m, _ in digits)
+    along = [m for m in f.value if m.dim == op.axis]
+    runs = f.values // product(m for m in along if m.step < first)
+    total = 2 * f.values * combine
+    exchanged = False
+    for m, place in digits:
+        near = min(m.size, max(1, WARP // place))
+        total += runs * (near - 1).bit_length() * (combine + moved * SHUFFLE)
+        if m.size > near:
+            exchanged = True
+            total += runs * -(-m.size // near) * (combine + moved * EXCHANGE) + BARRIERS / warps
+    told = moved * (EXCHANGE if exchanged else SHUFFLE)
+    total += sum(runs * (2 * combine + told) for m in along if m.step > first)
+    return warps * total
 
 
 def _body_clocks(body: Iterable[Stmt]) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from hexcute_core.synthesis.graph import op_refs, op_tensors
+from hexcute_core.synthesis.graph import op_results, op_tensors
 from hexcute_core.synthesis.rewrite import change, statements
 from hexcute_core.tile import (
     Assign,
@@ -22,12 +22,13 @@ from hexcute_core.tile import (
     GlobalView,
     Rearrange,
     Reduce,
+    Scan,
     Stmt,
     TileProgram,
 )
 from hexcute_core.tile.ir import TileOp
 
-_OPS = (Fill, Copy, Gemm, CastTile, Elementwise, Reduce, Rearrange, ForElements)
+_OPS = (Fill, Copy, Gemm, CastTile, Elementwise, Reduce, Scan, Rearrange, ForElements)
 
 
 def remove_dead(program: TileProgram) -> TileProgram:
@@ -75,4 +76,4 @@ def _lives(op: TileOp, live: set[str], outer: frozenset[str]) -> bool:
             isinstance(s, CallStmt) or (isinstance(s, Assign) and s.var.name in outer)
             for s in statements(op.body)
         )
-    return op_refs(op)[0].tensor in live
+    return any(ref.tensor in live for ref in op_results(op))

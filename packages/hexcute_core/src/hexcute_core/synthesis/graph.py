@@ -1,7 +1,7 @@
 """The tile operations of a program with their weights, and the components they form.
 
-A component is a set of register tensors tied together by gemm, elementwise, reduce, cast and
-register-to-register copies. Shared and global memory cut the graph.
+A component is a set of register tensors tied together by gemm, elementwise, reduce, scan,
+cast and register-to-register copies. Shared and global memory cut the graph.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from hexcute_core.tile import (
     Reduce,
     RegisterTensor,
     Role,
+    Scan,
     SetElement,
     Stmt,
     Tensor,
@@ -135,8 +136,15 @@ def op_refs(op: TileOp) -> tuple[TileRef, ...]:
             return (op.c, op.a, op.b)
         case Elementwise():
             return (op.dst, *op.srcs)
+        case Scan():
+            return (*op.dsts, *op.srcs)
         case ForElements():
             return (op.ref,)
+
+
+def op_results(op: TileOp) -> tuple[TileRef, ...]:
+    """Tiles an operation writes; of a loop over elements, the tile it runs over."""
+    return op.dsts if isinstance(op, Scan) else op_refs(op)[:1]
 
 
 def op_tensors(op: TileOp) -> tuple[str, ...]:
@@ -189,6 +197,7 @@ def _weighted(
                 | CastTile()
                 | Elementwise()
                 | Reduce()
+                | Scan()
                 | Rearrange()
                 | ForElements()
             ):

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from hexcute_core.errors import LayoutConflict, NoLayout, SourceSpan
 from hexcute_core.synthesis.candidates import Conflicts
-from hexcute_core.synthesis.graph import op_refs
+from hexcute_core.synthesis.graph import op_refs, op_results
 from hexcute_core.synthesis.rewrite import Edge, edges, insert
 from hexcute_core.synthesis.search import Unmovable
 from hexcute_core.synthesis.solution import Inserted, Solution
@@ -125,7 +125,10 @@ def _place(program: TileProgram, ops: list[TileOp], op: TileOp, edge: Edge) -> _
         return None
     names = tuple(r.tensor for r in op_refs(op))
     alike = tuple(o for o in ops if type(o) is type(op) and _names(o) == names)
-    writers = [o.span for o in ops if op_refs(o)[0].tensor == edge.of(op).tensor and o not in alike]
+    moved = edge.of(op).tensor
+    writers = [
+        o.span for o in ops if moved in {r.tensor for r in op_results(o)} and o not in alike
+    ]
     return _Place(edge, alike, writers[-1] if writers else op.span)
 
 

@@ -1,6 +1,6 @@
 """Fixpoint of the equations with one unknown: layouts spread from what is known.
 
-elementwise, cast and register copies: all layouts equal, a broadcast operand a projection;
+elementwise, cast, scan and register copies: all layouts equal, a broadcast operand a projection;
 reduce: `g = mu o f`, mu collapsing the reduced dimension. Equal means that every thread holds the
 same elements; their order in its registers is free.
 """
@@ -14,7 +14,7 @@ from hexcute_core.arch import Fragment
 from hexcute_core.errors import SourceSpan
 from hexcute_core.synthesis.graph import Component, Graph, op_refs, op_tensors
 from hexcute_core.synthesis.registers import register_map
-from hexcute_core.tile import CastTile, Copy, Elementwise, ForElements, Reduce, TileRef
+from hexcute_core.tile import CastTile, Copy, Elementwise, ForElements, Reduce, Scan, TileRef
 from hexcute_core.tile.ir import TileOp
 
 
@@ -89,6 +89,9 @@ def _rules(graph: Graph, op: TileOp) -> list[Rule]:
             return rules
         case Reduce():
             return [Rule(op, op.src.tensor, op.dst.tensor, (op.axis,), op.dst.shape)]
+        case Scan():
+            result, *alike = op_refs(op)
+            return [rule for ref in alike for rule in both(result, ref)]
         case ForElements():
             first, *others = op_tensors(op)
             shape = op.ref.shape

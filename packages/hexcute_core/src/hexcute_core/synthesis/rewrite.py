@@ -25,6 +25,7 @@ from hexcute_core.tile import (
     Reduce,
     RegisterTensor,
     Role,
+    Scan,
     SharedTensor,
     Stmt,
     Sync,
@@ -168,7 +169,7 @@ def insert(
 @dataclass(frozen=True)
 class Edge:
     """An operand that an operation reads: a field, and a place in it for the sources of an
-    elementwise operation."""
+    elementwise operation or a scan."""
 
     side: str
     place: int | None = None
@@ -193,7 +194,7 @@ def edges(op: TileOp) -> list[Edge]:
     match op:
         case Gemm():
             return [Edge("a"), Edge("b")]
-        case Elementwise():
+        case Elementwise() | Scan():
             return [Edge("srcs", i) for i in range(len(op.srcs))]
         case CastTile() | Reduce():
             return [Edge("src")]

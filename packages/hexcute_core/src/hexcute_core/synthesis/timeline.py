@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hexcute_core.synthesis.compute_cost import BARRIERS
-from hexcute_core.synthesis.graph import build_graph, op_refs, op_tensors
+from hexcute_core.synthesis.graph import build_graph, op_refs, op_results, op_tensors
 from hexcute_core.synthesis.solution import Solution
 from hexcute_core.tile import (
     AsyncCommit,
@@ -126,9 +126,9 @@ class _Walk:
 
     def operation(self, op: TileOp) -> None:
         """Starts when its operands are there and its unit free."""
-        clock, refs = self.clock, op_refs(op)
+        clock, refs, results = self.clock, op_refs(op), op_results(op)
         # An accumulator is read as well; so is whatever a loop over elements touches.
-        read = [r.tensor for r in (refs if isinstance(op, Gemm) else refs[1:])]
+        read = [r.tensor for r in (refs if isinstance(op, Gemm) else refs[len(results) :])]
         if isinstance(op, ForElements):
             read = list(op_tensors(op))
         weight = self.weights.get(op.id, 1.0)
@@ -142,7 +142,7 @@ class _Walk:
         if asynchronous:
             clock.open_group = max(clock.open_group, done)
         else:
-            clock.ready[refs[0].tensor] = done
+            clock.ready.update({r.tensor: done for r in results})
         clock.now = start + (busy if unit == "arithmetic" else min(busy, START))
 
     def _needs(self, op: TileOp) -> tuple[str, float, bool]:

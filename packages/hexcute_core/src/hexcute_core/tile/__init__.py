@@ -29,6 +29,7 @@ from hexcute_core.tile.ir import (
     Rearrange,
     Reduce,
     Role,
+    Scan,
     SetElement,
     Stmt,
     Sync,
@@ -50,6 +51,6 @@ __all__ = [
     "Copy", "Elementwise", "Fill", "For", "ForElements", "Gemm", "GemmWait", "GlobalTensor",
     "GlobalView", "If", "Mbarrier", "MbarrierOp", "NamedBarrier", "NamedBarrierOp", "Pipeline",
     "PipelineRelease", "PipelineWait", "Produce", "Rearrange", "Reduce", "RegisterTensor", "Role",
-    "SetElement", "SharedTensor", "Stmt", "SubMode", "Sync", "Tensor", "TileProgram", "TileRef",
-    "While",
+    "Scan", "SetElement", "SharedTensor", "Stmt", "SubMode", "Sync", "Tensor", "TileProgram",
+    "TileRef", "While",
 ]  # fmt: skip

@@ -6,6 +6,7 @@ unique in the program: synthesis and lowering speak of operations by it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, Union
 
@@ -113,6 +114,33 @@ class Reduce:
     axis: int
     op: ReduceOp
     span: SourceSpan
+
+
+@dataclass(frozen=True)
+class Scan:
+    """Inclusive scan along tile dimension `axis`: dsts[..., x, ...] = the srcs at 0, ..., x
+    combined, or, in `reverse`, those at the end, ..., x.
+
+    `combine` is associative and gives one result a source over the variables of `scan_operands`,
+    in the types that it is computed in; dsts have tensors of their own.
+    """
+
+    id: int
+    dsts: tuple[TileRef, ...]
+    srcs: tuple[TileRef, ...]
+    axis: int
+    combine: tuple[Scalar, ...]
+    reverse: bool
+    span: SourceSpan
+
+
+def scan_operands(dtypes: Sequence[DType]) -> tuple[tuple[Var, ...], tuple[Var, ...]]:
+    """The variables of a scan's `combine`: `$l0, $l1, ...` stand for what comes first in the
+    scan's order, `$r0, $r1, ...` for what follows it."""
+    left, right = (
+        tuple(Var(f"${side}{i}", dtype) for i, dtype in enumerate(dtypes)) for side in "lr"
+    )
+    return left, right
 
 
 @dataclass(frozen=True)
@@ -247,11 +275,13 @@ class Role:
     span: SourceSpan
 
 
-TileOp: TypeAlias = Union[Fill, Copy, Gemm, CastTile, Elementwise, Reduce, Rearrange, ForElements]
+TileOp: TypeAlias = Union[
+    Fill, Copy, Gemm, CastTile, Elementwise, Reduce, Scan, Rearrange, ForElements
+]
 Stmt: TypeAlias = Union[
-    Fill, Copy, Gemm, CastTile, Elementwise, Reduce, Rearrange, ForElements, Sync, AsyncCommit,
-    AsyncWait, Assign, CallStmt, SetElement, For, While, If, GemmWait, Produce, PipelineWait,
-    PipelineRelease, Role, MbarrierOp, NamedBarrierOp, ClusterOp,
+    Fill, Copy, Gemm, CastTile, Elementwise, Reduce, Scan, Rearrange, ForElements, Sync,
+    AsyncCommit, AsyncWait, Assign, CallStmt, SetElement, For, While, If, GemmWait, Produce,
+    PipelineWait, PipelineRelease, Role, MbarrierOp, NamedBarrierOp, ClusterOp,
 ]  # fmt: skip
 
 

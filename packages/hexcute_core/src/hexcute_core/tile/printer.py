@@ -34,6 +34,7 @@ from hexcute_core.tile.ir import (
     Rearrange,
     Reduce,
     Role,
+    Scan,
     SetElement,
     Stmt,
     Sync,
@@ -188,6 +189,10 @@ class _Printer:
             case Reduce():
                 along = f"along {stmt.axis}"
                 yield f"%{stmt.id} {stmt.op} {self.ref(stmt.src)} {along} -> {self.ref(stmt.dst)}"
+            case Scan():
+                sources, results = (", ".join(map(self.ref, r)) for r in (stmt.srcs, stmt.dsts))
+                way = f"along {stmt.axis}" + (" from the end" if stmt.reverse else "")
+                yield f"%{stmt.id} scan {sources} {way} by {_scalars(stmt.combine)} -> {results}"
             case Rearrange():
                 layout = "" if stmt.layout is None else f" as {stmt.layout}"
                 yield f"%{stmt.id} rearrange {self.ref(stmt.src)} -> {self.ref(stmt.dst)}{layout}"

@@ -8,10 +8,9 @@ outside loops over elements.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hexcute_core import dtypes
-from hexcute_core.dtypes import DType
 from hexcute_core.errors import SourceSpan, VerifyError
 from hexcute_core.scalar import MULTIPROCESSORS, Const, Element, Scalar, Var
 from hexcute_core.scalar.visit import walk
@@ -40,6 +39,7 @@ from hexcute_core.tile.ir import (
     Rearrange,
     Reduce,
     Role,
+    Scan,
     SetElement,
     Stmt,
     Sync,
@@ -49,7 +49,6 @@ from hexcute_core.tile.ir import (
 from hexcute_core.tile.tensors import (
     GlobalView,
     RegisterTensor,
-    SharedTensor,
     SubMode,
     Tensor,
     TileRef,
@@ -59,37 +58,24 @@ from hexcute_core.tile.verify_barriers import (
     scalars_of,
     verify_barrier,
     verify_declarations,
-    verify_mbarrier,
     verify_role,
     verify_slot,
 )
+from hexcute_core.tile.verify_operations import Scope, verify_operation
 from hexcute_core.unions import assert_never
 
 BUILT_INS = frozenset(
     f"{base}.{axis}" for base in ("threadIdx", "blockIdx", "gridDim") for axis in "xyz"
 )
 MAX_THREADS = 1024
-_GLOBAL, _SHARED, _REGISTER = GlobalView, SharedTensor, RegisterTensor
 
 
 def verify(program: TileProgram) -> None:
     """Checks every law; the first one broken is a VerifyError at its statement's source."""
     checker = _Checker(program)
     checker.header()
-    scope = _Scope({**checker.uniform, **dict.fromkeys(BUILT_INS, dtypes.i32)})
+    scope = Scope({**checker.uniform, **dict.fromkeys(BUILT_INS, dtypes.i32)})
     checker.block(program.body, scope)
-
-
-@dataclass(frozen=True)
-class _Scope:
-    """Variables in sight with their types; `elements` is the loop over elements around, if any."""
-
-    variables: dict[str, DType]
-    elements: ForElements | None = None
-
-    def inner(self, *new: Var) -> _Scope:
-        """The scope of a block: what it declares is not seen outside."""
-        return replace(self, variables={**self.variables, **{v.name: v.dtype for v in new}})
 
 
 class _Checker:
@@ -121,7 +107,7 @@ class _Checker:
             f"a block of {p.block_dim} threads, not 1 to {MAX_THREADS}",
             p.span,
         )
-        launch = _Scope({**self.uniform, MULTIPROCESSORS.name: dtypes.i32})
+        launch = Scope({**self.uniform, MULTIPROCESSORS.name: dtypes.i32})
         for extent in (*p.grid_dim, *(e for t in p.params for e in t.shape)):
             self.index(extent, launch, p.span)
         for name, divisor in p.promise.multiples:
@@ -151,18 +137,27 @@ class _Checker:
                 inside = 0 <= sub.dim < len(param.shape)
                 self.need(inside, f"`{tensor.name}` steps along dimension {sub.dim}", span)
 
-    def block(self, body: Sequence[Stmt], scope: _Scope) -> None:
+    def block(self, body: Sequence[Stmt], scope: Scope) -> None:
         """Statements in order; `scope` gains what they declare."""
         for stmt in body:
             self.statement(stmt, scope)
 
-    def statement(self, stmt: Stmt, scope: _Scope) -> None:
+    def statement(self, stmt: Stmt, scope: Scope) -> None:
         span = stmt.span
         match stmt:
-            case Fill() | Copy() | Gemm() | CastTile() | Elementwise() | Reduce() | Rearrange():
+            case (
+                Fill()
+                | Copy()
+                | Gemm()
+                | CastTile()
+                | Elementwise()
+                | Reduce()
+                | Scan()
+                | Rearrange()
+            ):
                 self.outside(scope, span)
                 self.identity(stmt.id, span)
-                self.operation(stmt, scope)
+                verify_operation(self, stmt, scope)
             case Sync() | AsyncCommit():
                 self.outside(scope, span)
             case GemmWait():
@@ -216,7 +211,7 @@ class _Checker:
             case _:
                 assert_never(stmt)
 
-    def outside(self, scope: _Scope, span: SourceSpan) -> None:
+    def outside(self, scope: Scope, span: SourceSpan) -> None:
         self.need(scope.elements is None, "a tile operation in a loop over elements", span)
 
     def identity(self, number: int, span: SourceSpan) -> None:
@@ -227,7 +222,7 @@ class _Checker:
         self.need(name not in self.declared, f"`{name}` is declared twice", span)
         self.declared.add(name)
 
-    def assign(self, stmt: Assign, scope: _Scope) -> None:
+    def assign(self, stmt: Assign, scope: Scope) -> None:
         self.scalar(stmt.value, scope, stmt.span)
         name, dtype = stmt.var.name, stmt.var.dtype
         same = stmt.value.dtype == dtype
@@ -241,89 +236,17 @@ class _Checker:
         fixed = name in self.uniform or name in BUILT_INS
         self.need(not fixed, f"`{name}` is not a variable", stmt.span)
 
-    def elements(self, stmt: ForElements, scope: _Scope) -> None:
+    def elements(self, stmt: ForElements, scope: Scope) -> None:
         self.outside(scope, stmt.span)
         self.identity(stmt.id, stmt.span)
-        tensor = self.ref(stmt.ref, scope, stmt.span, _REGISTER)
+        tensor = self.ref(stmt.ref, scope, stmt.span, RegisterTensor)
         rank = len(stmt.ref.shape)
         self.need(len(stmt.coords) == rank, f"{rank} coordinates of `{tensor.name}`", stmt.span)
         for var in stmt.coords:
             self.fresh(var.name, stmt.span)
         self.block(stmt.body, replace(scope.inner(*stmt.coords), elements=stmt))
 
-    def operation(
-        self,
-        stmt: Fill | Copy | Gemm | CastTile | Elementwise | Reduce | Rearrange,
-        scope: _Scope,
-    ) -> None:
-        """Spaces, shapes and types of one tile operation."""
-        span = stmt.span
-        match stmt:
-            case Fill():
-                dst = self.ref(stmt.dst, scope, span, _REGISTER, _SHARED)
-                self.scalar(stmt.value, scope, span)
-                self.need(stmt.value.dtype == dst.dtype, f"a fill of `{dst.name}`", span)
-            case Copy():
-                src = self.ref(stmt.src, scope, span)
-                dst = self.ref(stmt.dst, scope, span)
-                self.same(stmt.src, stmt.dst, span)
-                self.need(src.dtype == dst.dtype, f"a {src.dtype} copied to {dst.dtype}", span)
-                apart = type(src) is not type(dst)
-                self.need(apart, f"`{src.name}` and `{dst.name}` share a space", span)
-                if stmt.completes is not None:
-                    verify_mbarrier(self, *stmt.completes, span)
-                    self.index(stmt.completes[1], scope, span)
-            case Gemm():
-                a, b = (self.ref(r, scope, span, _REGISTER, _SHARED) for r in (stmt.a, stmt.b))
-                self.ref(stmt.c, scope, span, _REGISTER)
-                self.condition(stmt.accumulate, scope, span)
-                shapes = stmt.c.shape, stmt.a.shape, stmt.b.shape
-                fits = all(len(shape) == 2 for shape in shapes) and (
-                    shapes[0] == (stmt.a.shape[0], stmt.b.shape[0])
-                    and stmt.a.shape[1] == stmt.b.shape[1]
-                )
-                self.need(fits, f"a gemm of shapes {shapes}", span)
-                self.need(a.dtype == b.dtype, f"a gemm of {a.dtype} and {b.dtype}", span)
-            case CastTile():
-                self.ref(stmt.src, scope, span, _REGISTER)
-                self.ref(stmt.dst, scope, span, _REGISTER)
-                self.same(stmt.src, stmt.dst, span)
-            case Elementwise():
-                self.elementwise(stmt, scope)
-            case Reduce():
-                src = self.ref(stmt.src, scope, span, _REGISTER)
-                dst = self.ref(stmt.dst, scope, span, _REGISTER)
-                shape = list(stmt.src.shape)
-                self.need(0 <= stmt.axis < len(shape), f"a reduce of mode {stmt.axis}", span)
-                shape[stmt.axis] = 1
-                fits = tuple(shape) == stmt.dst.shape and src.dtype == dst.dtype
-                self.need(fits, f"a reduce of {stmt.src.shape} to {stmt.dst.shape}", span)
-            case Rearrange():
-                src = self.ref(stmt.src, scope, span, _REGISTER)
-                dst = self.ref(stmt.dst, scope, span, _REGISTER)
-                self.same(stmt.src, stmt.dst, span)
-                self.need(src.dtype == dst.dtype, f"a rearrange to {dst.dtype}", span)
-            case _:
-                assert_never(stmt)
-
-    def elementwise(self, stmt: Elementwise, scope: _Scope) -> None:
-        dst = self.ref(stmt.dst, scope, stmt.span, _REGISTER)
-        places = []
-        for number, ref in enumerate(stmt.srcs):
-            tensor = self.ref(ref, scope, stmt.span, _REGISTER)
-            places.append(Var(f"${number}", tensor.dtype))
-            fits = len(ref.shape) == len(stmt.dst.shape) and all(
-                extent in (1, whole) for extent, whole in zip(ref.shape, stmt.dst.shape)
-            )
-            self.need(fits, f"{ref.shape} does not broadcast to {stmt.dst.shape}", stmt.span)
-        self.scalar(stmt.expr, scope.inner(*places), stmt.span)
-        same = stmt.expr.dtype == dst.dtype
-        self.need(same, f"a {stmt.expr.dtype} result in `{dst.name}` ({dst.dtype})", stmt.span)
-
-    def same(self, a: TileRef, b: TileRef, span: SourceSpan) -> None:
-        self.need(a.shape == b.shape, f"shapes {a.shape} and {b.shape}", span)
-
-    def ref(self, ref: TileRef, scope: _Scope, span: SourceSpan, *spaces: type[Tensor]) -> Tensor:
+    def ref(self, ref: TileRef, scope: Scope, span: SourceSpan, *spaces: type[Tensor]) -> Tensor:
         """The tensor of a reference that is in range and in one of `spaces` (any if none)."""
         tensor = self.tensors.get(ref.tensor)
         if tensor is None:
@@ -351,15 +274,15 @@ class _Checker:
                 self.index(e, scope, span)
         return tensor
 
-    def condition(self, e: Scalar, scope: _Scope, span: SourceSpan) -> None:
+    def condition(self, e: Scalar, scope: Scope, span: SourceSpan) -> None:
         self.scalar(e, scope, span)
         self.need(e.dtype == dtypes.boolean, f"condition `{e}` is a {e.dtype}", span)
 
-    def index(self, e: Scalar, scope: _Scope, span: SourceSpan) -> None:
+    def index(self, e: Scalar, scope: Scope, span: SourceSpan) -> None:
         self.scalar(e, scope, span)
         self.need(e.dtype.is_integer, f"index `{e}` is a {e.dtype}", span)
 
-    def scalar(self, e: Scalar, scope: _Scope, span: SourceSpan) -> None:
+    def scalar(self, e: Scalar, scope: Scope, span: SourceSpan) -> None:
         """Variables are in sight with their types; elements stand in a loop over elements."""
         for node in walk(e):
             if isinstance(node, Var):
@@ -371,7 +294,7 @@ class _Checker:
                 same = self.tensors[node.array].dtype == node.dtype
                 self.need(same, f"`{node.array}` read as {node.dtype}", span)
 
-    def element(self, name: str, coords: Sequence[Scalar], scope: _Scope, span: SourceSpan) -> None:
+    def element(self, name: str, coords: Sequence[Scalar], scope: Scope, span: SourceSpan) -> None:
         """One element of a register tensor, at the coordinates of the loop around it."""
         around, tensor = scope.elements, self.tensors.get(name)
         if around is None or not isinstance(tensor, RegisterTensor):
