@@ -1,7 +1,8 @@
-"""What compiling costs: fresh processes held to one core, their caches empty.
+"""What compiling costs: fresh processes, their caches empty.
 
-A child imports the system, compiles every configuration of its GEMM one after another, and
-prints what each took.
+A child held to one core imports the system, compiles every configuration of its GEMM one after
+another, and prints what each took; another builds a space of 102 with all cores
+(`compile_space`).
 """
 
 from __future__ import annotations
@@ -17,22 +18,27 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hexcute_bench.compile_space import MARK
 from hexcute_bench.interface import Settings
 from hexcute_bench.peers import hopper
 from hexcute_bench.peers.common import module
 from hexcute_bench.rows import ABSENT, FAILED, OK
 
+TARGETS = ("sm_80", "sm_90")
 STAGES = ("frontend", "synthesis", "lowering", "backend", "toolchain")
 _MARK = "hexcute-compile "
 
 
 def keys(quick: bool) -> Sequence[str]:
-    return ["hexcute sm_80", "hexcute sm_90", "triton sm_80", "triton sm_90"]
+    one = [f"{system} {target}" for system in ("hexcute", "triton") for target in TARGETS]
+    many = [f"{key} all cores" for key in one]
+    return [*one, *many, *(f"hexcute {target} all cores, pruned" for target in TARGETS)]
 
 
 def measure(key: str, settings: Settings) -> Sequence[Mapping[str, Any]]:
-    """One row: seconds of import, of the first configuration, the median, and all."""
-    system, target = key.split()
+    """One row: on one core seconds of import, of the first configuration, the median, and all;
+    on all of them seconds from the import to the last cubin."""
+    system, target, *how = key.split(maxsplit=2)
     row: dict[str, Any] = {"key": key, "system": system, "target": target}
     if system == "triton" and importlib.util.find_spec("triton") is None:
         return [{**row, "status": ABSENT, "note": "triton is not installed"}]
@@ -44,14 +50,24 @@ def measure(key: str, settings: Settings) -> Sequence[Mapping[str, Any]]:
             "TRITON_CACHE_DIR": f"{scratch}/triton",
         }
         command = [sys.executable, "-m", "hexcute_bench.compile_cost", system, target]
+        if how:
+            pruned = "pruned" if how[0].endswith("pruned") else "whole"
+            command = [
+                sys.executable, "-m", "hexcute_bench.compile_space", system, target, pruned
+            ]  # fmt: skip
         if settings.quick:
             command.append("2")
         done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    lines = [line for line in done.stdout.splitlines() if line.startswith(_MARK)]
+    mark = MARK if how else _MARK
+    lines = [line for line in done.stdout.splitlines() if line.startswith(mark)]
     if done.returncode or not lines:
         said = (done.stderr.strip().splitlines() or ["nothing"])[-1]
         return [{**row, "status": FAILED, "note": said[:300]}]
-    return [{**row, "status": OK, **_columns(json.loads(lines[-1][len(_MARK) :]))}]
+    told = json.loads(lines[-1][len(mark) :])
+    if how:
+        built = {"configurations": told["built"], "total_s": told["seconds"]}
+        return [{**row, "status": OK, **built, "processes": told["processes"]}]
+    return [{**row, "status": OK, "processes": 1, **_columns(told)}]
 
 
 def _columns(told: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,32 +113,41 @@ def _hexcute(target: str, most: int) -> list[dict[str, Any]]:
     return found
 
 
-def _triton(target: str, most: int) -> list[dict[str, Any]]:
+def triton_cubin(
+    target: str, bm: int, bn: int, bk: int, group: int, stages: int, warps: int
+) -> int:
+    """Bytes of the cubin of Triton's GEMM for `target`, compiled without a GPU."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from hexcute_bench.triton_kernels.gemm import gemm_kernel, pointer_configs
+    from hexcute_bench.triton_kernels.gemm import gemm_kernel
 
     device = GPUTarget("cuda", int(target.removeprefix("sm_")), 32)
+    constants = {"BM": bm, "BN": bn, "BK": bk, "GROUP": group, "EVEN_K": True}
+    names = gemm_kernel.arg_names
+    signature = {name: "*fp16" if name.endswith("_ptr") else "i32" for name in names}
+    signature |= dict.fromkeys(constants, "constexpr")
+    even = {
+        (place,): [["tt.divisibility", 16]]
+        for place, name in enumerate(names)
+        if name not in constants
+    }
+    source = ASTSource(gemm_kernel, signature, constants, even)
+    options = {"num_stages": stages, "num_warps": warps}
+    return len(triton.compile(source, target=device, options=options).asm["cubin"])
+
+
+def _triton(target: str, most: int) -> list[dict[str, Any]]:
+    from hexcute_bench.triton_kernels.gemm import pointer_configs
+
     configs = [*pointer_configs(4096), *pointer_configs(64)]
     found = []
     for config in configs[:most]:
-        constants = {"BM": config.bm, "BN": config.bn, "BK": config.bk, "GROUP": config.group,
-                     "EVEN_K": True}  # fmt: skip
-        names = gemm_kernel.arg_names
-        signature = {name: "*fp16" if name.endswith("_ptr") else "i32" for name in names}
-        signature |= dict.fromkeys(constants, "constexpr")
-        even = {
-            (place,): [["tt.divisibility", 16]]
-            for place, name in enumerate(names)
-            if name not in constants
-        }
         start = time.perf_counter()
-        source = ASTSource(gemm_kernel, signature, constants, even)
-        options = {"num_stages": config.stages, "num_warps": config.warps}
-        compiled = triton.compile(source, target=device, options=options)
-        size = len(compiled.asm["cubin"])
+        size = triton_cubin(
+            target, config.bm, config.bn, config.bk, config.group, config.stages, config.warps
+        )
         found.append({"seconds": time.perf_counter() - start, "stages": {}, "bytes": size})
     return found
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from math import gcd
+from math import gcd, lcm
 
 from hexcute_core.arch import Arch, Fragment
 from hexcute_core.errors import NoLayout
@@ -29,6 +29,10 @@ from hexcute_core.synthesis.wgmma import WgmmaPlan
 from hexcute_core.tile import Copy, Gemm, GlobalView, RegisterTensor, SharedTensor, TileRef
 
 
+# Bytes that an instruction moves at most for a thread.
+WIDEST = 16
+
+
 @dataclass(frozen=True)
 class Option:
     """A plan with its clocks in one block, once, if its shared side has no conflicts."""
@@ -41,7 +45,8 @@ class Option:
 class Options:
     """The choices of one copy, cheapest first, and what cannot carry it.
 
-    Compared by identity: equal copies are given the same object.
+    Compared by identity: copies with equal choices are given the same object, so that the slices
+    of a buffer that a loop reads one after another choose together.
     """
 
     choices: tuple[Option, ...]
@@ -61,6 +66,7 @@ class CopyOptions:
     arch: Arch
     only: Mapping[str, str] = field(default_factory=dict)
     _known: dict[object, Options] = field(default_factory=dict)
+    _equal: dict[object, Options] = field(default_factory=dict)
     _tiles: dict[TileRef, GlobalTile] = field(default_factory=dict)
 
     def of(self, item: WeightedOp, fragments: Mapping[str, Fragment]) -> Options:
@@ -160,10 +166,16 @@ class CopyOptions:
         return self._tiles[ref]
 
     def _starts(self, op: Copy) -> tuple[int, ...]:
-        """Divisors of where the shared side of a copy begins, by tile dimension."""
+        """Divisors of where the shared side of a copy begins, by tile dimension, as far as they
+        matter: to whole runs of a tile or of an instruction, which divide its extent or a word."""
         for ref in (op.src, op.dst):
-            if isinstance(self.graph.tensors[ref.tensor], SharedTensor):
-                return tuple(self.graph.facts.divisor(ref.starts[m]) for m in ref.kept)
+            tensor = self.graph.tensors[ref.tensor]
+            if isinstance(tensor, SharedTensor):
+                word = max(1, WIDEST * 8 // tensor.dtype.bits)
+                return tuple(
+                    gcd(self.graph.facts.divisor(ref.starts[m]), lcm(ref.extents[m], word))
+                    for m in ref.kept
+                )
         return ()
 
     def _priced(
@@ -184,7 +196,8 @@ class CopyOptions:
             else:
                 choices.append(Option(candidate, _bound(candidate, memory, bits, threads)))
         choices.sort(key=lambda o: o.bound)
-        return Options(tuple(choices), tuple(refused))
+        options = Options(tuple(choices), tuple(refused))
+        return self._equal.setdefault((options.choices, options.refused), options)
 
 
 def _bound(plan: CopyPlan | BulkPlan, memory: GlobalTile | None, bits: int, threads: int) -> float:

@@ -1,0 +1,136 @@
+"""A tuning space from Python to cubins: 102 GEMM configurations in as many processes as cores.
+
+Wall time from the system's import to the last cubin, caches empty. Pruned, the cost model ranks
+all configurations by `blocks * clocks of a block` and only the best quarter becomes machine code.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+MARK = "hexcute-space "
+TILES = (64, 128, 256)
+ACCUMULATORS = 128
+SM80_BYTES, SM90_BYTES = 163 * 1024, 226 * 1024
+KEPT = 0.25
+M = N = K = 4096
+"""What the configurations are ranked for."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Block tile, pipeline stages and warps of one configuration."""
+
+    bm: int
+    bn: int
+    bk: int
+    stages: int
+    warps: int
+
+
+SPACE: tuple[Tile, ...] = tuple(
+    tile
+    for tile in (Tile(*sizes) for sizes in product(TILES, TILES, (32, 64, 128), (2, 3, 4), (4, 8)))
+    if tile.bm * tile.bn // (32 * tile.warps) <= ACCUMULATORS
+    and (tile.bm + tile.bn) * tile.bk * 2 * tile.stages <= SM80_BYTES
+)
+"""All that fit shared memory and registers: 102."""
+HOPPER: tuple[Tile, ...] = tuple(
+    tile
+    for tile in (
+        Tile(*sizes)
+        for sizes in product(TILES, (*TILES, 96, 192), (64, 128), (2, 3, 4, 5, 6), (4, 8))
+    )
+    if tile.bm % (16 * tile.warps) == 0
+    and tile.bm * tile.bn // (32 * tile.warps) <= ACCUMULATORS
+    and (tile.bm + tile.bn) * tile.bk * 2 * tile.stages + 2 * tile.bm * tile.bn <= SM90_BYTES
+)
+"""The same for the kernel of warp groups, whose tiles need not be powers of two: 102."""
+
+
+def space(system: str, target: str) -> tuple[Tile, ...]:
+    """The configurations of a system's kernel for `target`."""
+    return HOPPER if (system, target) == ("hexcute", "sm_90") else SPACE
+
+
+def _hexcute_kernel(target: str) -> Any:
+    import hexcute_core as core
+    from hexcute_kernels.hopper_gemm import hopper_gemm
+    from hexcute_kernels.pipelined_gemm import pipelined_gemm
+
+    return (hopper_gemm if target == "sm_90" else pipelined_gemm)(core.f16)
+
+
+def _hexcute_constants(target: str, tile: Tile) -> dict[str, int]:
+    sizes = {"BM": tile.bm, "BN": tile.bn, "BK": tile.bk, "STAGES": tile.stages}
+    if target == "sm_90":
+        return {**sizes, "CONSUMERS": tile.warps // 4}
+    return {**sizes, "WARPS": tile.warps}
+
+
+def _hexcute(target: str, tile: Tile) -> int:
+    compiled = _hexcute_kernel(target).compile(target, constants=_hexcute_constants(target, tile))
+    return len(compiled.built.cubin)
+
+
+def _clocks(target: str, tile: Tile) -> float:
+    compiled = _hexcute_kernel(target).compile(target, constants=_hexcute_constants(target, tile))
+    blocks = -(-M // tile.bm) * -(-N // tile.bn)
+    # The model takes as many rounds of the main loop for every depth of a stage.
+    return blocks * float(compiled.solution.cost) * (K / tile.bk)
+
+
+def _triton(target: str, tile: Tile) -> int:
+    from hexcute_bench.compile_cost import triton_cubin
+
+    return triton_cubin(target, tile.bm, tile.bn, tile.bk, 8, tile.stages, tile.warps)
+
+
+_BUILD: Mapping[str, Callable[[str, Tile], int]] = {"hexcute": _hexcute, "triton": _triton}
+
+
+def _one(job: tuple[str, str, Tile]) -> int:
+    system, target, tile = job
+    return _BUILD[system](target, tile)
+
+
+def _rank(job: tuple[str, str, Tile]) -> float:
+    _, target, tile = job
+    return _clocks(target, tile)
+
+
+def build_all(system: str, target: str, pruned: bool, most: int) -> dict[str, Any]:
+    """Seconds for the whole space, cubins built, processes used."""
+    jobs: Sequence[tuple[str, str, Tile]] = [(system, target, tile) for tile in space(system, target)[:most]]
+    start = time.perf_counter()
+    if system == "hexcute":
+        _hexcute_kernel(target)
+    else:
+        import triton  # noqa: F401
+    workers = len(os.sched_getaffinity(0))
+    # Workers inherit what has been imported.
+    with multiprocessing.get_context("fork").Pool(workers) as pool:
+        if pruned:
+            clocks = pool.map(_rank, jobs, chunksize=1)
+            order = sorted(range(len(jobs)), key=lambda i: clocks[i])
+            jobs = [jobs[i] for i in order[: max(1, round(len(jobs) * KEPT))]]
+        sizes = pool.map(_one, jobs, chunksize=1)
+    taken = time.perf_counter() - start
+    return {"seconds": taken, "built": sum(size > 0 for size in sizes), "processes": workers}
+
+
+def main(system: str, target: str, how: str, most: str = "1000") -> None:
+    """The child: prints one JSON line."""
+    print(MARK + json.dumps(build_all(system, target, how == "pruned", int(most))))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
