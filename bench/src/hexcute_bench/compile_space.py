@@ -109,7 +109,8 @@ def _rank(job: tuple[str, str, Tile]) -> float:
 
 def build_all(system: str, target: str, pruned: bool, most: int) -> dict[str, Any]:
     """Seconds for the whole space, cubins built, processes used."""
-    jobs: Sequence[tuple[str, str, Tile]] = [(system, target, tile) for tile in space(system, target)[:most]]
+    tiles = space(system, target)[:most]
+    jobs: Sequence[tuple[str, str, Tile]] = [(system, target, tile) for tile in tiles]
     start = time.perf_counter()
     if system == "hexcute":
         _hexcute_kernel(target)
