@@ -57,7 +57,8 @@ def default_config(m: int, n: int) -> GemmConfig:
 
 @dataclass(frozen=True)
 class HopperConfig:
-    """Block tile BM x BN x BK, STAGES, CONSUMERS warp groups that multiply, GROUP as above."""
+    """Tile BM x BN x BK, STAGES, CONSUMERS warp groups that multiply, GROUP rows of clusters of
+    CLUSTER_M x CLUSTER_N blocks, PARTS of a tile stored apart, SCHEDULE of `hopper_gemm`."""
 
     BM: int
     BN: int
@@ -65,6 +66,10 @@ class HopperConfig:
     STAGES: int
     CONSUMERS: int
     GROUP: int = 8
+    CLUSTER_M: int = 1
+    CLUSTER_N: int = 1
+    PARTS: int = 1
+    SCHEDULE: str = "tile"
 
 
 HOPPER_CONFIGS: tuple[HopperConfig, ...] = (
@@ -75,6 +80,19 @@ HOPPER_CONFIGS: tuple[HopperConfig, ...] = (
     HopperConfig(64, 128, 64, 6, 1),
     HopperConfig(64, 64, 64, 8, 1),
     HopperConfig(64, 32, 128, 8, 1),
+    HopperConfig(128, 256, 64, 4, 2, CLUSTER_M=2),
+    HopperConfig(128, 256, 64, 4, 2, CLUSTER_N=2),
+    HopperConfig(128, 256, 64, 3, 2, SCHEDULE="persistent"),
+    HopperConfig(128, 256, 64, 4, 2, PARTS=2, SCHEDULE="persistent"),
+    HopperConfig(128, 256, 64, 4, 2, CLUSTER_M=2, PARTS=2, SCHEDULE="persistent"),
+    HopperConfig(128, 256, 64, 4, 2, CLUSTER_N=2, PARTS=2, SCHEDULE="persistent"),
+    HopperConfig(256, 128, 64, 3, 2, CLUSTER_M=2, SCHEDULE="persistent"),
+    HopperConfig(64, 256, 64, 4, 2, SCHEDULE="pingpong"),
+    HopperConfig(64, 256, 64, 4, 2, CLUSTER_M=2, SCHEDULE="pingpong"),
+    HopperConfig(128, 128, 64, 5, 2, SCHEDULE="pingpong"),
+    HopperConfig(128, 128, 64, 5, 2, CLUSTER_M=2, SCHEDULE="pingpong"),
+    HopperConfig(128, 128, 64, 5, 2, CLUSTER_N=2, SCHEDULE="pingpong"),
+    HopperConfig(64, 128, 64, 8, 2, SCHEDULE="pingpong"),
 )
 """The same for wgmma on an H100."""
 

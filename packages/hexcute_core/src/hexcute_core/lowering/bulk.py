@@ -6,12 +6,11 @@ from dataclasses import replace
 
 from hexcute_core import thread as th
 from hexcute_core.arch import Mode
-from hexcute_core.dtypes import i32
 from hexcute_core.lowering.cluster import mask, part_of
 from hexcute_core.lowering.context import Context, nest, rep_modes
 from hexcute_core.lowering.global_address import GlobalAddress
 from hexcute_core.lowering.shared_address import SharedAddress
-from hexcute_core.scalar import Const, Scalar, add, compare
+from hexcute_core.scalar import Scalar, add, compare
 from hexcute_core.synthesis.operands import BulkPlan
 from hexcute_core.tile import Copy
 
@@ -22,15 +21,10 @@ def lower_bulk_load(ctx: Context, op: Copy, barrier: th.SharedPtr) -> tuple[th.S
 
 
 def lower_bulk_store(ctx: Context, op: Copy) -> tuple[th.Stmt, ...]:
-    """Boxes from shared to global memory by the team's first thread, which waits until the buffer
-    has been read. The team has met since the buffer was written, its writes fenced."""
+    """Boxes from shared to global memory, issued by the team's first thread; `stores.py` says when
+    the buffer has been read. The team has met since it was written, its writes fenced."""
     plan = ctx.solution.bulk[op.id]
-    zero = Const(0, i32)
-    body = (
-        *_boxes(ctx, op, plan, None),
-        th.Prim("tma.commit", (), op.span),
-        th.Prim("tma.wait.read", (zero,), op.span),
-    )
+    body = (*_boxes(ctx, op, plan, None), th.Prim("tma.commit", (), op.span))
     return (th.If(compare("eq", ctx.lane, 0), body, (), op.span),)
 
 

@@ -32,6 +32,7 @@ from hexcute_core.tile import (
 
 if TYPE_CHECKING:
     from hexcute_core.lowering.pipeline import Ring
+    from hexcute_core.lowering.stores import Stores
     from hexcute_core.synthesis.operands import BulkPlan
 
 
@@ -44,6 +45,7 @@ class Context:
     facts: Facts
     arena: Arena
     team: Team
+    stores: Stores
     prologue: list[th.Stmt] = field(default_factory=list)
     role: int = 0
     # Whether one thread of the team runs everything.

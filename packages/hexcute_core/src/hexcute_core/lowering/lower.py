@@ -35,6 +35,7 @@ from hexcute_core.lowering.reduce import lower_reduce, scratch_bytes
 from hexcute_core.lowering.roles import handover, lower_roles
 from hexcute_core.lowering.scan import lower_scan
 from hexcute_core.lowering.scan_plan import plan_scan
+from hexcute_core.lowering.stores import find_stores, read_at_end, read_before
 from hexcute_core.lowering.wgmma import lower_wgmma
 from hexcute_core.scalar import Const
 from hexcute_core.synthesis.graph import Team, build_graph
@@ -85,7 +86,8 @@ def lower(solution: Solution, arch: Arch) -> th.ThreadProgram:
     fixed = {arena_name(name): ring.bytes for name, ring in barriers.items()}
     fixed.update(mbarrier_bytes(program))
     arena = build_arena(program, arch, scratch, fixed)
-    ctx = Context(program, solution, graph.facts, arena, Team(0, program.block_dim))
+    stores = find_stores(program, graph, solution)
+    ctx = Context(program, solution, graph.facts, arena, Team(0, program.block_dim), stores)
     ctx.rings.update(barriers)
     body: list[th.Stmt] = []
     for i, stmt in enumerate(program.body):
@@ -98,6 +100,7 @@ def lower(solution: Solution, arch: Arch) -> th.ThreadProgram:
                 body += lower_roles(ctx, i, lower_body)
             continue
         body += _lower(ctx, stmt)
+    body += read_at_end(ctx, program)
     arrays = tuple(
         th.DeclareArray(t.name, t.dtype, ctx.array_size(t))
         for t in program.tensors
@@ -145,6 +148,10 @@ def lower_body(ctx: Context, body: tuple[Stmt, ...]) -> tuple[th.Stmt, ...]:
 
 
 def _lower(ctx: Context, stmt: Stmt) -> tuple[th.Stmt, ...]:
+    return (*read_before(ctx, stmt), *_rule(ctx, stmt))
+
+
+def _rule(ctx: Context, stmt: Stmt) -> tuple[th.Stmt, ...]:
     match stmt:
         case Fill():
             return lower_fill(ctx, stmt)

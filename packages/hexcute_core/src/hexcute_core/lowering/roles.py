@@ -12,6 +12,7 @@ from hexcute_core.lowering.barriers import LAST_BARRIER
 from hexcute_core.lowering.context import Context
 from hexcute_core.lowering.digits import THREAD
 from hexcute_core.lowering.pipeline import single_threaded
+from hexcute_core.lowering.stores import handed_over_before, read_at_end
 from hexcute_core.scalar import Const, Scalar, compare, land
 from hexcute_core.synthesis.graph import Team
 from hexcute_core.tile import Role, Stmt
@@ -62,6 +63,7 @@ def _role(ctx: Context, at: int, role: Role, threads: int, lower: Lower) -> tupl
             if (at, j) in ctx.arena.fences:
                 body += handover(ctx, stmt)
             body += lower(ctx, (stmt,))
+        body += read_at_end(ctx, role)
     whole: tuple[th.Stmt, ...] = (*prologue, *body)
     if alone:
         whole = (th.If(compare("eq", THREAD, role.first), whole, (), role.span),)
@@ -71,7 +73,8 @@ def _role(ctx: Context, at: int, role: Role, threads: int, lower: Lower) -> tupl
 def handover(ctx: Context, stmt: Stmt) -> list[th.Stmt]:
     """Before shared memory changes hands at `stmt`: nothing in flight, the whole team here."""
     asynchronous = any(plan.row.asynchronous for plan in ctx.solution.copies.values())
-    return [*(finish(ctx, stmt.span) if asynchronous else ()), ctx.barrier(stmt.span)]
+    finished = finish(ctx, stmt.span) if asynchronous else ()
+    return [*finished, *handed_over_before(ctx, stmt), ctx.barrier(stmt.span)]
 
 
 def barrier_of(ctx: Context, at: int) -> int:

@@ -1,0 +1,125 @@
+"""TMA stores: issued and left to run; before their buffer may change, TMA has read it.
+
+The team's first thread, which issues the boxes, waits until all have been read before the team
+meets, signals or ends. Before it frees or fills a slot it waits only where others, or TMA, write
+such a buffer: what the team alone writes, it writes after it has met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from hexcute_core import thread as th
+from hexcute_core.dtypes import i32
+from hexcute_core.errors import SourceSpan
+from hexcute_core.lowering.context import Context
+from hexcute_core.scalar import Const, compare
+from hexcute_core.synthesis.graph import Graph, Team, op_refs
+from hexcute_core.synthesis.solution import Solution
+from hexcute_core.tile import (
+    ClusterOp,
+    Copy,
+    For,
+    If,
+    MbarrierOp,
+    NamedBarrierOp,
+    PipelineRelease,
+    Produce,
+    Role,
+    Stmt,
+    Sync,
+    TileProgram,
+    While,
+)
+
+
+@dataclass
+class Stores:
+    """Statements, by identity, `before` which and roles and programs at the end of which a store
+    may not have been read; teams whose buffers others, or TMA, write as well are `lenders`."""
+
+    issued: frozenset[int]
+    lenders: frozenset[Team]
+    before: set[int] = field(default_factory=set)
+    at_end: set[int] = field(default_factory=set)
+
+    def settled_by(self, stmt: Stmt, team: Team) -> bool:
+        """Whether `team` waits for its stores before `stmt`."""
+        match stmt:
+            case Sync() | MbarrierOp() | NamedBarrierOp() | ClusterOp():
+                return True
+            case PipelineRelease() | Produce():
+                return team in self.lenders
+            case Copy():
+                return stmt.completes is not None and team in self.lenders
+            case _:
+                return False
+
+    def follow(self, body: Iterable[Stmt], team: Team, unread: bool) -> bool:
+        """Notes where stores may be unread, on any path through `body`; whether they are after it,
+        if they are before it where `unread` is set."""
+        for stmt in body:
+            if unread:
+                self.before.add(id(stmt))
+                unread = not self.settled_by(stmt, team)
+            match stmt:
+                case Copy():
+                    unread |= stmt.id in self.issued
+                case Role():
+                    if self.follow(stmt.body, Team(stmt.first, stmt.threads), False):
+                        self.at_end.add(id(stmt))
+                case For() | While():
+                    # What one iteration leaves, the next one finds.
+                    unread |= self.follow(stmt.body, team, unread)
+                    self.follow(stmt.body, team, unread)
+                case If():
+                    ways = [self.follow(b, team, unread) for b in (stmt.then, stmt.otherwise)]
+                    unread = any(ways)
+                case _:
+                    pass
+        return unread
+
+
+def find_stores(program: TileProgram, graph: Graph, solution: Solution) -> Stores:
+    """The TMA stores of `program`, and where they matter."""
+    sources: dict[Team, set[str]] = {}
+    issued = set()
+    for item in graph.ops:
+        plan = solution.bulk.get(item.op.id)
+        if isinstance(item.op, Copy) and plan is not None and not plan.load:
+            issued.add(item.op.id)
+            sources.setdefault(item.team, set()).add(item.op.src.tensor)
+    lenders = (
+        team
+        for team, names in sources.items()
+        for item in graph.ops
+        if op_refs(item.op)[0].tensor in names
+        and (item.team != team or item.op.id in solution.bulk)
+    )
+    found = Stores(frozenset(issued), frozenset(lenders))
+    if found.follow(program.body, Team(0, program.block_dim), False):
+        found.at_end.add(id(program))
+    return found
+
+
+def read_before(ctx: Context, stmt: Stmt) -> tuple[th.Stmt, ...]:
+    """What must come before `stmt` where it may let others, or TMA, write a buffer being stored."""
+    if not ctx.stores.settled_by(stmt, ctx.team):
+        return ()
+    return handed_over_before(ctx, stmt)
+
+
+def handed_over_before(ctx: Context, stmt: Stmt) -> tuple[th.Stmt, ...]:
+    """What must come before a barrier that is put in front of `stmt`."""
+    return _wait(ctx, stmt.span) if id(stmt) in ctx.stores.before else ()
+
+
+def read_at_end(ctx: Context, whole: Role | TileProgram) -> tuple[th.Stmt, ...]:
+    """What must come at the end of a role or of the program."""
+    return _wait(ctx, whole.span) if id(whole) in ctx.stores.at_end else ()
+
+
+def _wait(ctx: Context, span: SourceSpan) -> tuple[th.Stmt, ...]:
+    wait = th.Prim("tma.wait.read", (Const(0, i32),), span)
+    return (th.If(compare("eq", ctx.lane, 0), (wait,), (), span),)
