@@ -40,7 +40,9 @@ class Case:
     kind: str
 
 
-class _Maker:
+class Maker:
+    """Tensors, copies and random choices of one program."""
+
     def __init__(self, seed):
         self.rng = np.random.default_rng(seed)
         self.arrays = {}
@@ -386,6 +388,6 @@ def random_program(seed):
     """The program of `seed`."""
     names = [name for name, (_, weight) in KINDS.items() for _ in range(weight)]
     kind = names[seed % len(names)]
-    maker = _Maker(seed)
+    maker = Maker(seed)
     KINDS[kind][0](maker)
     return Case(maker.program(), maker.sizes, maker.arrays, kind)

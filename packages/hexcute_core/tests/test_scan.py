@@ -1,9 +1,12 @@
 """Scans: lane by lane as the interpreter, and both as numpy."""
 
+import warnings
+
 import numpy as np
 import pytest
 import tile_builder
 import tile_runs
+from random_scans import random_scan
 
 from hexcute_core import bf16, f8e4m3, f16, f32, i4, i8, i16, i32, i64, u8
 from hexcute_core.arch import Fragment, Mode, arch
@@ -13,6 +16,7 @@ from hexcute_core.scalar import Const, Var, maximum, minimum
 from hexcute_core.synthesis import synthesize
 from hexcute_core.synthesis.check import check
 from hexcute_core.synthesis.compute_cost import compute_clocks
+from hexcute_core.synthesis.solve import RearrangeWarning
 from hexcute_core.tile import Scan
 from hexcute_core.tile.printer import show_program
 from hexcute_core.tile.verify import verify as verify_tile
@@ -314,3 +318,25 @@ def test_the_verifier_of_tile_programs():
     assert "1 tiles into 1" in broken(combine=())
     assert "i32 result" in broken(combine=(Const(1, i32),))
     assert "used before declared" in broken(combine=(Var("$l1", f32),))
+
+
+def attempt(seed):
+    case = random_scan(seed)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RearrangeWarning)
+            tile_runs.run(case.program, case.sizes, "sm_89", arrays=case.arrays)
+    except Exception as error:
+        raise AssertionError(f"seed {seed} ({case.kind}): {error}") from error
+
+
+@pytest.mark.parametrize("block", range(0, 80, 20))
+def test_a_sample_of_random_scans(block):
+    for seed in range(block, block + 20):
+        attempt(seed)
+
+
+@pytest.mark.fuzz
+def test_many_random_scans():
+    for seed in range(1000, 2000):
+        attempt(seed)
