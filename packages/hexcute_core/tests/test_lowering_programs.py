@@ -5,7 +5,7 @@ import pytest
 import tile_builder
 import tile_runs
 
-from hexcute_core.dtypes import bf16, f8e4m3, f16, f32, i4, i8, i32, u1, u2, u4
+from hexcute_core.dtypes import bf16, f8e4m3, f16, f32, i4, i8, i32, i64, u1, u2, u4
 from hexcute_core.errors import NoLayout
 from hexcute_core.scalar import Const, Var, maximum
 from hexcute_core.thread import For, If, Prim
@@ -297,3 +297,16 @@ def test_copies_of_one_layout_are_loops_over_registers():
     b.copy(q, c)
     found = tile_runs.run(b.program())
     assert (found.outputs["c"] == np.maximum(found.outputs["a"], 0)).all()
+
+
+@pytest.mark.parametrize("shape", [(4, 32), (1, 256), (48, 80)], ids=str)
+def test_sums_of_64_bits_go_through_shared_memory(shape):
+    """A shuffle moves 32 bits."""
+    b = tile_builder.TileBuilder(threads=64)
+    r, s = b.register("r", i64, *shape), b.register("s", i64, shape[0], 1)
+    b.copy(b.tile("a", i64, *shape), r)
+    b.reduce(r, s, 1)
+    b.copy(s, b.tile("c", i64, shape[0], 1))
+    found = tile_runs.run(b.program())
+    np.testing.assert_array_equal(found.outputs["c"], found.outputs["a"].sum(1, keepdims=True))
+    assert not any(name.startswith("shfl") for name in found.counters.instructions)

@@ -15,6 +15,7 @@ from hexcute_core.lowering.bounds import inside
 from hexcute_core.lowering.context import Context, nest
 from hexcute_core.lowering.elementwise import refine
 from hexcute_core.lowering.threads import (
+    WORD,
     ThreadDigit,
     cell,
     thread_digits,
@@ -44,9 +45,15 @@ _OPS: dict[str, BinaryOp] = {"sum": "add", "max": "max", "min": "min"}
 def scratch_bytes(f: Fragment, axis: int, dtype: DType, threads: int) -> int:
     """Shared memory that the exchange between warps needs in a block of `threads`: every thread
     of the block has cells of its own, so roles may reduce side by side."""
-    if all(d.shuffles for d in thread_digits(f, axis)):
+    if not _far(f, axis, dtype):
         return 0
     return threads * together(_kept(f, axis)) * accumulator(dtype).bits // 8
+
+
+def _far(f: Fragment, axis: int, dtype: DType) -> list[ThreadDigit]:
+    """The thread digits that shuffles do not reach: all of them for types of 64 bits."""
+    wide = accumulator(dtype).bits > WORD
+    return [d for d in thread_digits(f, axis) if wide or not d.shuffles]
 
 
 def _kept(f: Fragment, axis: int) -> int:
@@ -84,14 +91,13 @@ def lower_reduce(ctx: Context, op: Reduce) -> tuple[th.Stmt, ...]:
     body: list[th.Stmt] = [th.Assign(total, _seed(op.op, first, wide), True, op.span)]
     step = th.Assign(total, binary(combine, total, value), False, op.span)
     body += nest(inner, [m.size for m, _ in gone], (step,))
-    digits = thread_digits(f, op.axis)
-    for digit in digits:
+    rest = _far(f, op.axis, dtype)
+    for digit in thread_digits(f, op.axis):
         mask = digit.stride
-        while digit.shuffles and mask < digit.size * digit.stride:
+        while digit not in rest and mask < digit.size * digit.stride:
             other = Call("shfl.xor", (total, Const(mask, i32)), wide)
             body.append(th.Assign(total, binary(combine, total, other), False, op.span))
             mask *= 2
-    rest = [d for d in digits if not d.shuffles]
     if not rest:
         body.append(ctx.assign(op.dst, target, total, op.span))
         return nest(outer, sizes, body)

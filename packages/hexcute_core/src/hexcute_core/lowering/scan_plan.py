@@ -15,7 +15,7 @@ from hexcute_core.arch import Fragment, Mode, overhang
 from hexcute_core.dtypes import DType, accumulator
 from hexcute_core.errors import LayoutConflict
 from hexcute_core.lowering.elementwise import refine
-from hexcute_core.lowering.threads import TOGETHER, ThreadDigit, thread_digits, together
+from hexcute_core.lowering.threads import TOGETHER, WORD, ThreadDigit, thread_digits, together
 from hexcute_core.synthesis.registers import locate
 from hexcute_core.tile import Scan
 
@@ -100,8 +100,7 @@ def plan_scan(op: Scan, fragments: Mapping[str, Fragment]) -> Plan:
     operands = [fragments[ref.tensor] for ref in (*op.dsts, *op.srcs)]
     f, types = operands[0], tuple(accumulator(e.dtype) for e in op.combine)
     threads = thread_digits(f, op.axis)
-    # A shuffle moves 32 bits.
-    talk = all(t.bits == 32 for t in types)
+    talk = all(t.bits <= WORD for t in types)
     blocks = None if talk and _shuffle(threads) else BLOCKS
     along = sorted((m for m in f.value if m.dim == op.axis), key=lambda m: m.step)
     first = min((d.step for d in threads), default=f.shape[op.axis])

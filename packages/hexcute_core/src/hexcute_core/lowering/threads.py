@@ -17,6 +17,8 @@ from hexcute_core.lowering.context import Context
 from hexcute_core.scalar import Scalar, add, floordiv, mod, mul, sub
 
 WARP = 32
+# Bits that a shuffle moves.
+WORD = 32
 # Values of a thread that go through shared memory between two barriers.
 TOGETHER = 16
 
