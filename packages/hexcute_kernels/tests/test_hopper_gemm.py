@@ -25,7 +25,8 @@ def run(
     compiled = kernel.compile("sm_90", aligned=aligned, verify=True, **kw)
     left = a if a_major == "k" else np.ascontiguousarray(a.T)
     right = b if b_major == "k" else np.ascontiguousarray(b.T)
-    compiled.simulate(left, right, c)
+    report = compiled.simulate(left, right, c, schedules=2)
+    assert not report.findings
     np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
 
 
@@ -49,6 +50,58 @@ def test_rows_that_tma_cannot_read_go_through_copies() -> None:
     run("k", "k", (64, 40, 65), aligned=False, BM=64, BN=64, STAGES=2, CONSUMERS=1)
 
 
+SCHEDULED = [
+    {"SCHEDULE": "tile", "BM": 128, "BN": 64, "STAGES": 2},
+    {"SCHEDULE": "persistent", "BM": 128, "BN": 64, "STAGES": 2},
+    {"SCHEDULE": "persistent", "BM": 128, "BN": 128, "STAGES": 2, "PARTS": 2},
+    {"SCHEDULE": "pingpong", "BM": 64, "BN": 64, "STAGES": 3},
+    {"SCHEDULE": "pingpong", "BM": 64, "BN": 64, "STAGES": 2, "CONSUMERS": 3, "PARTS": 2},
+]
+CLUSTERS = [(1, 1), (2, 1), (1, 2)]
+
+
+@pytest.mark.parametrize("scheduled", SCHEDULED, ids=str)
+@pytest.mark.parametrize("cluster", CLUSTERS)
+@pytest.mark.parametrize("k", [0, 136])
+def test_schedules_in_clusters(scheduled: dict, cluster: tuple[int, int], k: int) -> None:
+    """More tiles than blocks that stay, an odd number each way, the last ones ragged."""
+    bm, bn = scheduled["BM"], scheduled["BN"]
+    constants = {**scheduled, "CLUSTER_M": cluster[0], "CLUSTER_N": cluster[1], "GROUP": 2}
+    run("k", "k", (4 * bm + 8, 2 * bn + 8, k), **constants)
+
+
+@pytest.mark.parametrize("scheduled", SCHEDULED[1:4], ids=str)
+@pytest.mark.parametrize("orders", ["kn", "mk", "mn"])
+def test_schedules_of_other_operand_orders(scheduled: dict, orders: str) -> None:
+    run(*orders, (200, 136, 72), CLUSTER_M=2, **scheduled)
+
+
+@pytest.mark.parametrize("scheduled", SCHEDULED, ids=str)
+@pytest.mark.parametrize("cluster", CLUSTERS[:2])
+def test_schedules_of_rows_that_tma_cannot_read(scheduled: dict, cluster: tuple[int, int]) -> None:
+    constants = {**scheduled, "CLUSTER_M": cluster[0], "CLUSTER_N": cluster[1]}
+    run("k", "k", (130, 70, 65), aligned=False, **constants)
+
+
+@pytest.mark.parametrize("k", [8, 64, 72, 200, 264])
+def test_ping_pong_over_loops_of_any_length(k: int) -> None:
+    run("k", "k", (320, 64, k), BM=64, BN=64, STAGES=3, SCHEDULE="pingpong")
+
+
+@pytest.mark.parametrize(
+    ("constants", "reason"),
+    [
+        ({"SCHEDULE": "stream"}, "SCHEDULE is tile, persistent or pingpong"),
+        ({"SCHEDULE": "pingpong", "CONSUMERS": 1}, "ping-pong takes two CONSUMERS or more"),
+        ({"PARTS": 3}, "PARTS divide BN"),
+    ],
+)
+def test_what_means_nothing_is_refused(constants: dict, reason: str) -> None:
+    with pytest.raises(FrontendError, match=reason) as caught:
+        _ = hopper_gemm(hx.f16).compile("sm_90", **constants).thread
+    assert "hopper_gemm.py" in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("constants", "resource"),
     [
@@ -56,6 +109,9 @@ def test_rows_that_tma_cannot_read_go_through_copies() -> None:
         ({"BM": 128, "BN": 256, "STAGES": 6}, "shared memory"),
         ({"BN": 20}, "wgmma"),
         ({"BM": 96}, "wgmma"),
+        ({"SCHEDULE": "persistent"}, "shared memory"),
+        ({"SCHEDULE": "pingpong", "BM": 128, "STAGES": 2}, "registers"),
+        ({"CLUSTER_M": 16}, "cluster"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_the_resource(constants, resource: str) -> None:

@@ -9,8 +9,8 @@ from concurrent.futures import ProcessPoolExecutor
 import pytest
 
 import hexcute_core as hx
-from hexcute_core.errors import FrontendError, HexcuteError, NoLayout
-from hexcute_kernels.hopper_gemm import hopper_gemm, output_type
+from hexcute_core.errors import FrontendError, NoLayout
+from hexcute_kernels.hopper_gemm import SCHEDULES, hopper_gemm, output_type
 
 torch = pytest.importorskip("torch")
 pytestmark = [
@@ -33,6 +33,9 @@ PARAMETERS = {
     "BN": (16, 24, 48, 64, 80, 96, 128, 176, 192, 208, 256),
     "STAGES": (2, 3, 4),
     "CONSUMERS": (1, 2),
+    "PARTS": (1, 2),
+    "SCHEDULE": SCHEDULES,
+    "cluster": ((1, 1), (2, 1), (1, 2)),
     "order": ("kk", "kn", "mk", "mn"),
     "dtype": tuple(TYPES),
 }
@@ -75,21 +78,36 @@ def _pairs(names, a, x, b, y):
 
 
 def tiles(parameters: dict[str, tuple]) -> list[dict]:
-    """Every block tile, depth and number of consumers, orders and types in turn."""
-    names = ("BM", "BN", "STAGES", "CONSUMERS")
-    whole = itertools.product(*(parameters[name] for name in names))
-    mixed = itertools.cycle(itertools.product(parameters["order"], parameters["dtype"]))
+    """Every block tile, depth and number of consumers; all else in turn, in two cycles."""
+    names = ("BM", "BN", "STAGES", "CONSUMERS"), ("order", "dtype"), ("SCHEDULE", "cluster")
+    whole, *mixed = (itertools.product(*(parameters[n] for n in group)) for group in names)
     return [
-        {**dict(zip(names, values)), "order": order, "dtype": dtype}
-        for values, (order, dtype) in zip(whole, mixed)
+        {name: v for group, values in zip(names, row) for name, v in zip(group, values)}
+        | {"PARTS": 1}
+        for row in zip(whole, *(itertools.cycle(part) for part in mixed))
     ]
 
 
-CASES = pairwise(PARAMETERS) + tiles(PARAMETERS)
+def turns(parameters: dict[str, tuple]) -> list[dict]:
+    """Ping-pong over every tile that a group may hold alone, in every cluster, orders and types in
+    turn."""
+    names = ("BM", "BN", "cluster"), ("order", "dtype")
+    values = {**parameters, "BM": (64, 128)}
+    whole, mixed = (itertools.product(*(values[n] for n in group)) for group in names)
+    fixed = {"STAGES": 2, "CONSUMERS": 2, "PARTS": 1, "SCHEDULE": "pingpong"}
+    return [
+        dict(zip(names[0], row)) | dict(zip(names[1], other)) | fixed
+        for row, other in zip(whole, itertools.cycle(mixed))
+    ]
+
+
+CASES = pairwise(PARAMETERS) + tiles(PARAMETERS) + turns(PARAMETERS)
 
 
 def constants(case: dict) -> dict:
-    return {name: case[name] for name in ("BM", "BN", "STAGES", "CONSUMERS")}
+    names = ("BM", "BN", "STAGES", "CONSUMERS", "PARTS", "SCHEDULE")
+    along_m, along_n = case["cluster"]
+    return {name: case[name] for name in names} | {"CLUSTER_M": along_m, "CLUSTER_N": along_n}
 
 
 def kernel(case: dict):
@@ -133,37 +151,62 @@ def test_pairwise(index: int, refusals) -> None:
     case = CASES[index]
     reason = refusals[index]
     if reason is not None:
-        assert any(word in reason for word in ("registers", "shared memory", "tiles", "wgmma"))
+        words = ("registers", "shared memory", "tiles", "wgmma", "CONSUMERS")
+        assert any(word in reason for word in words)
         return
-    run(case, 320, 288, 192)
+    if case["SCHEDULE"] == "tile":
+        run(case, 320, 288, 192)
+    else:
+        # Three tiles and more for every block that stays.
+        run(case, 20 * case["BM"] + 8, 20 * case["BN"] + 8, 192)
 
 
-PLAIN = {"BM": 128, "BN": 128, "STAGES": 3, "CONSUMERS": 2, "order": "kk", "dtype": "f16"}
+PLAIN = {"BM": 128, "BN": 128, "STAGES": 3, "CONSUMERS": 2, "PARTS": 1, "SCHEDULE": "tile",
+         "cluster": (1, 1), "order": "kk", "dtype": "f16"}  # fmt: skip
+SCHEDULED = [
+    PLAIN,
+    PLAIN | {"cluster": (2, 1)},
+    PLAIN | {"SCHEDULE": "persistent"},
+    PLAIN | {"SCHEDULE": "persistent", "cluster": (2, 1), "PARTS": 2},
+    PLAIN | {"SCHEDULE": "pingpong"},
+    PLAIN | {"SCHEDULE": "pingpong", "cluster": (1, 2)},
+]
+
+
+def name_of(case: dict) -> str:
+    along_m, along_n = case["cluster"]
+    return f"{case['SCHEDULE']}-{along_m}x{along_n}-{case['PARTS']}"
+
+
+scheduled = pytest.mark.parametrize("case", SCHEDULED, ids=name_of)
 
 
 @pytest.mark.parametrize(
     "shape",
     [(1, 8, 8), (17, 24, 40), (333, 1000, 72), (128, 128, 8), (128, 128, 64), (128, 128, 72),
-     (129, 136, 4104)],
+     (129, 136, 4104), (4000, 2056, 72)],
 )  # fmt: skip
-def test_ragged(shape) -> None:
-    run(PLAIN, *shape)
+@scheduled
+def test_ragged(case, shape) -> None:
+    run(case, *shape)
 
 
 @pytest.mark.parametrize("order", ["kk", "kn", "mk", "mn"])
-@pytest.mark.parametrize("shape", [(33, 25, 65), (64, 40, 65)])
-def test_rows_that_tma_cannot_read(shape, order: str) -> None:
-    run({**PLAIN, "BN": 64, "order": order}, *shape)
+@pytest.mark.parametrize("shape", [(33, 25, 65), (64, 40, 65), (2500, 1601, 65)])
+@scheduled
+def test_rows_that_tma_cannot_read(case, shape, order: str) -> None:
+    run({**case, "BN": 64, "order": order}, *shape)
 
 
-def test_random_data_and_the_same_bits_every_time() -> None:
-    m, n, k = 1000, 1024, 2048
+@scheduled
+def test_random_data_and_the_same_bits_every_time(case) -> None:
+    m, n, k = 3000, 3072, 1024
     a = torch.randn(m, k, device="cuda").half()
     b = torch.randn(n, k, device="cuda").half()
     first = None
     for _ in range(100):
         c = torch.full((m, n), math.nan, device="cuda", dtype=torch.float16)
-        hopper_gemm(hx.f16)(a, b, c)
+        hopper_gemm(hx.f16)(a, b, c, **constants(case))
         if first is None:
             first = c
             error = (c.float() - a.float() @ b.float().t()).abs().max() / math.sqrt(k)
@@ -171,24 +214,22 @@ def test_random_data_and_the_same_bits_every_time() -> None:
         assert torch.equal(first.view(torch.int16), c.view(torch.int16))
 
 
-def test_more_than_two_to_the_31_elements() -> None:
+@scheduled
+def test_more_than_two_to_the_31_elements(case) -> None:
     m, n, k = 2**31 // 64 + 128, 64, 64
     a = torch.randint(-2, 3, (m, k), device="cuda", dtype=torch.int8).half()
     b = torch.randint(-2, 3, (n, k), device="cuda").half()
     c = torch.full((m, n), math.nan, device="cuda", dtype=torch.float16)
-    hopper_gemm(hx.f16)(a, b, c, BN=64)
+    hopper_gemm(hx.f16)(a, b, c, **constants({**case, "BN": 64}))
     for start in (0, m // 2, m - 4096):
         rows = slice(start, start + 4096)
         assert torch.equal(c[rows].float(), a[rows].float() @ b.float().t())
 
 
-def test_k_of_zero_writes_zeros() -> None:
-    a = torch.empty(64, 0, device="cuda", dtype=torch.float16)
-    b = torch.empty(64, 0, device="cuda", dtype=torch.float16)
-    c = torch.full((64, 64), math.nan, device="cuda", dtype=torch.float16)
-    try:
-        hopper_gemm(hx.f16)(a, b, c)
-    except HexcuteError as error:
-        assert "k" in str(error)
-        return
+@scheduled
+def test_k_of_zero_writes_zeros(case) -> None:
+    a = torch.empty(300, 0, device="cuda", dtype=torch.float16)
+    b = torch.empty(264, 0, device="cuda", dtype=torch.float16)
+    c = torch.full((300, 264), math.nan, device="cuda", dtype=torch.float16)
+    hopper_gemm(hx.f16)(a, b, c, **constants(case))
     assert torch.equal(c, torch.zeros_like(c))

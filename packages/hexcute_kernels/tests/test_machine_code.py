@@ -9,7 +9,7 @@ import pytest
 import hexcute_core as hx
 from hexcute_core.driver import CompiledKernel
 from hexcute_core.errors import MissingDependency
-from hexcute_kernels.gemm import CONFIGS
+from hexcute_kernels.gemm import CONFIGS, HOPPER_CONFIGS, HopperConfig
 from hexcute_kernels.hopper_gemm import hopper_gemm
 from hexcute_kernels.pipelined_gemm import pipelined_gemm
 from hexcute_kernels.simple_gemm import simple_gemm
@@ -50,6 +50,19 @@ def test_hopper_gemm(a_major: str, b_major: str) -> None:
     names = instructions(hopper_gemm(hx.f16, a_major, b_major).compile("sm_90"))
     assert has(names, "HGMMA", "64x256x16", "F32") and not has(names, "HMMA")
     assert has(names, "UTMALDG") and has(names, "UTMASTG") and has(names, "USETMAXREG")
+
+
+@pytest.mark.parametrize("config", HOPPER_CONFIGS, ids=str)
+def test_configurations_of_hopper_gemm(config: HopperConfig) -> None:
+    compiled = hopper_gemm(hx.f16).compile("sm_90", constants=vars(config))
+    names = instructions(compiled)
+    width = config.BN // config.PARTS
+    assert has(names, "HGMMA", f"64x{width}x16", "F32") and not has(names, "HMMA")
+    assert has(names, "UTMASTG") and has(names, "UTMALDG", "2D")
+    shared = config.CLUSTER_M * config.CLUSTER_N > 1
+    assert has(names, "UTMALDG", "MULTICAST") == shared
+    assert not compiled.built.local_memory
+    assert compiled.built.registers * 128 * (config.CONSUMERS + 1) <= 65536
 
 
 @pytest.mark.parametrize("n", [96, 176])
