@@ -34,6 +34,9 @@ DIVISION = 4.0
 # A store and a load of a word a lane, and what is left of two barriers when all warps are there.
 EXCHANGE = 2.0
 BARRIERS = 60.0
+# From an operation to the next that needs its result, and to what a shuffle tells.
+DEPENDENT = 4.0
+SHUFFLE_LATENCY = 24.0
 _SPECIAL = {"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "rcp", "tanh", "sin", "cos"}
 _LONG = {"div", "floordiv", "mod", "pow"}
 
@@ -92,7 +95,8 @@ def _reduce_clocks(op: Reduce, f: Fragment, warps: float) -> float:
 
 def _scan_clocks(op: Scan, f: Fragment, warps: float) -> float:
     """Each thread scans its runs; what they come to is scanned across lanes, warps and the runs of
-    a thread, and what comes before a run is combined with every value of it."""
+    a thread, and what comes before a run is combined with every value of it. Long runs wait for
+    one value after the other."""
     combine, moved = sum(max(SIMPLE, scalar_clocks(e)) for e in op.combine), len(op.combine)
     digits: list[tuple[Mode, int]] = []
     place = 1
@@ -100,22 +104,24 @@ def _scan_clocks(op: Scan, f: Fragment, warps: float) -> float:
         if m.step and m.dim == op.axis:
             digits.append((m, place))
         place *= m.size
-    if not digits:
-        return warps * f.values * combine
-    first = min(m.step for m, _ in digits)
     along = [m for m in f.value if m.dim == op.axis]
-    runs = f.values // product(m for m in along if m.step < first)
-    total = 2 * f.values * combine
+    first = min((m.step for m, _ in digits), default=op.srcs[0].shape[op.axis])
+    run = product(m for m in along if m.step < first)
+    runs = f.values // run
+    total = f.values * combine * (2 if digits else 1)
+    chain = run * DEPENDENT
     exchanged = False
     for m, place in digits:
         near = min(m.size, max(1, WARP // place))
-        total += runs * (near - 1).bit_length() * (combine + moved * SHUFFLE)
+        steps = (near - 1).bit_length()
+        total += runs * steps * (combine + moved * SHUFFLE)
+        chain += steps * (SHUFFLE_LATENCY + DEPENDENT)
         if m.size > near:
             exchanged = True
             total += runs * -(-m.size // near) * (combine + moved * EXCHANGE) + BARRIERS / warps
     told = moved * (EXCHANGE if exchanged else SHUFFLE)
     total += sum(runs * (2 * combine + told) for m in along if m.step > first)
-    return warps * total
+    return max(warps * total, chain)
 
 
 def _body_clocks(body: Iterable[Stmt]) -> float:
