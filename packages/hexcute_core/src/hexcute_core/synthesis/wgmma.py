@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import gcd
+from math import gcd, prod
 
 from hexcute_core.arch import Arch, Fragment, Mode, WgmmaRow
 from hexcute_core.errors import NoLayout
 from hexcute_core.synthesis.graph import Component, Graph
 from hexcute_core.synthesis.registers import locate, same_threads
-from hexcute_core.tile import Gemm
+from hexcute_core.tile import Gemm, RegisterTensor
 
 GROUP = 128
 """Threads of a warp group."""
@@ -147,12 +147,14 @@ def shared_anchors(
         )
     (m, n), k = op.c.shape, op.a.shape[1]
     threads = component.team.threads
-    held = m * n * c.bits // 32 // threads
+    accumulator = graph.tensors[op.c.tensor]
+    assert isinstance(accumulator, RegisterTensor)
+    held = prod(accumulator.shape) * c.bits // 32 // threads
     budget = (component.team.registers or arch.registers_per_thread) - WORKING_REGISTERS
     if held > budget:
         raise NoLayout(
-            f"the accumulator of {m}x{n} takes {held} registers a thread on {threads} threads, "
-            f"{budget} are left for it",
+            f"the accumulator of {'x'.join(map(str, accumulator.shape))} takes {held} registers a thread on "
+            f"{threads} threads, {budget} are left for it",
             op.span,
             "use a smaller tile or more warp groups",
         )
