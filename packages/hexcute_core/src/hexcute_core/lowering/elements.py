@@ -12,7 +12,7 @@ from hexcute_core.lowering.bounds import inside
 from hexcute_core.lowering.context import Context, nest
 from hexcute_core.lowering.digits import digits
 from hexcute_core.lowering.elementwise import walk_values
-from hexcute_core.scalar import Const, Element, Scalar, add, mul, rebuild
+from hexcute_core.scalar import Const, Element, Scalar, add, cast, mul, rebuild
 from hexcute_core.synthesis.graph import op_tensors
 from hexcute_core.synthesis.rewrite import statements
 from hexcute_core.tile import ForElements, SetElement, Stmt
@@ -30,7 +30,8 @@ def lower_elements(ctx: Context, op: ForElements, lower: Lower) -> tuple[th.Stmt
     own = list(coords)
     for mode, digit in zip(f.thread, digits(ctx.lane, [m.size for m in f.thread], f.threads)):
         own[mode.dim] = add(own[mode.dim], mul(digit, mode.step))
-    own = [ctx.once(c) for c in own]
+    # A role's lane may be unsigned; coordinates are not.
+    own = [ctx.once(cast(c, i32)) for c in own]
     value = coordinate_digits(f, sizes)
     for (dim, step), loop in zip(value, loops):
         coords[dim] = add(coords[dim], mul(loop, step))
