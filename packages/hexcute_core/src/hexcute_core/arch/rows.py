@@ -26,7 +26,7 @@ class CopyRow:
     """A copy instruction.
 
     `vector`: each thread moves `bytes` contiguous bytes. `matrix`: a warp moves a tile whose
-    source is described by `p` (thread -> start of its row) and destination by `q`
+    rows in memory are described by `p` (thread -> start of its row) and whose registers by `q`
     (thread, value -> coordinate), both over the instruction's own tile of rows and columns of
     `element_bits`-wide elements; the columns of a row are contiguous in memory.
     """

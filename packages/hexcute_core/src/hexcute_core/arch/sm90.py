@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from hexcute_core import dtypes as dt
 from hexcute_core.arch.fragment import Fragment, Mode
-from hexcute_core.arch.rows import BulkRows, Timing, WgmmaRow
+from hexcute_core.arch.rows import BulkRows, CopyRow, Timing, WgmmaRow
 from hexcute_core.arch.sm80 import SM80
 from hexcute_core.arch.timings import timed
 from hexcute_core.dtypes import DType
@@ -19,6 +19,7 @@ from hexcute_core.dtypes import DType
 _NAME = "sm_90"
 _TENSOR = "NVIDIA H100 whitepaper: 4096 dense f16 multiply-adds a clock a multiprocessor"
 _BULK = "NVIDIA H100 whitepaper: 3.35 TB/s over 132 multiprocessors at 1.755 GHz"
+_SHARED = "CUDA C++ Programming Guide, shared memory: 128 bytes a clock a multiprocessor"
 _RATE = 4096.0
 """Dense f16 multiply-adds a clock a multiprocessor; other types in proportion to their width."""
 
@@ -63,12 +64,23 @@ def _wgmma(a: DType, b: DType, c: DType, n: int) -> WgmmaRow:
     )  # fmt: skip
 
 
+def _stmatrix(load: CopyRow) -> CopyRow:
+    """The store that is the inverse of an ldmatrix: same matrices, same registers."""
+    name = load.name.replace("ld", "st", 1)
+    timing = replace(load.timing, source=_SHARED)
+    return replace(load, name=name, src="register", dst="shared", timing=timing)
+
+
+_COPIES = (
+    *SM80.copies,
+    *(_stmatrix(row) for row in SM80.copies if row.access == "matrix"),
+)
 SM90 = replace(
     SM80,
     name=_NAME,
     capability=(9, 0),
     shared_per_block=227 * 1024,
-    copies=tuple(replace(r, timing=timed(_NAME, r.name, r.timing)) for r in SM80.copies),
+    copies=tuple(replace(r, timing=timed(_NAME, r.name, r.timing)) for r in _COPIES),
     mmas=tuple(replace(r, timing=timed(_NAME, r.name, r.timing)) for r in SM80.mmas),
     wgmmas=tuple(_wgmma(a, b, c, n) for a, b, c in _TYPES for n in _widths(a)),
     bulk=BulkRows(

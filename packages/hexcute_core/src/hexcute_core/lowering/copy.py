@@ -15,6 +15,7 @@ from hexcute_core.scalar import Const, Scalar, Var, add, compare, land
 from hexcute_core.synthesis.solution import CopyPlan
 from hexcute_core.tile import Copy, GlobalView, RegisterTensor, TileRef
 
+WARP = 32
 UNROLLED = 16
 """Calls of a copy between memories written out one after another."""
 
@@ -63,14 +64,15 @@ def _zeros(source: th.Operand, target: th.Operand) -> tuple[th.Stmt, ...]:
 
 
 def _first_holder(ctx: Context, plan: CopyPlan) -> Scalar | None:
-    """Whether a thread is the first of those that hold the same elements; None where all are."""
-    if plan.row.access == "matrix":
-        return None
+    """Whether a thread is the first of those that hold the same elements; None where all are.
+    The lanes of a matrix store act together: it is their warp that may be the first."""
     conditions: list[Scalar] = []
     sizes = [m.size for m in plan.thread]
+    place, together = 1, WARP if plan.row.access == "matrix" else 1
     for mode, digit in zip(plan.thread, digits(ctx.lane, sizes, ctx.team.threads)):
-        if mode.step == 0 and mode.size > 1:
+        if mode.step == 0 and mode.size > 1 and place >= together:
             conditions.append(compare("eq", digit, 0))
+        place *= mode.size
     if product(plan.thread) < ctx.team.threads:
         conditions.append(compare("lt", ctx.lane, product(plan.thread)))
     return ctx.once(land(*conditions)) if conditions else None

@@ -79,12 +79,12 @@ def memory_copies(
     """Plans between global memory and shared memory: asynchronous rows, then load and store;
     `starts` as for `register_copies`."""
     src, dst = ("global", "shared") if load else ("shared", "global")
+    rows = [row for row in arch.copies if row.access == "vector"]
     pairs: list[tuple[CopyRow, CopyRow | None]] = [
-        (row, None) for row in arch.copies if (row.src, row.dst) == (src, dst)
+        (row, None) for row in rows if (row.src, row.dst) == (src, dst)
     ]
-    loads = {r.bytes: r for r in arch.copies if (r.src, r.dst) == (src, "register")
-             and r.access == "vector"}  # fmt: skip
-    stores = {r.bytes: r for r in arch.copies if (r.src, r.dst) == ("register", dst)}
+    loads = {r.bytes: r for r in rows if (r.src, r.dst) == (src, "register")}
+    stores = {r.bytes: r for r in rows if (r.src, r.dst) == ("register", dst)}
     pairs += [(loads[n], stores[n]) for n in sorted(loads, reverse=True) if n in stores]
     for row, second in pairs:
         name = row.name if second is None else f"{row.name} + {second.name}"
@@ -230,7 +230,7 @@ def _pieces(offsets: list[int]) -> tuple[tuple[int, ...], int]:
 
 
 def _matrix(row: CopyRow, g: Fragment) -> Candidate:
-    """ldmatrix and its like: `f = g o q^-1 o p` over the instruction's tile."""
+    """ldmatrix, stmatrix: `f = g o q^-1 o p` over the instruction's tile."""
     p, q = row.p, row.q
     assert p is not None and q is not None
     lanes = q.threads
@@ -242,6 +242,8 @@ def _matrix(row: CopyRow, g: Fragment) -> Candidate:
     if picked is None or values is None:
         return Rejection(row.name, f"{g} does not hold the instruction's registers")
     warp, others = picked
+    if row.dst != "register" and any(m.step == 0 for m in warp):
+        return Rejection(row.name, f"lanes of {g} hold the same elements, each would be a row")
     selected, regs, reps = values
     part = Fragment(g.shape, warp, selected)
     f = from_linear(composition(to_linear(part), _rows_to_registers(row)), g.shape)

@@ -40,7 +40,7 @@ def working_warps(plan: CopyPlan, threads: int) -> float:
 
 def _writes_memory(plan: CopyPlan) -> bool:
     dst = plan.row.dst if plan.second is None else plan.second.dst
-    return dst != "register" and plan.row.access != "matrix"
+    return dst != "register"
 
 
 def _working_lanes(plan: CopyPlan) -> int:

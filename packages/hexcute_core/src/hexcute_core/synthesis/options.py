@@ -28,7 +28,6 @@ from hexcute_core.synthesis.solution import CopyPlan, Rejected, subject
 from hexcute_core.synthesis.wgmma import WgmmaPlan
 from hexcute_core.tile import Copy, Gemm, GlobalView, RegisterTensor, SharedTensor, TileRef
 
-
 # Bytes that an instruction moves at most for a thread.
 WIDEST = 16
 

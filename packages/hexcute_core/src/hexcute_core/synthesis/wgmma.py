@@ -153,8 +153,8 @@ def shared_anchors(
     budget = (component.team.registers or arch.registers_per_thread) - WORKING_REGISTERS
     if held > budget:
         raise NoLayout(
-            f"the accumulator of {'x'.join(map(str, accumulator.shape))} takes {held} registers a thread on "
-            f"{threads} threads, {budget} are left for it",
+            f"the accumulator of {'x'.join(map(str, accumulator.shape))} takes {held} registers a "
+            f"thread on {threads} threads, {budget} are left for it",
             op.span,
             "use a smaller tile or more warp groups",
         )
