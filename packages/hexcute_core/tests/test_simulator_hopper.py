@@ -74,11 +74,17 @@ def test_boxes_come_back_clipped_to_their_tensor(shape, box, swizzle, dtype):
     np.testing.assert_array_equal(y, x)
 
 
-def test_reductions_add():
-    x, y = tensor(dt.f32, 40, 72), tensor(dt.f32, 40, 72, seed=2)
-    wanted = x + y
-    case = round_trip((40, 72), (16, 32), 128, dt.f32, "tma.reduce.add")
-    run(case, blocks((40, 72), (16, 32)), x, y)
+@pytest.mark.parametrize(
+    ("way", "combine", "dtype"),
+    [("add", np.add, dt.f32), ("add", np.add, dt.u64), ("min", np.minimum, dt.i64),
+     ("max", np.maximum, dt.f16), ("min.evict_first", np.minimum, dt.u32)],
+)  # fmt: skip
+def test_reductions_combine(way, combine, dtype):
+    x, y = tensor(dtype, 40, 72), tensor(dtype, 40, 72, seed=2)
+    wanted = combine(x, y)
+    box = (16, 128 * 8 // dtype.bits)
+    case = round_trip((40, 72), box, 128, dtype, f"tma.reduce.{way}")
+    run(case, blocks((40, 72), box), x, y)
     np.testing.assert_array_equal(y, wanted)
 
 

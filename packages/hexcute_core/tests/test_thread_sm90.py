@@ -95,6 +95,18 @@ ROWS: dict[str, tuple[tuple[Operand, ...], str]] = {
         (BOXES["map2"], shared(1024)),
         "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [",
     ),
+    **{
+        f"tma.reduce.{operation}": (
+            (BOXES["map2"], shared(1024)),
+            f"cp.reduce.async.bulk.tensor.2d.global.shared::cta.{operation}.tile.bulk_group [",
+        )
+        for operation in ("min", "max")
+    },
+    **{
+        f"{name}.{hint}": ((BOXES["map2"], shared(1024)), ".tile.bulk_group.L2::cache_hint [")
+        for name in ("tma.store", "tma.reduce.add", "tma.reduce.min", "tma.reduce.max")
+        for hint in ("evict_first", "evict_last")
+    },
     "tma.prefetch": ((BOXES["map2"],), "cp.async.bulk.prefetch.tensor.2d.L2.global.tile ["),
     "tma.commit": ((), "cp.async.bulk.commit_group;"),
     "tma.wait": ((i32(1),), "cp.async.bulk.wait_group 1;"),

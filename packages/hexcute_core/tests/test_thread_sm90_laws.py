@@ -134,7 +134,7 @@ def test_what_only_some_programs_may_do() -> None:
         verify(program(Prim("setmaxnreg.dec", (i32(24),)), min_blocks=None))
     params = ThreadParam("x", dt.u8, (N,), pointer=True, aligned=True), ThreadParam("n", dt.i32)
     add_bytes = Prim("tma.reduce.add", (MapRef("m", (N,)), shared()))
-    with pytest.raises(VerifyError, match=r"adds f16, .* x is u8"):
+    with pytest.raises(VerifyError, match=r"combines f16, .* x is u8"):
         verify(program(add_bytes, params=params, maps=(TensorMap("m", "x", (16,), 0),)))
 
 

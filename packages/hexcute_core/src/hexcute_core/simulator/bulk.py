@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from hexcute_core.arch.boxes import HINTS
 from hexcute_core.errors import SimulationError
 from hexcute_core.simulator.boxes import CHUNK, Box, box_at, shared_chunks
 from hexcute_core.simulator.bulk_engines import AtBulkGroups, LoadEngine, Move, StoreEngine
@@ -148,7 +149,8 @@ def _targets(m: Machine, mask: int | None) -> list[BlockAgents]:
 def _store(stmt: Prim, compiler: StatementCompiler, moves: MoveOf) -> Code:
     """A store or a reduction, of the thread's open group."""
     compiler.require_agents()
-    site, name, adds = compiler.site(stmt.span), stmt.name, stmt.name.startswith("tma.reduce")
+    site, name = compiler.site(stmt.span), stmt.name
+    combine = next((f for start, f in _REDUCTIONS.items() if name.startswith(start)), None)
 
     def run(m: Machine) -> None:
         m.site = site
@@ -156,7 +158,7 @@ def _store(stmt: Prim, compiler: StatementCompiler, moves: MoveOf) -> Code:
         lanes = m.active()
         for lane, move in zip(lanes, moves(m, lanes), strict=True):
             m.tally.moved(name, site, int(move.box.inside.sum()) * move.box.size)
-            engine = StoreEngine(m, int(lane), move, adds)
+            engine = StoreEngine(m, int(lane), move, combine)
             m.start_engine(engine)
             m.bulk_open.setdefault(int(lane), []).append(engine)
 
@@ -228,12 +230,16 @@ def _store_bytes(stmt: Prim, compiler: StatementCompiler) -> Code:
     return _store(stmt, compiler, _byte_moves(stmt, 0, 1))
 
 
-_HINTS = (".evict_first", ".evict_last")
+# fmin and fmax leave NaN out as the machine's min and max do.
+_REDUCTIONS = {"tma.reduce.add": np.add, "tma.reduce.min": np.fmin, "tma.reduce.max": np.fmax}
 _TABLE = {
     "tma.load": Instruction(_load_box, shared=CHUNK, global_=CHUNK),
     "tma.load.multicast": Instruction(_load_box, shared=CHUNK, global_=CHUNK),
     "tma.store": Instruction(_store_box, shared=CHUNK, global_=CHUNK, writes=True),
-    "tma.reduce.add": Instruction(_store_box, shared=CHUNK, global_=CHUNK, writes=True),
+    **{
+        name: Instruction(_store_box, shared=CHUNK, global_=CHUNK, writes=True)
+        for name in _REDUCTIONS
+    },
     "bulk.load": Instruction(_load_bytes, shared=CHUNK, global_=CHUNK),
     "bulk.store": Instruction(_store_bytes, shared=CHUNK, global_=CHUNK, writes=True),
     "tma.commit": Instruction(commit),
@@ -245,7 +251,6 @@ _TABLE = {
 
 def instruction(name: str) -> Instruction | None:
     """Bulk copies."""
-    for hint in _HINTS:
-        if name.startswith("tma.load"):
-            name = name.removesuffix(hint)
+    for hint in HINTS:
+        name = name.removesuffix(f".{hint}")
     return _TABLE.get(name)

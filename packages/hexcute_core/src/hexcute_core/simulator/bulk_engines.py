@@ -3,8 +3,9 @@ shared memory and writes global memory, each at some time after it was issued.""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from hexcute_core.simulator.buffers import GlobalBuffer
     from hexcute_core.simulator.machine import Machine
     from hexcute_core.simulator.mbarrier import MBarrier
+
+
+Combine: TypeAlias = Callable[[Array, Array], Array]
 
 
 @dataclass(frozen=True)
@@ -86,17 +90,17 @@ class LoadEngine:
 
 
 class StoreEngine:
-    """A copy on its way to global memory; `adds` adds to what is there.
+    """A copy on its way to global memory; `combine` is what is there and what comes.
 
     Its reads and its writes are event `number` of two units of the issuing warp, so that a thread
     may wait for the ones alone.
     """
 
-    def __init__(self, m: Machine, lane: int, move: Move, adds: bool) -> None:
+    def __init__(self, m: Machine, lane: int, move: Move, combine: Combine | None) -> None:
         self.group = group = m.home
         self.number = group.next_event()
         self.done = self.waited = False
-        self._move, self._adds = move, adds
+        self._move, self._combine = move, combine
         column = len(group.agents) + m.column
         self._reads = AsyncOperation(m, lane, m.engine_unit("bulk.read"), self.number, column)
         self._writes = AsyncOperation(m, lane, m.engine_unit("bulk.write"), self.number)
@@ -127,11 +131,12 @@ class StoreEngine:
 
     def _write(self, lanes: Array, address: Array, raw: Array) -> None:
         buffer, name, size = self._move.buffer, self._move.name, self._move.box.size
-        if self._adds:
+        if self._combine is not None:
             old = buffer.load(self._writes, lanes, address, size, name, atomic=True)
             was, more = from_bytes(old, buffer.dtype), from_bytes(raw, buffer.dtype)
-            raw = to_bytes((was + more).astype(was.dtype), buffer.dtype)
-        buffer.store(self._writes, lanes, address, raw, name, atomic=self._adds)
+            raw = to_bytes(self._combine(was, more).astype(was.dtype), buffer.dtype)
+        atomic = self._combine is not None
+        buffer.store(self._writes, lanes, address, raw, name, atomic=atomic)
 
     def unfinished(self) -> str | None:
         """What is wrong if the block ends now."""

@@ -12,9 +12,9 @@
 | `fence.proxy` | - | shared memory this thread wrote becomes visible to the async proxy |
 | `tma.load` | SharedPtr dst, MapRef, SharedPtr mbarrier | a box, its bytes complete there |
 | `tma.load.multicast` | the same, int mask | to the same addresses of the blocks in `mask` |
-| `tma.load[.multicast].evict_first`, `.evict_last` | the same | the first, last to leave L2 |
 | `tma.store` | MapRef, SharedPtr src | a box, clipped to the tensor; bulk group |
-| `tma.reduce.add` | MapRef, SharedPtr src | adds a box; bulk group |
+| `tma.reduce.add`, `.min`, `.max` | the same | combines a box with what is there; bulk group |
+| `tma.load.H`, `tma.store.H`, ... | the same | with a cache hint H: `evict_first`, `evict_last` |
 | `tma.prefetch` | MapRef | a box into L2 |
 | `bulk.load` | SharedPtr dst, GlobalPtr src, int bytes, SharedPtr mbarrier | contiguous bytes |
 | `bulk.store` | GlobalPtr dst, SharedPtr src, int bytes | contiguous bytes; bulk group |
@@ -36,6 +36,7 @@ thread.
 
 from __future__ import annotations
 
+from hexcute_core.arch.boxes import HINTS, REDUCED
 from hexcute_core.thread.spec import OperandKind, PrimSpec
 
 WGMMA_K = {"f16": 16, "bf16": 16, "tf32": 8, "f8e4m3": 32, "f8e5m2": 32, "i8": 32, "u8": 32}
@@ -85,8 +86,6 @@ def hopper_rows() -> list[PrimSpec]:
         PrimSpec("cp.async.mbarrier", ("shared",)),
         PrimSpec("fence.mbarrier", ()),
         PrimSpec("fence.proxy", ()),
-        PrimSpec("tma.store", ("map", "shared")),
-        PrimSpec("tma.reduce.add", ("map", "shared")),
         PrimSpec("tma.prefetch", ("map",)),
         PrimSpec("bulk.load", ("shared", "global", "scalar", "shared")),
         PrimSpec("bulk.store", ("global", "shared", "scalar")),
@@ -105,10 +104,12 @@ def hopper_rows() -> list[PrimSpec]:
         PrimSpec("griddepcontrol.wait", ()),
         PrimSpec("griddepcontrol.launch", ()),
     ]
-    for hint in ("", ".evict_first", ".evict_last"):
+    stores = ("tma.store", *(f"tma.reduce.{operation}" for operation in REDUCED))
+    for hint in ("", *(f".{hint}" for hint in HINTS)):
         rows.append(PrimSpec(f"tma.load{hint}", ("shared", "map", "shared")))
         multicast = f"tma.load.multicast{hint}"
         rows.append(PrimSpec(multicast, ("shared", "map", "shared", "scalar")))
+        rows += [PrimSpec(f"{store}{hint}", ("map", "shared")) for store in stores]
     for count in (1, 2, 4):
         for suffix in ("", ".trans"):
             name = f"stmatrix.x{count}{suffix}"

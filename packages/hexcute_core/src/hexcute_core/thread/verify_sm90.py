@@ -11,6 +11,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from hexcute_core import dtypes
+from hexcute_core.arch.boxes import HINTS, REDUCED
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import VerifyError
 from hexcute_core.scalar import Const, Scalar
@@ -38,7 +39,6 @@ MATRIX_UNIT, MATRIX_LIMIT = 16, 2**18
 BOX_LIMIT, MAX_RANK = 256, 5
 BOX_UNIT = BULK_UNIT = 16
 PORTABLE_CLUSTER = 8
-REDUCED = (dtypes.f16, dtypes.bf16, dtypes.f32, dtypes.i32, dtypes.u32, dtypes.u64)
 _A_ELEMENTS_BITS = 128
 # The one operand of these is a constant: least, most, step.
 _CONSTANTS = {
@@ -56,7 +56,7 @@ _LIMITS = {
     "mbarrier.wait": {1: (0, 1, 1)},
     **{
         f"tma.load.multicast{hint}": {3: (1, 2**16 - 1, 1)}
-        for hint in ("", ".evict_first", ".evict_last")
+        for hint in ("", *(f".{hint}" for hint in HINTS))
     },
     "bulk.load": {2: (BULK_UNIT, 2**20 - BULK_UNIT, BULK_UNIT)},
     "bulk.store": {2: (BULK_UNIT, 2**20 - BULK_UNIT, BULK_UNIT)},
@@ -164,11 +164,13 @@ def _check_box(box: MapRef, stmt: Prim, scope: Scope) -> None:
         if not coord.dtype.is_integer:
             raise VerifyError(f"a coordinate of {box.name} is a {coord.dtype}", stmt.span)
     dtype = scope.pointer(tensor_map.param, stmt.span).dtype
-    if stmt.name.startswith("tma.reduce") and dtype not in REDUCED:
-        raise VerifyError(
-            f"{stmt.name} adds {', '.join(map(str, REDUCED))}, {tensor_map.param} is {dtype}",
-            stmt.span,
-        )
+    for operation, dtypes_of in REDUCED.items():
+        if stmt.name.startswith(f"tma.reduce.{operation}") and dtype not in dtypes_of:
+            raise VerifyError(
+                f"{stmt.name} combines {', '.join(map(str, dtypes_of))}, {tensor_map.param} is "
+                f"{dtype}",
+                stmt.span,
+            )
 
 
 def _check_matrix(desc: MatrixDesc, stmt: Prim, scope: Scope) -> None:

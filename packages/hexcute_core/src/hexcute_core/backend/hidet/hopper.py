@@ -13,6 +13,7 @@ from hidet.ir import stmt as hs
 from hidet.ir.func import Function
 from hidet.ir.type import VoidType, data_type
 
+from hexcute_core.arch.boxes import HINTS
 from hexcute_core.backend.hidet import registers, scalars, tensor_maps, wgmma
 from hexcute_core.backend.hidet.accesses import shared_address
 from hexcute_core.backend.hidet.asm import OWN, Instruction, vector
@@ -85,16 +86,15 @@ def emit(scope: Scope, stmt: Prim) -> list[Any]:
             (SharedPtr() as dst, MapRef() as box, SharedPtr() as barrier, *masks),
         ):
             mask = _word(scope, masks[0]) if masks else None
-            hint = next((s for s in suffixes if s.startswith("evict")), None)
-            return [tensor_maps.load(scope, dst, box, barrier, mask, hint)]
+            return [tensor_maps.load(scope, dst, box, barrier, mask, _hint(suffixes))]
         case (["bulk", "load"], (SharedPtr() as dst, GlobalPtr() as src, n, SharedPtr() as at)):
             return [tensor_maps.bulk_load(scope, dst, src, _word(scope, n), at)]
         case (["bulk", "store"], (GlobalPtr() as dst, SharedPtr() as src, n)):
             return [tensor_maps.bulk_store(scope, dst, src, _word(scope, n))]
-        case (["tma", "store"], (MapRef() as box, SharedPtr() as src)):
-            return [tensor_maps.store(scope, box, src, None)]
-        case (["tma", "reduce", operation], (MapRef() as box, SharedPtr() as src)):
-            return [tensor_maps.store(scope, box, src, operation)]
+        case (["tma", "store", *suffixes], (MapRef() as box, SharedPtr() as src)):
+            return [tensor_maps.store(scope, box, src, None, _hint(suffixes))]
+        case (["tma", "reduce", operation, *suffixes], (MapRef() as box, SharedPtr() as src)):
+            return [tensor_maps.store(scope, box, src, operation, _hint(suffixes))]
         case (["tma", "prefetch"], (MapRef() as box,)):
             return [tensor_maps.prefetch(scope, box)]
         case (["wgmma", "fence"], ()):
@@ -119,6 +119,10 @@ def emit(scope: Scope, stmt: Prim) -> list[Any]:
 
 def _function_name(name: str, *numbers: int) -> str:
     return "_".join(["hx", name.replace(".", "_"), *map(str, numbers)])
+
+
+def _hint(suffixes: list[str]) -> str | None:
+    return next((s for s in suffixes if s in HINTS), None)
 
 
 def _run(scope: Scope, ins: Instruction, *args: Any) -> Any:

@@ -60,12 +60,20 @@ def load(
         ptx, name, tail = ptx + ".multicast::cluster", name + "_multicast", f", %{len(inputs)}"
         inputs = (*inputs, "uint16")
         args.append(he.Cast(mask, data_type("uint16")))
+    operands = f"[%0], {_operands(1, rank)}, [%{rank + 2}]{tail}"
+    return _hinted(scope, name, ptx, operands, inputs, args, hint)
+
+
+def _hinted(
+    scope: Scope, name: str, ptx: str, operands: str, inputs: tuple[str, ...], args: list[Any],
+    hint: str | None,
+) -> Any:  # fmt: skip
+    """`ptx operands;`, a hint being one more qualifier and one more operand."""
     if hint is not None:
-        ptx, name, tail = ptx + ".L2::cache_hint", f"{name}_hint", tail + f", %{len(inputs)}"
-        inputs = (*inputs, "uint64")
-        args.append(_policy(scope, hint))
-    template = f"{ptx} [%0], {_operands(1, rank)}, [%{rank + 2}]{tail};"
-    return _run(scope, Instruction(name, template, inputs=inputs, memory=True), args)
+        ptx, name, operands = f"{ptx}.L2::cache_hint", f"{name}_hint", f"{operands}, %{len(inputs)}"
+        inputs, args = (*inputs, "uint64"), [*args, _policy(scope, hint)]
+    ins = Instruction(name, f"{ptx} {operands};", inputs=inputs, memory=True)
+    return _run(scope, ins, args)
 
 
 def _policy(scope: Scope, hint: str) -> Any:
@@ -100,18 +108,21 @@ def bulk_store(scope: Scope, dst: GlobalPtr, src: SharedPtr, size: Any) -> Any:
     return _run(scope, ins, [global_address(scope, dst), shared_address(scope, src), size])
 
 
-def store(scope: Scope, box: MapRef, src: SharedPtr, reduction: str | None) -> Any:
-    """A box from shared memory, added to what is there where `reduction` says so."""
+def store(
+    scope: Scope, box: MapRef, src: SharedPtr, reduction: str | None, hint: str | None = None
+) -> Any:
+    """A box from shared memory, combined with what is there by `reduction` where it is given;
+    `hint` as for `load`."""
     rank = len(box.coords)
     head = f"cp.async.bulk.tensor.{rank}d.global.shared::cta.tile.bulk_group"
     name = f"hx_tma_store_{rank}d"
     if reduction is not None:
         head = f"cp.reduce.async.bulk.tensor.{rank}d.global.shared::cta.{reduction}.tile.bulk_group"
         name = f"hx_tma_reduce_{reduction}_{rank}d"
-    template = f"{head} {_operands(0, rank)}, [%{rank + 1}];"
+    operands = f"{_operands(0, rank)}, [%{rank + 1}]"
     inputs = ("pointer", *("int32",) * rank, "uint32")
     args = [*_box(scope, box), shared_address(scope, src)]
-    return _run(scope, Instruction(name, template, inputs=inputs, memory=True), args)
+    return _hinted(scope, name, head, operands, inputs, args, hint)
 
 
 def prefetch(scope: Scope, box: MapRef) -> Any:
