@@ -97,7 +97,7 @@ def _hexcute(target: str, most: int) -> list[dict[str, Any]]:
         kernels = module("hexcute_kernels.hopper_gemm")
         kernel = kernels.hopper_gemm(core.f16)
         configs = list(dict.fromkeys(
-            tuple(config.items()) for m in (4096, 64) for config in hopper.configs(kernels, m)
+            tuple(config.items()) for m in (4096, 64) for config in hopper.configs(m)
         ))  # fmt: skip
     else:
         kernel = module("hexcute_kernels.pipelined_gemm").pipelined_gemm(core.f16)

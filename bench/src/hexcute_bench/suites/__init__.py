@@ -9,7 +9,7 @@ from hexcute_bench.interface import Suite
 from hexcute_bench.suites.attention import MHA_DECODING, MHA_FORWARD
 from hexcute_bench.suites.cost_model import COST_MODEL
 from hexcute_bench.suites.fp8 import FP8_BLOCKWISE
-from hexcute_bench.suites.gemm import GEMM_SM80, GEMM_SM90
+from hexcute_bench.suites.gemm import GEMM_SM80, GEMM_SM90, GEMM_UNTUNED
 from hexcute_bench.suites.layout_algebra import LAYOUT_ALGEBRA
 from hexcute_bench.suites.moe import MOE, MOE_LAYER
 from hexcute_bench.suites.scan import SELECTIVE_SCAN
@@ -18,6 +18,7 @@ from hexcute_bench.suites.tables import BYTES_PER_INSTRUCTION, COMPILE_TIME, LIN
 ALL: tuple[Suite, ...] = (
     GEMM_SM80,
     GEMM_SM90,
+    GEMM_UNTUNED,
     FP8_BLOCKWISE,
     MHA_FORWARD,
     MHA_DECODING,

@@ -1,4 +1,5 @@
-"""FP16 GEMM: eight layer sizes times five row counts, for both generations of instructions."""
+"""FP16 GEMM: eight layer sizes times five row counts, for both generations of instructions; and one
+large product by one configuration."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from hexcute_bench.cases.gemm import GemmCase, gemm_work
 from hexcute_bench.interface import KernelSuite, ProcessPeer
 from hexcute_bench.peers.gemm import Cublas, TritonGemm, TritonTmaGemm, hexcute_gemm
 from hexcute_bench.peers.hidet_link import hidet_rows
-from hexcute_bench.peers.hopper import KERNELS, HopperGemm
+from hexcute_bench.peers.hopper import KERNELS, UNTUNED, HopperGemm
 from hexcute_bench.shape import Shape
 
 LAYERS = (
@@ -60,4 +61,20 @@ GEMM_SM90 = KernelSuite(
     work=gemm_work,
     regime=regime,
     processes=(HIDET,),
+)
+
+LARGE = (Shape.of(m=8192, n=8192, k=8192),)
+
+GEMM_UNTUNED = KernelSuite(
+    name="gemm_untuned",
+    title="FP16 GEMM, one configuration chosen by nothing but what fits",
+    kernel=KERNELS,
+    baseline="cublas",
+    shapes=LARGE,
+    quick=LARGE,
+    peers=(HopperGemm(UNTUNED), Cublas()),
+    case=GemmCase,
+    work=gemm_work,
+    regime=regime,
+    note="not in the paper: what a user gets before tuning",
 )

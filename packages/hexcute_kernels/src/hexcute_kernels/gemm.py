@@ -81,18 +81,10 @@ HOPPER_CONFIGS: tuple[HopperConfig, ...] = (
     HopperConfig(64, 64, 64, 8, 1),
     HopperConfig(64, 32, 128, 8, 1),
     HopperConfig(128, 256, 64, 4, 2, CLUSTER_M=2),
-    HopperConfig(128, 256, 64, 4, 2, CLUSTER_N=2),
     HopperConfig(128, 256, 64, 3, 2, SCHEDULE="persistent"),
     HopperConfig(128, 256, 64, 4, 2, PARTS=2, SCHEDULE="persistent"),
     HopperConfig(128, 256, 64, 4, 2, CLUSTER_M=2, PARTS=2, SCHEDULE="persistent"),
-    HopperConfig(128, 256, 64, 4, 2, CLUSTER_N=2, PARTS=2, SCHEDULE="persistent"),
-    HopperConfig(256, 128, 64, 3, 2, CLUSTER_M=2, SCHEDULE="persistent"),
-    HopperConfig(64, 256, 64, 4, 2, SCHEDULE="pingpong"),
-    HopperConfig(64, 256, 64, 4, 2, CLUSTER_M=2, SCHEDULE="pingpong"),
     HopperConfig(128, 128, 64, 5, 2, SCHEDULE="pingpong"),
-    HopperConfig(128, 128, 64, 5, 2, CLUSTER_M=2, SCHEDULE="pingpong"),
-    HopperConfig(128, 128, 64, 5, 2, CLUSTER_N=2, SCHEDULE="pingpong"),
-    HopperConfig(64, 128, 64, 8, 2, SCHEDULE="pingpong"),
 )
 """The same for wgmma on an H100."""
 
@@ -102,7 +94,7 @@ def default_hopper_config(m: int, n: int) -> HopperConfig:
     if m <= 64:
         return HopperConfig(64, 32, 128, 8, 1) if n <= 8192 else HopperConfig(64, 64, 64, 8, 1)
     if -(-m // 128) * -(-n // 256) >= 96:
-        return HopperConfig(128, 256, 64, 4, 2)
+        return HopperConfig(128, 256, 64, 4, 2, PARTS=2, SCHEDULE="persistent")
     return HopperConfig(128, 128, 64, 6, 2)
 
 
