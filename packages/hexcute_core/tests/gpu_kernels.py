@@ -11,6 +11,7 @@ import cluster_kernels
 import numpy as np
 import role_kernels
 import test_oracle_kernels as written
+import test_stmatrix as stored
 
 import hexcute_core as hx
 from hexcute_core import bf16, f8e4m3, f16, f32, i8, i32, tf32
@@ -28,7 +29,7 @@ class KernelCase:
     name: str
     kernel: Callable[[], Any]
     arguments: Callable[[], tuple[np.ndarray, ...]]
-    constants: dict[str, int] = field(default_factory=dict)
+    constants: dict[str, Any] = field(default_factory=dict)
     target: str = "sm_80"
 
     def __str__(self) -> str:
@@ -124,6 +125,30 @@ def hopper_kernels() -> Iterator[KernelCase]:
             )
 
 
+def schedules() -> Iterator[KernelCase]:
+    """The Hopper GEMM by blocks that stay, warp groups in turns, and clusters."""
+    for schedule in ("tile", "persistent", "pingpong"):
+        for cluster in ("", "CLUSTER_M", "CLUSTER_N"):
+            rows = 64 if schedule == "pingpong" else 128
+            constants = {"BM": rows, "BN": 64, "STAGES": 3, "SCHEDULE": schedule}
+            if cluster:
+                constants[cluster] = 2
+            yield KernelCase(
+                f"hopper_gemm_{schedule}_{cluster or 'alone'}",
+                lambda: hopper_gemm(f16),
+                lambda: matrices(f16, f16, (456, 520, 136)),
+                constants,
+                "sm_90",
+            )
+    for name, kernel in (("straight", stored.straight), ("turned", stored.turned)):
+        yield KernelCase(
+            f"stmatrix_{name}",
+            lambda k=kernel: k,
+            lambda: matrices(f16, f16, (64, 64, 64)),
+            target="sm_90",
+        )
+
+
 def role(name, arguments, module=role_kernels, **constants) -> KernelCase:
     """A kernel of roles or clusters; its name tells the constants too."""
     label = "_".join([name, *(f"{key}{value}" for key, value in constants.items())])
@@ -189,4 +214,4 @@ def role_cases() -> Iterator[KernelCase]:
     yield role("out_of_step", products(192, 64, 128), ck)
 
 
-KERNELS = [*kernels(), *hopper_kernels(), *role_cases()]
+KERNELS = [*kernels(), *hopper_kernels(), *schedules(), *role_cases()]
