@@ -5,8 +5,12 @@ import numpy as np
 import pytest
 from sm90_reading import prims, value, walk
 
+import hexcute_core as hx
+from hexcute_core import i32
 from hexcute_core.synthesis.solution import Multicast
 from hexcute_core.tile import Copy
+
+m = hx.dims("m")
 
 
 def run(kernel, shape, schedules=2, **constants):
@@ -119,3 +123,37 @@ def test_explained():
     text = ck.in_rows.compile("sm_90").explain()
     assert "tma.load.multicast x1, 8192 bytes, box 64x64, swizzle 128" in text
     assert "of which a block loads 32 for 2 blocks" in text
+
+
+@hx.kernel(cache=False)
+def parting(out: i32[m], *, WAITS: bool = True, MEETS: bool = False):
+    """Each block of two arrives at the other's mbarrier, and ends."""
+    hx.attrs.cuda.grid_dim, hx.attrs.cuda.block_dim, hx.attrs.cuda.cluster_dim = m, 128, 2
+    met = hx.mbarrier(1)
+    if hx.threadIdx.x == 0:
+        met.arrive(rank=1 - hx.cluster_rank())
+    if WAITS:
+        met.wait(0)
+    r = hx.register_tensor(i32, (1,))
+    hx.fill(r, 1)
+    hx.copy(r, hx.global_view(out[hx.blockIdx.x :], ((1,), (1,))))
+    if MEETS:
+        hx.cluster_sync()
+
+
+@pytest.mark.parametrize("constants", [{}, {"WAITS": False, "MEETS": True}])
+def test_a_block_may_end_once_it_knows_who_came(constants):
+    out = np.zeros(4, np.int32)
+    report = parting.compile("sm_90", **constants).simulate(out, schedules=3)
+    assert not report.findings and out.tolist() == [1] * 4
+
+
+def test_a_block_must_not_end_while_another_reaches_into_it():
+    """Under every schedule, also where the arrival happened to come in time."""
+    compiled = parting.compile("sm_90", WAITS=False)
+    for seed in range(4):
+        report = compiled.simulate(np.zeros(4, np.int32), seed=seed, check=False)
+        assert {f.kind for f in report.findings} == {"use before wait"}
+        told = [str(f) for f in report.findings]
+        assert all("has ended" in t or "ends while mbarrier.arrive.cluster" in t for t in told)
+        assert all("hx.cluster_sync()" in t for t in told)

@@ -174,3 +174,60 @@ def test_each_deletion_from_the_warp_specialized_kernel_is_reported():
 @pytest.mark.parametrize("orders", ORDERS)
 def test_each_hopper_deletion_is_reported_under_any_schedule(orders, consumers, seed):
     every_hopper_deletion_is_reported(orders, consumers, seed)
+
+
+# Kernels whose blocks stay, whose warp groups take turns, whose blocks share loads: several tiles
+# a block, more slots than the ring has.
+STAYING = {
+    "persistent": ({"BM": 128, "SCHEDULE": "persistent"}, {"m": 384, "n": 256, "k": 200}),
+    "pingpong": ({"BM": 64, "SCHEDULE": "pingpong"}, {"m": 192, "n": 320, "k": 200}),
+    "cluster": ({"BM": 128, "CLUSTER_M": 2}, {"m": 256, "n": 64, "k": 512}),
+    "staying cluster": (
+        {"BM": 128, "CLUSTER_N": 2, "SCHEDULE": "persistent"}, {"m": 256, "n": 384, "k": 200}
+    ),
+    "cluster in turns": (
+        {"BM": 64, "CLUSTER_M": 2, "SCHEDULE": "pingpong"}, {"m": 384, "n": 192, "k": 200}
+    ),
+}  # fmt: skip
+
+
+def staying(name):
+    constants, sizes = STAYING[name]
+    kernel = hopper_gemm(f16, "k", "k", f32)
+    return kernel.compile("sm_90", BN=64, STAGES=3, **constants), sizes
+
+
+def clean_staying(name, schedules):
+    compiled, sizes = staying(name)
+    a, b, _ = operands(f16, ("k", "k"), sizes)
+    c = np.full((sizes["m"], sizes["n"]), np.nan, dtype=np.float32)
+    assert compiled.simulate(a, b, c, schedules=schedules).deterministic
+    np.testing.assert_array_equal(c, product(a, b, ("k", "k")))
+
+
+def every_staying_deletion_is_reported(name, seed):
+    compiled, sizes = staying(name)
+    a, b, _ = operands(f16, ("k", "k"), sizes)
+    idle = []
+    for program, gone in mutants(compiled.thread):
+        arrays = {"a": a, "b": b, "c": np.zeros((sizes["m"], sizes["n"]), dtype=np.float32)}
+        if not simulate(program, arrays, sizes, check=False, seed=seed).findings:
+            idle.append(gone)
+    assert not idle
+
+
+def test_each_deletion_from_a_cluster_is_reported():
+    every_staying_deletion_is_reported("cluster", 0)
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("name", STAYING)
+def test_each_deletion_from_blocks_that_stay_is_reported(name, seed):
+    every_staying_deletion_is_reported(name, seed)
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("name", STAYING)
+def test_no_report_on_blocks_that_stay_over_fifty_schedules(name):
+    clean_staying(name, schedules=50)

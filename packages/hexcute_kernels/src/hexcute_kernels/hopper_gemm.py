@@ -157,7 +157,8 @@ def hopper_gemm(
                         if stays:
                             if tiles_k > 0:
                                 pipe.release()
-                            hx.sync_role()  # The last tile has left sc.
+                            if teams == 1:  # In turns, the turn's barrier has done it.
+                                hx.sync_role()  # The last tile has left sc.
                         row, column = place(tile, rows, columns, GROUP, CLUSTER_M, CLUSTER_N)
                         store(rc, c, row * BM, column * BN, sc)
                     else:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from hexcute_core.errors import SourceSpan
-from hexcute_core.simulator.cluster import ClusterBarrier
+from hexcute_core.simulator.cluster import ClusterBarrier, Visit
 from hexcute_core.simulator.code import PAUSE, Wait, Waits
 from hexcute_core.simulator.findings import Finding, RunEnds
 from hexcute_core.simulator.lanes import WARP, Block
@@ -49,7 +49,7 @@ class Engine(Protocol):
 
 
 class BlockAgents:
-    """One block: its arena, its barriers, its warps."""
+    """One block: its arena, its barriers, its warps, and who came from other blocks."""
 
     def __init__(
         self, world: World, ordinal: int, shared_bytes: int, granule: int,
@@ -62,6 +62,7 @@ class BlockAgents:
         self.mbarriers: dict[int, MBarrier] = {}
         self.products: dict[int, Products] = {}
         self.started: list[Engine] = []
+        self.visits: list[Visit] = []
         self.cluster: list[BlockAgents] = [self]
         self.cluster_barrier = ClusterBarrier()
         self.pool = RegisterPool(world.threads)
@@ -88,13 +89,24 @@ class BlockAgents:
         """The block ends: its shared memory is gone, nothing may still need it."""
         for engine in self.started:
             wrong = engine.unfinished()
-            if wrong is None:
-                continue
-            found = Finding(
-                "use before wait", f"block {self.block} ends while {wrong}", engine.span, None,
-                "wait for it before the kernel ends", self.block, None, self.world.seed,
-            )  # fmt: skip
-            self.world.findings.add(found)
+            if wrong is not None:
+                self._ends_while(wrong, engine.span, "wait for it before the kernel ends")
+        known = [agent.machine.agent_clock.known for agent in self.agents]
+        for visit in self.visits:
+            if max(int(k[visit.unit]) if visit.unit < len(k) else 0 for k in known) < visit.time:
+                self._ends_while(
+                    f"{visit.name} of block {visit.by} may still be on its way to it",
+                    visit.span,
+                    "let the blocks of a cluster meet before they end: hx.cluster_sync()",
+                )
+
+    def _ends_while(self, wrong: str, span: SourceSpan | None, fix: str) -> None:
+        message = f"block {self.block} ends while {wrong}"
+        self.world.findings.add(
+            Finding(
+                "use before wait", message, span, None, fix, self.block, None, self.world.seed
+            )
+        )
 
 
 class Agent:

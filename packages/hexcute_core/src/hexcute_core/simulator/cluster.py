@@ -7,6 +7,7 @@ the same address of block `rank`. `griddepcontrol` orders kernels, of which one 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,7 @@ from hexcute_core.errors import SourceSpan
 from hexcute_core.simulator.clocks import join
 from hexcute_core.simulator.code import Code, Routine, Step, Waits, then_pause
 from hexcute_core.simulator.instructions import Instruction
+from hexcute_core.simulator.lanes import Block
 from hexcute_core.simulator.mbarrier import BYTES, find_mbarrier, touch
 from hexcute_core.simulator.operands import lanes_of, scalar_operand, shared_operand
 from hexcute_core.simulator.values import Array
@@ -57,6 +59,17 @@ class ClusterBarrier:
     def missing(self, cluster: list[BlockAgents]) -> int:
         """Warps that have not arrived."""
         return sum(len(group.agents) for group in cluster) - len(self._came)
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What a warp of another block did to this block's shared memory, at `time` of its `unit`."""
+
+    name: str
+    by: Block
+    unit: int
+    time: int
+    span: SourceSpan | None
 
 
 class AtCluster:
@@ -131,9 +144,25 @@ def arrive_remote(stmt: Prim, compiler: StatementCompiler) -> Code:
                     "out of bounds", f"{name} to block {to} of a cluster of {len(cluster)}",
                     int(lanes[0]),
                 )  # fmt: skip
-            find_mbarrier(m, int(place), cluster[int(to)]).arrive(m, 1)
+            target = cluster[int(to)]
+            if target is not m.home:
+                _visit(m, target, name)
+            find_mbarrier(m, int(place), target).arrive(m, 1)
 
     return then_pause(run)
+
+
+def _visit(m: Machine, target: BlockAgents, name: str) -> None:
+    """The warp reaches into another block, which must not have ended, nor end unaware of it."""
+    if target.ended:
+        m.stop(
+            "use before wait",
+            f"{name} reaches block {target.block}, which has ended",
+            0,
+            "let the blocks of a cluster meet before they end: hx.cluster_sync()",
+        )
+    clock = m.agent_clock
+    target.visits.append(Visit(name, m.home.block, clock.unit, clock.time, m.span))
 
 
 def between_kernels(stmt: Prim, compiler: StatementCompiler) -> Step:
