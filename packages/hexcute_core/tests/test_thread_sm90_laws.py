@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hopper_probe import TRUE, N, i32, product, products, program, shared, words
 
@@ -136,6 +138,10 @@ def test_what_only_some_programs_may_do() -> None:
     add_bytes = Prim("tma.reduce.add", (MapRef("m", (N,)), shared()))
     with pytest.raises(VerifyError, match=r"combines f16, .* x is u8"):
         verify(program(add_bytes, params=params, maps=(TensorMap("m", "x", (16,), 0),)))
+    floats = replace(params[0], dtype=dt.f32), params[1]
+    least = replace(add_bytes, name="tma.reduce.min.evict_last")
+    with pytest.raises(VerifyError, match=r"min.evict_last combines f16, bf16, i32, .* x is f32"):
+        verify(program(least, params=floats, maps=(TensorMap("m", "x", (16,), 0),)))
 
 
 def test_every_product_of_the_table_has_operands_that_pass() -> None:

@@ -35,6 +35,7 @@ from hexcute_core.frontend.barriers import (
     mbarrier,
     named_barrier,
 )
+from hexcute_core.frontend.copies import copy, prefetch
 from hexcute_core.frontend.device import device
 from hexcute_core.frontend.elementwise import (
     absolute,
@@ -66,7 +67,6 @@ from hexcute_core.frontend.subscript import ds
 from hexcute_core.frontend.symbols import Symbol, dim, dims
 from hexcute_core.frontend.tileops import (
     cast,
-    copy,
     cp_async_commit,
     cp_async_wait,
     fill,
@@ -99,9 +99,9 @@ __all__ = [
     "dims", "ds", "elect", "elements", "erf", "exp", "exp2", "f16", "f32", "f64", "f8e4m3",
     "f8e5m2", "fill", "floor", "gemm", "global_view", "grid", "gridDim", "i1", "i16", "i2", "i32",
     "i4", "i64", "i8", "isnan", "log", "log2", "max", "maximum", "mbarrier", "min", "minimum",
-    "named_barrier", "persistent", "pipeline", "primitive", "rcp", "rearrange", "reduce",
-    "register_tensor", "rsqrt", "scan", "select", "shared_tensor", "sin", "sqrt", "static_range",
-    "sum", "sync_role", "syncthreads", "tanh", "tf32", "threadIdx", "turns", "u1", "u16", "u2",
-    "u32", "u4", "u64", "u8", "unroll", "wait_gemm", "warp_groups_consumer", "warp_groups_producer",
-    "where",
+    "named_barrier", "persistent", "pipeline", "prefetch", "primitive", "rcp", "rearrange",
+    "reduce", "register_tensor", "rsqrt", "scan", "select", "shared_tensor", "sin", "sqrt",
+    "static_range", "sum", "sync_role", "syncthreads", "tanh", "tf32", "threadIdx", "turns", "u1",
+    "u16", "u2", "u32", "u4", "u64", "u8", "unroll", "wait_gemm", "warp_groups_consumer",
+    "warp_groups_producer", "where",
 ]  # fmt: skip

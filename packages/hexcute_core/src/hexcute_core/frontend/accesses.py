@@ -19,6 +19,7 @@ from hexcute_core.tile import (
     ForElements,
     Gemm,
     If,
+    Prefetch,
     Rearrange,
     Reduce,
     Scan,
@@ -29,7 +30,9 @@ from hexcute_core.tile import (
 )
 from hexcute_core.tile.ir import TileOp
 
-OPERATIONS = (Fill, Copy, Gemm, CastTile, Elementwise, Reduce, Scan, Rearrange, ForElements)
+OPERATIONS = (
+    Fill, Copy, Prefetch, Gemm, CastTile, Elementwise, Reduce, Scan, Rearrange, ForElements,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,8 @@ def accesses(op: TileOp) -> tuple[Access, ...]:
             return (_write(op.dst),)
         case Copy() | CastTile() | Reduce() | Rearrange():
             return (_read(op.src), _write(op.dst))
+        case Prefetch():
+            return (_read(op.src),)
         case Elementwise():
             return (*(_read(ref) for ref in op.srcs), _write(op.dst))
         case Scan():

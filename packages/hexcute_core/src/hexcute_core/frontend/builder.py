@@ -33,6 +33,7 @@ from hexcute_core.tile import (
     Pipeline,
     PipelineRelease,
     PipelineWait,
+    Prefetch,
     Produce,
     Rearrange,
     Reduce,
@@ -200,7 +201,8 @@ class Builder:
                 self.tile_operation(stmt.span)
                 self._write(stmt.c.tensor)
             case (
-                ForElements()
+                Prefetch()
+                | ForElements()
                 | Sync()
                 | AsyncCommit()
                 | AsyncWait()

@@ -1,4 +1,4 @@
-"""The tile operations of the language: tensors, fill, copy, cast, reduce, rearrange, sync.
+"""The tile operations of the language: tensors, fill, cast, reduce, rearrange, sync.
 
 Each checks spaces, shapes and element types, then writes one statement of the tile program.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hexcute_core.dtypes import DType
-from hexcute_core.frontend.barriers import completion
 from hexcute_core.frontend.builder import Builder, current
 from hexcute_core.frontend.subscript import static_int, whole
 from hexcute_core.frontend.tiles import (
@@ -27,12 +26,10 @@ from hexcute_core.tile import (
     AsyncWait,
     CallStmt,
     CastTile,
-    Copy,
     Fill,
     GlobalView,
     Rearrange,
     Reduce,
-    RegisterTensor,
     SharedTensor,
     Sync,
     TileRef,
@@ -113,52 +110,6 @@ def fill(dst: object, value: object) -> None:
         )
     filled = cast_scalar(as_scalar(value), tile.dtype)
     builder.emit(Fill(builder.next_id(), tile.ref, filled, builder.span))
-
-
-def copy(src: object, dst: object, mbarrier: object = None) -> None:
-    """dst[...] = src[...]: moves a tile between global memory, shared memory and registers.
-
-    Shapes and element types must be equal. Elements of a global source outside the buffer read as
-    zero; those of a global destination are not written. With an `mbarrier`, a copy from global to
-    shared memory goes by TMA, returns at once and completes its bytes there.
-    """
-    builder = current("hx.copy")
-    if isinstance(dst, LazyTile):
-        raise builder.error(
-            f"hx.copy writes into {describe(dst)}, a temporary", fix="name a tensor to copy into"
-        )
-    a, b = tile_of(src, "hx.copy"), tile_of(dst, "hx.copy")
-    if a.shape != b.shape or a.dtype != b.dtype:
-        wrong = "shapes" if a.shape != b.shape else "element types"
-        raise builder.error(
-            f"hx.copy between different {wrong}: {describe(a)} to {describe(b)}",
-            fix="take equal parts of both tiles"
-            if a.shape != b.shape
-            else f"write hx.copy(hx.cast(x, {b.dtype}), y) with x in registers",
-        )
-    if type(a.tensor) is type(b.tensor):
-        between = (
-            "rearrange(a), or assign b = a"
-            if isinstance(a.tensor, RegisterTensor)
-            else "two copies through a register tensor"
-        )
-        raise builder.error(
-            f"hx.copy cannot move {describe(a)} to {describe(b)} directly", fix=f"use {between}"
-        )
-    completes = None if mbarrier is None else completion(mbarrier)
-    if completes is not None:
-        loads = isinstance(a.tensor, GlobalView) and isinstance(b.tensor, SharedTensor)
-        if not loads:
-            raise builder.error(
-                f"hx.copy of {describe(a)} to {describe(b)} completes on no mbarrier",
-                fix="only copies from global to shared memory do",
-            )
-        if builder.region.inside("produce") is not None:
-            raise builder.error(
-                "a copy into a pipeline's slot completes on the pipeline's own barrier",
-                fix="leave mbarrier= out, or copy outside `with pipe.produce()`",
-            )
-    builder.emit(Copy(builder.next_id(), a.ref, b.ref, builder.span, completes))
 
 
 def sync_role() -> None:

@@ -1,4 +1,4 @@
-"""Copies by TMA: an elected thread issues a box for every repetition of the plan."""
+"""Copies and prefetches by TMA: one thread issues a box for every repetition of the plan."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hexcute_core.lowering.global_address import GlobalAddress
 from hexcute_core.lowering.shared_address import SharedAddress
 from hexcute_core.scalar import Scalar, add, compare
 from hexcute_core.synthesis.operands import BulkPlan
-from hexcute_core.tile import Copy
+from hexcute_core.tile import Copy, Prefetch, TileRef
 
 
 def lower_bulk_load(ctx: Context, op: Copy, barrier: th.SharedPtr) -> tuple[th.Stmt, ...]:
@@ -21,11 +21,34 @@ def lower_bulk_load(ctx: Context, op: Copy, barrier: th.SharedPtr) -> tuple[th.S
 
 
 def lower_bulk_store(ctx: Context, op: Copy) -> tuple[th.Stmt, ...]:
-    """Boxes from shared to global memory, issued by the team's first thread; `stores.py` says when
-    the buffer has been read. The team has met since it was written, its writes fenced."""
+    """Boxes from shared to global memory, stored or combined with what is there, issued by the
+    team's first thread; `stores.py` says when the buffer has been read. The team has met since it
+    was written, its writes fenced."""
     plan = ctx.solution.bulk[op.id]
     body = (*_boxes(ctx, op, plan, None), th.Prim("tma.commit", (), op.span))
     return (th.If(compare("eq", ctx.lane, 0), body, (), op.span),)
+
+
+def lower_prefetch(ctx: Context, op: Prefetch) -> tuple[th.Stmt, ...]:
+    """Boxes into L2, issued by the team's first thread; nothing where TMA cannot."""
+    plan = ctx.solution.bulk.get(op.id)
+    if plan is None:
+        return ()
+    sizes = [rep.size for rep in plan.reps]
+    loops = ctx.loops(sizes)
+    box = _box(ctx, op.src, plan, list(zip(rep_modes(plan.reps), loops)))
+    body = nest(loops, sizes, (th.Prim(plan.name, (box,), op.span),))
+    return body if ctx.alone else (th.If(compare("eq", ctx.lane, 0), body, (), op.span),)
+
+
+def _box(
+    ctx: Context, outside: TileRef, plan: BulkPlan, moves: list[tuple[Mode, Scalar]]
+) -> th.MapRef:
+    """The box of global tile `outside` that the digits of `moves` lead to."""
+    place = GlobalAddress(ctx.program, ctx.facts, outside, ctx.team)
+    own, steps = place.coordinates((), moves)
+    coords = tuple(add(base, *step) for base, step in zip(place.corner(own), steps))
+    return th.MapRef(ctx.map_name(plan), coords)
 
 
 def _boxes(
@@ -43,10 +66,7 @@ def _boxes(
         plan = replace(plan, box=(*plan.box[:box_dim], rows, *plan.box[box_dim + 1 :]))
         modes.append(Mode(shared_load.blocks, rows, d))
         digits.append(part_of(ctx, shared_load))
-    place = GlobalAddress(ctx.program, ctx.facts, outside, ctx.team)
-    own, moves = place.coordinates((), list(zip(modes, digits)))
-    coords = tuple(add(base, *steps) for base, steps in zip(place.corner(own), moves))
-    box = th.MapRef(ctx.map_name(plan), coords)
+    box = _box(ctx, outside, plan, list(zip(modes, digits)))
     shared = SharedAddress(
         ctx.solution.shared[inside.tensor],
         inside,
@@ -58,11 +78,12 @@ def _boxes(
     parts: list[Scalar] = [p.value for p in shared.rep_parts(modes, digits)]
     offset = add(shared.start_bytes(), *parts, ctx.arena.offsets[inside.tensor])
     buffer = th.SharedPtr(offset)
-    if barrier is not None and shared_load is not None:
-        targets = mask(ctx.program, shared_load.axes)
-        call = th.Prim("tma.load.multicast", (buffer, box, barrier, targets), op.span)
-    elif barrier is not None:
-        call = th.Prim("tma.load", (buffer, box, barrier), op.span)
-    else:
-        call = th.Prim("tma.store", (box, buffer), op.span)
-    return nest(loops, sizes, (call,))
+    name = plan.name
+    operands: tuple[th.Operand, ...] = (box, buffer)
+    if barrier is not None:
+        operands = (buffer, box, barrier)
+    if shared_load is not None:
+        name, operands = f"{name}.multicast", (*operands, mask(ctx.program, shared_load.axes))
+    if op.hint is not None:
+        name = f"{name}.{op.hint}"
+    return nest(loops, sizes, (th.Prim(name, operands, op.span),))

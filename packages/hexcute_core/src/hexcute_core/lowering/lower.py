@@ -15,7 +15,7 @@ from hexcute_core.lowering.barriers import (
     lower_completing,
     mbarrier_bytes,
 )
-from hexcute_core.lowering.bulk import lower_bulk_store
+from hexcute_core.lowering.bulk import lower_bulk_store, lower_prefetch
 from hexcute_core.lowering.context import Context
 from hexcute_core.lowering.copy import lower_copy
 from hexcute_core.lowering.elements import lower_elements, resolve, set_element
@@ -59,6 +59,7 @@ from hexcute_core.tile import (
     NamedBarrierOp,
     PipelineRelease,
     PipelineWait,
+    Prefetch,
     Produce,
     Rearrange,
     Reduce,
@@ -159,6 +160,8 @@ def _rule(ctx: Context, stmt: Stmt) -> tuple[th.Stmt, ...]:
             return lower_completing(ctx, stmt)
         case Copy() if stmt.id in ctx.solution.bulk:
             return lower_bulk_store(ctx, stmt)
+        case Prefetch():
+            return lower_prefetch(ctx, stmt)
         case Copy():
             return (*lower_copy(ctx, stmt), *proxy_fence(ctx, stmt))
         case Gemm() if stmt.id in ctx.solution.wgmmas:

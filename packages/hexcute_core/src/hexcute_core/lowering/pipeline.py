@@ -1,7 +1,8 @@
 """Pipelines as mbarriers: slot s has a full barrier and an empty one.
 
-produce  wait empty[s] (parity of the round before); one thread expects the bytes of the TMA
-         boxes on full[s] and issues them; copies of other kinds arrive thread by thread
+produce  every thread that fills waits for empty[s] (parity of the round before); one expects the
+         bytes of the TMA boxes on full[s] and issues them; copies of other kinds arrive thread by
+         thread
 wait     full[s] (parity of this round)
 release  arrive at empty[s]: one thread a warp group where wgmma alone reads the slot, since
          its wait covers the group; every thread where threads read it themselves
@@ -35,6 +36,7 @@ from hexcute_core.tile import (
     Pipeline,
     PipelineRelease,
     PipelineWait,
+    Prefetch,
     Produce,
     RegisterTensor,
     Role,
@@ -155,26 +157,30 @@ def lower_produce(ctx: Context, stmt: Produce, lower: Lower) -> tuple[th.Stmt, .
     ring = ctx.rings[stmt.pipeline]
     full = _barrier(ctx, stmt.pipeline, stmt.stage, empty=False)
     empty = _barrier(ctx, stmt.pipeline, stmt.stage, empty=True)
-    out: list[th.Stmt] = [
-        th.Prim("mbarrier.wait", (empty, binary("xor", stmt.phase, 1)), stmt.span)
-    ]
+    first = compare("eq", ctx.lane, 0)
+    wait: th.Stmt = th.Prim("mbarrier.wait", (empty, binary("xor", stmt.phase, 1)), stmt.span)
+    if ring.bulk and not ctx.alone:
+        # The slot waits for nobody but the thread that fills it: others, left behind by two rounds,
+        # would mistake a later phase for theirs.
+        wait = th.If(first, (wait,), (), stmt.span)
+    out: list[th.Stmt] = [wait]
     boxes: list[Copy] = []
     asynchronous = False
     for part in stmt.body:
-        if isinstance(part, Copy) and part.id in ctx.solution.bulk:
-            boxes.append(part)
-        elif isinstance(part, Copy):
-            out += lower_copy(ctx, part)
-            asynchronous |= ctx.solution.copies[part.id].row.asynchronous
-        else:
-            out += lower(ctx, (part,))
+        match part:
+            case Copy() if part.id in ctx.solution.bulk and ctx.solution.bulk[part.id].load:
+                boxes.append(part)
+            case Copy() if part.id in ctx.solution.copies:
+                out += lower_copy(ctx, part)
+                asynchronous |= ctx.solution.copies[part.id].row.asynchronous
+            case _:
+                out += lower(ctx, (part,))
     issue: list[th.Stmt] = []
     if boxes:
         total = sum(ctx.solution.bulk[c.id].bytes for c in boxes)
         issue.append(th.Prim("mbarrier.expect", (full, Const(total, i32)), stmt.span))
         for c in boxes:
             issue += lower_bulk_load(ctx, c, full)
-    first = compare("eq", ctx.lane, 0)
     if ring.bulk:
         return (*out, *(issue if ctx.alone else (th.If(first, tuple(issue), (), stmt.span),)))
     if asynchronous:
@@ -225,4 +231,4 @@ def _needs_team(ctx: Context, stmt: Stmt) -> bool:
         return stmt.id not in ctx.solution.bulk
     if isinstance(stmt, Assign):
         return any(isinstance(node, Call) for node in nodes(stmt.value))
-    return not isinstance(stmt, (For, If, While, Role))
+    return not isinstance(stmt, (For, If, While, Role, Prefetch))

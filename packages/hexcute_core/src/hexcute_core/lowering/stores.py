@@ -1,4 +1,4 @@
-"""TMA stores: issued and left to run; before their buffer may change, TMA has read it.
+"""TMA stores, reductions too: issued and left to run; TMA has read a buffer before it may change.
 
 The team's first thread, which issues the boxes, waits until all have been read before the team
 meets, signals or ends. Before it frees or fills a slot it waits only where others, or TMA, write
@@ -66,6 +66,8 @@ class Stores:
             match stmt:
                 case Copy():
                     unread |= stmt.id in self.issued
+                case Produce():
+                    unread = self.follow(stmt.body, team, unread)
                 case Role():
                     if self.follow(stmt.body, Team(stmt.first, stmt.threads), False):
                         self.at_end.add(id(stmt))

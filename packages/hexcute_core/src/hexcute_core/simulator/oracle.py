@@ -63,6 +63,7 @@ from hexcute_core.tile import (
     NamedBarrierOp,
     PipelineRelease,
     PipelineWait,
+    Prefetch,
     Produce,
     Rearrange,
     Reduce,
@@ -259,8 +260,8 @@ class _BlockRun:
 
     def _tile_statement(
         self,
-        stmt: Fill | Copy | Gemm | CastTile | Elementwise | Reduce | Scan | Rearrange | ForElements
-        | Sync | AsyncCommit | AsyncWait | GemmWait,
+        stmt: Fill | Copy | Prefetch | Gemm | CastTile | Elementwise | Reduce | Scan | Rearrange
+        | ForElements | Sync | AsyncCommit | AsyncWait | GemmWait,
         scope: Scope,
     ) -> None:  # fmt: skip
         if scope.mask is not None or scope.tiles is not None:
@@ -271,20 +272,19 @@ class _BlockRun:
         at, span = self._index(scope), stmt.span
         memory = self.memory
         match stmt:
-            case Sync() | AsyncCommit() | AsyncWait() | GemmWait():
+            case Sync() | AsyncCommit() | AsyncWait() | GemmWait() | Prefetch():
                 return
             case Fill():
-                dtype = memory.dtype(stmt.dst)
                 one = self._uniform_cell(self._value(stmt.value, scope), scope)
-                cell = cast_tile(one.reshape(1), stmt.value.dtype, dtype)
+                cell = cast_tile(one, stmt.value.dtype, memory.dtype(stmt.dst))
                 memory.write(stmt.dst, np.full(stmt.dst.shape, cell[0]), at, span)
             case Copy() | Rearrange():
                 cells = memory.read(stmt.src, at, span)
-                memory.write(stmt.dst, cells, at, span)
+                reduction = stmt.reduce if isinstance(stmt, Copy) else None
+                memory.write(stmt.dst, cells, at, span, reduction)
                 if isinstance(stmt, Copy) and stmt.completes is not None:
                     name, index = stmt.completes
-                    moved = cells.size * memory.dtype(stmt.dst).bits // 8
-                    self.barriers.raw[name][at(index)].complete(moved)
+                    self.barriers.raw[name][at(index)].complete(memory.bytes(stmt.dst))
             case CastTile():
                 source, target = memory.dtype(stmt.src), memory.dtype(stmt.dst)
                 cells = cast_tile(memory.read(stmt.src, at, span), source, target)

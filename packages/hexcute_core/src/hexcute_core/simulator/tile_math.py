@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from hexcute_core.arch.boxes import Reduction
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import SimulationError
 from hexcute_core.simulator.values import Array, convert, storage, truncate_tf32
@@ -38,6 +39,13 @@ def reduce_tile(src: Array, dtype: DType, axis: int, op: ReduceOp, target: DType
     cells = src.astype(np.float32) if dtype.is_float and dtype.bits < 32 else src
     extreme: Array = best.reduce(cells, axis=axis, keepdims=True)
     return cast_tile(extreme.astype(storage(dtype)), dtype, target)
+
+
+def combine(op: Reduction, held: Array, new: Array) -> Array:
+    """What memory holds once `new` is combined with what it held, in its own type."""
+    # fmin and fmax drop NaN, see `reduce_tile`.
+    combined: Array = {"add": np.add, "min": np.fmin, "max": np.fmax}[op](held, new)
+    return combined.astype(held.dtype)
 
 
 def scan_tiles(

@@ -7,12 +7,15 @@ register tiles know which of their elements were written.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import prod
 
 import numpy as np
 
+from hexcute_core.arch.boxes import Reduction
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import SimulationError, SourceSpan
 from hexcute_core.scalar import Scalar
+from hexcute_core.simulator.tile_math import combine
 from hexcute_core.simulator.values import Array, from_bytes, storage, to_bytes
 from hexcute_core.tile import GlobalView, RegisterTensor, SharedTensor, TileRef
 
@@ -61,6 +64,10 @@ class TileMemory:
         holder = self.views.get(ref.tensor) or self.local[ref.tensor]
         return holder.dtype
 
+    def bytes(self, ref: TileRef) -> int:
+        """What the tile's elements take in memory."""
+        return prod(ref.shape) * self.dtype(ref).bits // 8
+
     def read(self, ref: TileRef, index: Index, span: SourceSpan) -> Array:
         """The tile's cells, of shape `ref.shape`."""
         view = self.views.get(ref.tensor)
@@ -76,12 +83,23 @@ class TileMemory:
         held: Array = _kept(tile.cells[window], ref).copy()
         return held
 
-    def write(self, ref: TileRef, cells: Array, index: Index, span: SourceSpan) -> None:
-        """Stores cells of shape `ref.shape`."""
+    def write(
+        self,
+        ref: TileRef,
+        cells: Array,
+        index: Index,
+        span: SourceSpan,
+        reduction: Reduction | None = None,
+    ) -> None:
+        """Stores cells of shape `ref.shape`, combined with what a global view holds by
+        `reduction`."""
         view = self.views.get(ref.tensor)
         if view is not None:
             buffer, place, inside = self._locate(view, ref, index)
-            buffer.cells[place[inside]] = np.broadcast_to(cells, inside.shape)[inside]
+            new = np.broadcast_to(cells, inside.shape)[inside]
+            if reduction is not None:
+                new = combine(reduction, buffer.cells[place[inside]], new)
+            buffer.cells[place[inside]] = new
             return
         tile = self.local[ref.tensor]
         window = _window(tile, ref, index, span)

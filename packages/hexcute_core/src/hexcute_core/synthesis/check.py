@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hexcute_core.arch import CopyRow, Fragment, Mode
 from hexcute_core.errors import SourceSpan, VerifyError
 from hexcute_core.synthesis.check_gemm import check_gemm
-from hexcute_core.synthesis.check_hopper import check_bulk, check_wgmma
+from hexcute_core.synthesis.check_hopper import check_boxes, check_bulk, check_wgmma
 from hexcute_core.synthesis.graph import WeightedOp, build_graph
 from hexcute_core.synthesis.solution import CopyPlan, Exchange, SharedLayout, Solution
 from hexcute_core.tile import (
@@ -27,6 +27,7 @@ from hexcute_core.tile import (
     Elementwise,
     ForElements,
     Gemm,
+    Prefetch,
     Rearrange,
     Reduce,
     RegisterTensor,
@@ -49,6 +50,10 @@ def check(solution: Solution) -> None:
         match op:
             case Copy() if op.id in solution.bulk:
                 check_bulk(solution, op)
+            case Prefetch() if op.id in solution.bulk:
+                check_boxes(solution.bulk[op.id], op.src, op.span)
+            case Copy() if op.reduce is not None:
+                raise VerifyError(f"nothing combines `{op.src.tensor}` by {op.reduce}", op.span)
             case Copy() if op.id in solution.copies:
                 _copy(solution, op, item)
             case Copy() | CastTile():

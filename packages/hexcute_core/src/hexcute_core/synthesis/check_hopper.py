@@ -16,11 +16,11 @@ from __future__ import annotations
 from itertools import product
 
 from hexcute_core.arch import Fragment
-from hexcute_core.errors import VerifyError
+from hexcute_core.errors import SourceSpan, VerifyError
 from hexcute_core.synthesis.operands import CORE_ROWS, BulkPlan, Operand, swizzle_of
 from hexcute_core.synthesis.solution import SharedLayout, Solution
 from hexcute_core.synthesis.wgmma import GROUP, WgmmaPlan
-from hexcute_core.tile import Copy, Gemm, TileRef
+from hexcute_core.tile import Copy, Gemm, SharedTensor, TileRef
 
 Coord = tuple[int, ...]
 
@@ -28,12 +28,16 @@ Coord = tuple[int, ...]
 def check_bulk(solution: Solution, op: Copy) -> None:
     """Every element of every box lies where TMA writes it. Raises VerifyError, located."""
     plan = solution.bulk[op.id]
-    ref = op.dst if plan.load else op.src
+    inward = isinstance(solution.program.tensor(op.dst.tensor), SharedTensor)
+    meant = "tma.load" if inward else "tma.store"
+    if plan.name != (meant if op.reduce is None else f"tma.reduce.{op.reduce}"):
+        raise VerifyError(f"{plan.name} is not what the copy says", op.span)
+    ref = op.dst if inward else op.src
     layout = solution.shared[ref.tensor]
     bits = solution.program.tensor(ref.tensor).dtype.bits
     if layout.swizzle != swizzle_of(plan.span, bits):
         raise VerifyError(f"{plan.name} swizzles {plan.span} bytes, not as {layout}", op.span)
-    covered: set[Coord] = set()
+    check_boxes(plan, ref, op.span)
     extents = [plan.box[d] for d in plan.dims]
     inner_first = sorted(range(len(extents)), key=lambda d: -plan.dims[d])
     for start in _starts(plan, len(extents)):
@@ -46,11 +50,20 @@ def check_bulk(solution: Solution, op: Copy) -> None:
                 compact += inside[d] * stride
                 stride *= extents[d]
             at = tuple(s + i for s, i in zip(start, inside))
-            covered.add(at)
             if _plain(layout, ref, at) != first + compact:
                 raise VerifyError(f"{plan.name} writes element {at} elsewhere", op.span)
-    if covered != set(product(*(range(e) for e in ref.shape))):
-        raise VerifyError(f"{plan.name} does not cover the tile", op.span)
+
+
+def check_boxes(plan: BulkPlan, ref: TileRef, span: SourceSpan) -> None:
+    """The boxes cover tile `ref`, each element once. Raises VerifyError, located."""
+    extents = [plan.box[d] for d in plan.dims]
+    reached = sorted(
+        tuple(s + i for s, i in zip(start, inside))
+        for start in _starts(plan, len(extents))
+        for inside in product(*(range(e) for e in extents))
+    )
+    if reached != sorted(product(*(range(e) for e in ref.shape))):
+        raise VerifyError(f"{plan.name} does not cover the tile", span)
 
 
 def _starts(plan: BulkPlan, rank: int) -> list[Coord]:

@@ -107,8 +107,10 @@ def least_wavefronts(plan: CopyPlan, bits: int) -> float:
 
 
 def bulk_cost(plan: BulkPlan) -> float:
-    """Clocks of a copy by TMA, once: no thread waits, the bytes still pass."""
-    return BOX_CLOCKS * plan.calls + CLOCKS_A_SECTOR * plan.bytes / SECTOR_BYTES
+    """Clocks of a copy by TMA, once: no thread waits, the bytes still pass; those of a prefetch
+    only to L2."""
+    passing = 0 if plan.name == "tma.prefetch" else plan.bytes
+    return BOX_CLOCKS * plan.calls + CLOCKS_A_SECTOR * passing / SECTOR_BYTES
 
 
 def wgmma_cost(plan: WgmmaPlan) -> float:

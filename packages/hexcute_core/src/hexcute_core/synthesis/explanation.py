@@ -19,6 +19,7 @@ from hexcute_core.tile import (
     Copy,
     Gemm,
     GlobalView,
+    Prefetch,
     Rearrange,
     RegisterTensor,
     SharedTensor,
@@ -176,9 +177,12 @@ def _operation(solution: Solution, op: TileOp, clocks: float) -> OperationEntry 
             if shared is not None:
                 name += ".multicast"
                 detail += f", of which a block loads {shared.rows} for {shared.blocks} blocks"
+            detail += "" if op.hint is None else f", {op.hint}"
             return OperationEntry(
                 where, "copy", text, name, plan.calls, plan.bytes, None, clocks, detail
             )
+        case Prefetch():
+            return _prefetch(solution, op, where, clocks)
         case Copy() if op.id in solution.copies:
             return _copy(solution, solution.copies[op.id], op, where, clocks)
         case Rearrange() if op.id in solution.exchanges:
@@ -205,9 +209,21 @@ def _copy(
         if layout is not None:
             waves, least = layout.wavefronts[op.id]
             conflicts = waves - least
-    text = subject(op)
+    detail = "" if op.hint is None else f"{op.hint} ignored: only TMA takes a hint"
     return OperationEntry(
-        where, "copy", text, plan.name, plan.calls, plan.row.bytes, conflicts, clocks, ""
+        where, "copy", subject(op), plan.name, plan.calls, plan.row.bytes, conflicts, clocks, detail
+    )
+
+
+def _prefetch(solution: Solution, op: Prefetch, where: str, clocks: float) -> OperationEntry:
+    plan, text = solution.bulk.get(op.id), subject(op)
+    if plan is None:
+        said = (r for r in solution.rejected if (r.subject, r.span) == (text, op.span))
+        reason = next(said).reason
+        return OperationEntry(where, "prefetch", text, "nothing", 0, 0, None, clocks, reason)
+    detail = f"box {'x'.join(map(str, plan.box))}"
+    return OperationEntry(
+        where, "prefetch", text, plan.name, plan.calls, plan.bytes, None, clocks, detail
     )
 
 

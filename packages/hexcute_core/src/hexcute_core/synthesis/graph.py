@@ -23,6 +23,7 @@ from hexcute_core.tile import (
     ForElements,
     Gemm,
     If,
+    Prefetch,
     Produce,
     Rearrange,
     Reduce,
@@ -132,6 +133,8 @@ def op_refs(op: TileOp) -> tuple[TileRef, ...]:
             return (op.dst,)
         case Copy() | CastTile() | Reduce() | Rearrange():
             return (op.dst, op.src)
+        case Prefetch():
+            return (op.src,)
         case Gemm():
             return (op.c, op.a, op.b)
         case Elementwise():
@@ -144,7 +147,13 @@ def op_refs(op: TileOp) -> tuple[TileRef, ...]:
 
 def op_results(op: TileOp) -> tuple[TileRef, ...]:
     """Tiles an operation writes; of a loop over elements, the tile it runs over."""
-    return op.dsts if isinstance(op, Scan) else op_refs(op)[:1]
+    match op:
+        case Scan():
+            return op.dsts
+        case Prefetch():
+            return ()
+        case _:
+            return op_refs(op)[:1]
 
 
 def op_tensors(op: TileOp) -> tuple[str, ...]:
@@ -193,6 +202,7 @@ def _weighted(
             case (
                 Fill()
                 | Copy()
+                | Prefetch()
                 | Gemm()
                 | CastTile()
                 | Elementwise()

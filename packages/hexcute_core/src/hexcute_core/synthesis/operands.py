@@ -90,20 +90,22 @@ class Operand:
 
 @dataclass(frozen=True)
 class BulkPlan:
-    """A copy by TMA: `box` a dimension of the parameter, `dims[d]` the parameter dimension of tile
-    dimension d, `reps` the boxes of the tile, `span` the swizzle's (16 for none)."""
+    """What TMA does to a tile by primitive `name`: `box` a dimension of the parameter, `dims[d]`
+    the parameter dimension of tile dimension d, `reps` the boxes of the tile, `span` the swizzle's
+    (16 for none)."""
 
+    name: str
     param: str
     box: tuple[int, ...]
     dims: tuple[int, ...]
     reps: tuple[Rep, ...]
     span: int
-    load: bool
     bytes: int
 
     @property
-    def name(self) -> str:
-        return "tma.load" if self.load else "tma.store"
+    def load(self) -> bool:
+        """Whether shared memory is written."""
+        return self.name == "tma.load"
 
     @property
     def calls(self) -> int:
@@ -135,9 +137,9 @@ def swizzle_of(span: int, bits: int) -> Any:
 
 
 def bulk_plan(
-    program: TileProgram, facts: Facts, arch: Arch, ref: TileRef, span: int, load: bool
+    program: TileProgram, facts: Facts, arch: Arch, ref: TileRef, span: int, name: str
 ) -> BulkPlan | str:
-    """TMA for the global tile `ref` with boxes of `span` bytes, or why it cannot be."""
+    """Primitive `name` on the global tile `ref` with boxes of `span` bytes, or why it cannot be."""
     bulk = arch.bulk
     view = program.tensor(ref.tensor)
     assert isinstance(view, GlobalView)
@@ -181,4 +183,4 @@ def bulk_plan(
     total = size
     for extent in ref.shape:
         total *= extent
-    return BulkPlan(param.name, tuple(box), tuple(dims), tuple(reps), span, load, total)
+    return BulkPlan(name, param.name, tuple(box), tuple(dims), tuple(reps), span, total)

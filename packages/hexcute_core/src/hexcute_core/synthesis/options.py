@@ -91,11 +91,14 @@ class CopyOptions:
             )
         starts = self._starts(op)
         outside = op.src if isinstance(src, GlobalView) else op.dst
-        completes = op.completes is not None
-        bulk = fragment is None and (item.pipeline is not None or not load or completes)
+        # What completes on an mbarrier of the author's, or combines, goes by TMA or not at all.
+        alone = op.completes is not None or op.reduce is not None
+        bulk = fragment is None and (item.pipeline is not None or not load or alone)
+        name = "tma.load" if load else "tma.store"
+        name = name if op.reduce is None else f"tma.reduce.{op.reduce}"
         key = (
-            memory, fragment, op.dst.shape, bits, load, threads, starts, outside if bulk else None,
-            completes, self.only.get(subject(op)),
+            memory, fragment, op.dst.shape, bits, name, threads, starts, outside if bulk else None,
+            alone, self.only.get(subject(op)),
         )  # fmt: skip
         if key not in self._known:
             if fragment is not None:
@@ -104,9 +107,8 @@ class CopyOptions:
                 )
             else:
                 assert memory is not None
-                found = self._bulk(outside, load) if bulk else ()
-                if not completes:
-                    # What completes on an mbarrier of the author's goes by TMA or not at all.
+                found = self._bulk(outside, name, alone) if bulk else ()
+                if not alone:
                     plain = memory_copies(
                         self.arch, op.dst.shape, bits, memory, threads, load, starts
                     )
@@ -118,11 +120,20 @@ class CopyOptions:
             raise NoLayout(
                 f"no instruction of {self.arch.name} copies `{src.name}` to `{dst.name}`: {listed}",
                 op.span,
-                "make the tile's contiguous dimension a whole number of bytes"
-                if bits < 8
-                else None,
+                self._remedy(bits, alone),
             )
         return options
+
+    def _remedy(self, bits: int, alone: bool) -> str | None:
+        """What helps a copy that nothing can carry."""
+        if alone and self.arch.bulk is None:
+            return 'compile with target="sm_90"'
+        if alone:
+            return (
+                "only TMA does this: give it a tensor that starts at a multiple of 16 bytes, with "
+                "rows and tiles of such multiples; hx.dim(name, multiple_of=...) promises rows"
+            )
+        return "make the tile's contiguous dimension a whole number of bytes" if bits < 8 else None
 
     def operand(self, op: Gemm, side: str, plan: WgmmaPlan) -> Options:
         """The ways in which wgmma may find operand `side` of `op` in shared memory, widest rows
@@ -147,17 +158,17 @@ class CopyOptions:
             self._known[key] = Options(tuple(choices), ())
         return self._known[key]
 
-    def _bulk(self, ref: TileRef, load: bool) -> Iterator[BulkPlan | Rejection]:
-        """TMA under every swizzle."""
+    def _bulk(self, ref: TileRef, name: str, alone: bool) -> Iterator[BulkPlan | Rejection]:
+        """TMA under every swizzle; that there is none is told where nothing else will do."""
         program, facts = self.graph.program, self.graph.facts
         reason = None
-        for span in SPANS if self.arch.bulk is not None else ():
-            plan = bulk_plan(program, facts, self.arch, ref, span, load)
+        for span in SPANS if self.arch.bulk is not None or alone else ():
+            plan = bulk_plan(program, facts, self.arch, ref, span, name)
             if isinstance(plan, BulkPlan):
                 yield plan
             elif plan != reason:
                 reason = plan
-                yield Rejection("tma.load" if load else "tma.store", plan)
+                yield Rejection(name, plan)
 
     def _tile(self, ref: TileRef) -> GlobalTile:
         if ref not in self._tiles:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hexcute_core.arch import CopyRow, Fragment, MmaRow, Mode
 from hexcute_core.errors import SourceSpan
-from hexcute_core.tile import Copy, Gemm, TileProgram
+from hexcute_core.tile import Copy, Gemm, Prefetch, TileProgram
 
 if TYPE_CHECKING:
     from hexcute_core.synthesis.operands import BulkPlan, Operand
@@ -165,11 +165,15 @@ class Rejected:
     span: SourceSpan | None
 
 
-def subject(op: Copy | Gemm) -> str:
+def subject(op: Copy | Gemm | Prefetch) -> str:
     """What an explanation calls an operation."""
-    if isinstance(op, Gemm):
-        return f"gemm {op.c.tensor}"
-    return f"copy {op.src.tensor} -> {op.dst.tensor}"
+    match op:
+        case Gemm():
+            return f"gemm {op.c.tensor}"
+        case Prefetch():
+            return f"prefetch {op.src.tensor}"
+        case Copy():
+            return f"copy {op.src.tensor} -> {op.dst.tensor}"
 
 
 @dataclass(frozen=True)
@@ -187,8 +191,9 @@ class Inserted:
 class Solution:
     """The outcome of synthesis; costs in clocks of one block.
 
-    A copy or gemm has its plan in one of `copies`, `bulk` (by TMA), `gemms` and `wgmmas`;
-    `operands` says how the "a" or "b" of a wgmma lies in shared memory.
+    A copy or gemm has its plan in one of `copies`, `bulk` (by TMA), `gemms` and `wgmmas`, a
+    prefetch that does something in `bulk`; `operands` says how the "a" or "b" of a wgmma lies in
+    shared memory.
 
     `program` is the tile program that was solved: nothing dead, rearranges through shared memory
     written out as copies; `exchanges` has those within warps, `inserted` those the author did not

@@ -9,6 +9,7 @@ from time import perf_counter
 
 from hexcute_core.arch import Arch, Fragment
 from hexcute_core.synthesis.candidates import ComponentChoices, Conflicts, component_choices
+from hexcute_core.synthesis.cost import bulk_cost
 from hexcute_core.synthesis.dead import remove_dead
 from hexcute_core.synthesis.explanation import rearrange_warnings
 from hexcute_core.synthesis.graph import Graph, build_graph
@@ -16,6 +17,8 @@ from hexcute_core.synthesis.islands import islands
 from hexcute_core.synthesis.mending import mend
 from hexcute_core.synthesis.multicast import find_multicasts, refused_multicasts
 from hexcute_core.synthesis.only import Only, arranged
+from hexcute_core.synthesis.operands import BulkPlan
+from hexcute_core.synthesis.prefetches import plan_prefetches
 from hexcute_core.synthesis.rearrange import forced_layouts
 from hexcute_core.synthesis.rewrite import expand
 from hexcute_core.synthesis.search import Choice, Search, Unmovable
@@ -62,6 +65,8 @@ def _solve(program: TileProgram, arch: Arch, only: Only) -> Solution:
     bulk = {i: b for p in parts for i, b in p.bulk.items()}
     shared_loads = find_multicasts(solved, bulk)
     rejected += refused_multicasts(solved, shared_loads)
+    prefetches, useless = plan_prefetches(graph, arch, bulk)
+    rejected += useless
     return Solution(
         program=solved,
         fragments={n: f for p in parts for n, f in p.fragments.items()},
@@ -69,11 +74,11 @@ def _solve(program: TileProgram, arch: Arch, only: Only) -> Solution:
         copies={i: c for p in parts for i, c in p.copies.items()},
         gemms={i: g for p in parts for a in p.assignments for i, g in a.gemms.items()},
         exchanges=exchanges,
-        op_cost=_costs(parts),
+        op_cost=_costs(graph, parts, prefetches),
         rejected=tuple(rejected),
         exact=all(p.exact for p in parts),
         seconds=0.0,
-        bulk=bulk,
+        bulk={**bulk, **prefetches},
         wgmmas={i: w for p in parts for a in p.assignments for i, w in a.wgmmas.items()},
         operands={key: o for p in parts for key, o in p.operands.items()},
         multicasts={i: m for i, m in shared_loads.items() if isinstance(m, Multicast)},
@@ -84,5 +89,9 @@ def _choices(graph: Graph, arch: Arch, forced: Mapping[str, Fragment]) -> list[C
     return [component_choices(graph, arch, c, forced) for c in graph.components]
 
 
-def _costs(parts: list[Choice]) -> dict[int, float]:
-    return {i: cost for p in parts for i, cost in p.op_cost.items()}
+def _costs(
+    graph: Graph, parts: list[Choice], prefetches: Mapping[int, BulkPlan]
+) -> dict[int, float]:
+    weights = {item.op.id: item.weight for item in graph.ops}
+    fetched = {i: weights[i] * bulk_cost(plan) for i, plan in prefetches.items()}
+    return {i: cost for p in parts for i, cost in p.op_cost.items()} | fetched

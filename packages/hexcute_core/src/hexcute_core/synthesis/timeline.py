@@ -23,6 +23,7 @@ from hexcute_core.tile import (
     Gemm,
     GlobalView,
     If,
+    Prefetch,
     Produce,
     Role,
     Stmt,
@@ -163,4 +164,6 @@ class _Walk:
             stored = isinstance(tensors[1], GlobalView)
             latency = 0.0 if stored else plan.row.timing.latency
             return "global" if outside else "shared", latency, plan.row.asynchronous
+        if isinstance(op, Prefetch):
+            return "global", 0.0, False
         return "arithmetic", ARITHMETIC_LATENCY, False

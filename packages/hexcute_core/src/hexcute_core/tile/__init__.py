@@ -25,6 +25,7 @@ from hexcute_core.tile.ir import (
     Gemm,
     GemmWait,
     If,
+    Prefetch,
     Produce,
     Rearrange,
     Reduce,
@@ -50,7 +51,7 @@ __all__ = [
     "Assign", "AsyncCommit", "AsyncWait", "BarrierStmt", "CallStmt", "CastTile", "ClusterOp",
     "Copy", "Elementwise", "Fill", "For", "ForElements", "Gemm", "GemmWait", "GlobalTensor",
     "GlobalView", "If", "Mbarrier", "MbarrierOp", "NamedBarrier", "NamedBarrierOp", "Pipeline",
-    "PipelineRelease", "PipelineWait", "Produce", "Rearrange", "Reduce", "RegisterTensor", "Role",
-    "Scan", "SetElement", "SharedTensor", "Stmt", "SubMode", "Sync", "Tensor", "TileProgram",
-    "TileRef", "While",
+    "PipelineRelease", "PipelineWait", "Prefetch", "Produce", "Rearrange", "Reduce",
+    "RegisterTensor", "Role", "Scan", "SetElement", "SharedTensor", "Stmt", "SubMode", "Sync",
+    "Tensor", "TileProgram", "TileRef", "While",
 ]  # fmt: skip

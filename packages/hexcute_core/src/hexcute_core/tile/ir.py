@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, Union
 
+from hexcute_core.arch.boxes import Hint, Reduction
 from hexcute_core.dtypes import DType, boolean
 from hexcute_core.errors import SourceSpan
 from hexcute_core.scalar import Const, Scalar, Var
@@ -45,7 +46,8 @@ class Copy:
 
     Elements of a global source outside the buffer read as zero; those of a global destination
     are not written. `completes` names the mbarrier, and its number, on which a load by TMA
-    completes its bytes.
+    completes its bytes. With `reduce`, which goes from shared to global memory,
+    dst[x] = reduce(dst[x], src[x]), atomically. `hint` means nothing but time.
     """
 
     id: int
@@ -53,6 +55,17 @@ class Copy:
     dst: TileRef
     span: SourceSpan
     completes: tuple[str, Scalar] | None = None
+    reduce: Reduction | None = None
+    hint: Hint | None = None
+
+
+@dataclass(frozen=True)
+class Prefetch:
+    """Brings global tile `src` into L2, where the target can: means nothing but time."""
+
+    id: int
+    src: TileRef
+    span: SourceSpan
 
 
 @dataclass(frozen=True)
@@ -276,10 +289,10 @@ class Role:
 
 
 TileOp: TypeAlias = Union[
-    Fill, Copy, Gemm, CastTile, Elementwise, Reduce, Scan, Rearrange, ForElements
+    Fill, Copy, Prefetch, Gemm, CastTile, Elementwise, Reduce, Scan, Rearrange, ForElements
 ]
 Stmt: TypeAlias = Union[
-    Fill, Copy, Gemm, CastTile, Elementwise, Reduce, Scan, Rearrange, ForElements, Sync,
+    Fill, Copy, Prefetch, Gemm, CastTile, Elementwise, Reduce, Scan, Rearrange, ForElements, Sync,
     AsyncCommit, AsyncWait, Assign, CallStmt, SetElement, For, While, If, GemmWait, Produce,
     PipelineWait, PipelineRelease, Role, MbarrierOp, NamedBarrierOp, ClusterOp,
 ]  # fmt: skip

@@ -30,6 +30,7 @@ from hexcute_core.tile.ir import (
     Gemm,
     GemmWait,
     If,
+    Prefetch,
     Produce,
     Rearrange,
     Reduce,
@@ -168,10 +169,13 @@ class _Printer:
             case Fill():
                 yield f"%{stmt.id} fill {self.ref(stmt.dst)} = {show(stmt.value)}"
             case Copy():
-                on = ""
+                how = "" if stmt.reduce is None else f" by {stmt.reduce}"
                 if stmt.completes is not None:
-                    on = f" completes {stmt.completes[0]}[{show(stmt.completes[1])}]"
-                yield f"%{stmt.id} copy {self.ref(stmt.src)} -> {self.ref(stmt.dst)}{on}"
+                    how += f" completes {stmt.completes[0]}[{show(stmt.completes[1])}]"
+                how += "" if stmt.hint is None else f" {stmt.hint}"
+                yield f"%{stmt.id} copy {self.ref(stmt.src)} -> {self.ref(stmt.dst)}{how}"
+            case Prefetch():
+                yield f"%{stmt.id} prefetch {self.ref(stmt.src)}"
             case Gemm():
                 warps = "" if stmt.warps is None else f" warps {_shape(stmt.warps)}"
                 operands = f"{self.ref(stmt.a)} * {self.ref(stmt.b)}^T"

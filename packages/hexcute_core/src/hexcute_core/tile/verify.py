@@ -35,6 +35,7 @@ from hexcute_core.tile.ir import (
     Gemm,
     GemmWait,
     If,
+    Prefetch,
     Produce,
     Rearrange,
     Reduce,
@@ -148,6 +149,7 @@ class _Checker:
             case (
                 Fill()
                 | Copy()
+                | Prefetch()
                 | Gemm()
                 | CastTile()
                 | Elementwise()

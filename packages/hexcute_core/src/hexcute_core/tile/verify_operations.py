@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from hexcute_core.arch.boxes import HINTS, REDUCED
 from hexcute_core.dtypes import DType, accumulator
 from hexcute_core.errors import SourceSpan
 from hexcute_core.scalar import Scalar, Var, free_vars
@@ -15,16 +16,17 @@ from hexcute_core.tile.ir import (
     Fill,
     ForElements,
     Gemm,
+    Prefetch,
     Rearrange,
     Reduce,
     Scan,
     scan_operands,
 )
-from hexcute_core.tile.tensors import RegisterTensor, SharedTensor, Tensor, TileRef
+from hexcute_core.tile.tensors import GlobalView, RegisterTensor, SharedTensor, Tensor, TileRef
 from hexcute_core.tile.verify_barriers import Checks, verify_mbarrier
 from hexcute_core.unions import assert_never
 
-_SHARED, _REGISTER = SharedTensor, RegisterTensor
+_SHARED, _REGISTER, _GLOBAL = SharedTensor, RegisterTensor, GlobalView
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class OperationChecks(Checks, Protocol):
 
 def verify_operation(
     checks: OperationChecks,
-    stmt: Fill | Copy | Gemm | CastTile | Elementwise | Reduce | Scan | Rearrange,
+    stmt: Fill | Copy | Prefetch | Gemm | CastTile | Elementwise | Reduce | Scan | Rearrange,
     scope: Scope,
 ) -> None:
     """Spaces, shapes and types of one tile operation."""
@@ -75,6 +77,16 @@ def verify_operation(
             if stmt.completes is not None:
                 verify_mbarrier(checks, *stmt.completes, span)
                 checks.index(stmt.completes[1], scope, span)
+            if stmt.reduce is not None:
+                ways = type(src) is _SHARED and type(dst) is _GLOBAL
+                checks.need(ways, f"`{src.name}` combined with `{dst.name}`", span)
+                known = dst.dtype in REDUCED.get(stmt.reduce, ())
+                checks.need(known, f"{dst.dtype} combined by {stmt.reduce}", span)
+            if stmt.hint is not None:
+                outside = stmt.hint in HINTS and _GLOBAL in (type(src), type(dst))
+                checks.need(outside, f"a copy with the hint {stmt.hint}", span)
+        case Prefetch():
+            checks.ref(stmt.src, scope, span, _GLOBAL)
         case Gemm():
             a, b = (checks.ref(r, scope, span, _REGISTER, _SHARED) for r in (stmt.a, stmt.b))
             checks.ref(stmt.c, scope, span, _REGISTER)
