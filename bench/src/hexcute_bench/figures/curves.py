@@ -107,9 +107,13 @@ def cost_model(results: Path, folder: Path) -> list[Path]:
                   color=look("hexcute").colour, marker="D")  # fmt: skip
         losses += list(ratio[chosen])
     axes.set_xticks(range(len(shapes)), [_short(shape) for shape in shapes], rotation=90)
-    axes.set_ylabel("time over the best layout's")
+    axes.set_yscale("log")
+    ticks = (1, 1.5, 2, 4, 8, 16)
+    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_ylabel("time over the best")
     worst = f"{geometric_mean(losses):.3f}x, at most {max(losses):.3f}x" if losses else "not timed"
-    axes.set_title(f"chosen by the model, of the best: {worst} (paper: 1.01x)")
+    axes.set_title(f"chosen over best: {worst} (paper: 1.01x)", fontsize=7)
     return save(drawing, folder, "cost_model")
 
 
@@ -118,36 +122,55 @@ def _short(shape: str) -> str:
 
 
 def compile_time(results: Path, folder: Path) -> list[Path]:
-    """Seconds a candidate, a bar a system, the stages of ours stacked."""
+    """Seconds a configuration on one core, the stages of ours stacked; below, seconds of a whole
+    space of configurations on all cores."""
     path = results / "compile_time.csv"
     rows = pd.read_csv(path) if path.exists() else pd.DataFrame()
     rows = rows[rows["status"] == "ok"] if not rows.empty else rows
     if rows.empty:
         return []
     rows = rows.drop_duplicates("key", keep="last")
-    stages = [name for name in rows.columns if name.endswith("_stage_s")]
-    drawing, grid = figure(0.9 + 0.3 * len(rows))
-    axes = grid[0, 0]
-    shades = ("#6B2F00", "#A34800", "#D55E00", "#E78A45", "#F3B98E")
-    for place, (_, row) in enumerate(rows.iloc[::-1].iterrows()):
-        left = 0.0
-        for shade, name in zip(shades, stages):
-            if row[name] == row[name]:
-                label = name.removesuffix("_stage_s")
-                axes.barh(place, row[name], left=left, color=shade, height=0.6,
-                          label=label if label not in _labels(axes) else None)  # fmt: skip
-                left += row[name]
-        if left == 0.0:
-            axes.barh(place, row["median_s"], color=look(row["system"]).colour, height=0.6)
-        axes.annotate(
-            f"{row['median_s']:.2f} s", (max(left, row["median_s"]), place), xytext=(3, 0),
-            textcoords="offset points", va="center", fontsize=6.5,
-        )  # fmt: skip
-    axes.set_yticks(range(len(rows)), list(rows["key"])[::-1])
-    axes.set_xlabel("seconds a GEMM configuration, one core")
-    axes.margins(x=0.15)
+    many = rows["key"].str.contains("all cores")
+    groups = [group for group in (rows[~many], rows[many]) if len(group)]
+    heights = [len(group) for group in groups]
+    drawing, grid = figure(1.3 + 0.22 * sum(heights), len(groups), height_ratios=heights)
+    for axes, group in zip(grid[:, 0], groups):
+        whole = bool(group["key"].str.contains("all cores").any())
+        for place, (_, row) in enumerate(group.iloc[::-1].iterrows()):
+            value = row["total_s"] if whole else row["median_s"]
+            drawn = 0.0 if whole else _stages(axes, place, row)
+            end = max(value, drawn)
+            if drawn == 0.0:
+                axes.barh(place, value, color=look(row["system"]).colour, height=0.6)
+            axes.annotate(
+                f"{value:.2f} s", (end, place), xytext=(3, 0), textcoords="offset points",
+                va="center", fontsize=6.5,
+            )  # fmt: skip
+        names = [key.replace(" all cores", "") for key in group["key"]]
+        axes.set_yticks(range(len(group)), names[::-1])
+        axes.margins(x=0.15)
+        counts = f"{int(group['configurations'].max())}"
+        cores = int(group["processes"].max())
+        axes.set_xlabel(
+            f"seconds, {counts} configurations, {cores} cores"
+            if whole
+            else "seconds a configuration, one core"
+        )
     drawing.legend(loc="outside upper center", ncols=3)
     return save(drawing, folder, "compile_time")
+
+
+def _stages(axes: Any, place: int, row: Any) -> float:
+    """Draws the stages of a row side by side; where they end."""
+    left = 0.0
+    shades = ("#6B2F00", "#A34800", "#D55E00", "#E78A45", "#F3B98E")
+    for shade, name in zip(shades, (n for n in row.index if n.endswith("_stage_s"))):
+        if row[name] == row[name]:
+            label = name.removesuffix("_stage_s")
+            axes.barh(place, row[name], left=left, color=shade, height=0.6,
+                      label=label if label not in _labels(axes) else None)  # fmt: skip
+            left += row[name]
+    return left
 
 
 def _labels(axes: Any) -> list[str]:
