@@ -89,7 +89,7 @@ def compare(program: str, target: str, blocks: int, left: dict[str, Any], arrays
     if path := os.environ.get("HEXCUTE_COMPARISONS"):
         new = not Path(path).exists()
         with Path(path).open("a", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows([COLUMNS, *rows] if new else rows)
+            csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows] if new else rows)
     assert all(row[-1] for row in rows), rows
 
 
