@@ -29,7 +29,8 @@ _HALF = ("f16", "bf16")
 _INTEGER = ("i8", "u8")
 A_WORDS = 4
 """Words a thread of an A operand in registers: 64 x K elements over 128 threads."""
-_HELD_AT_ONCE = 128
+_HELD_AT_ONCE = 32
+"""What the C++ compiler takes for an asm grows with the square of its operands."""
 
 
 def descriptor_base(scope: Scope) -> list[Any]:
