@@ -6,6 +6,7 @@ from `mapa`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from hidet.ir import expr as he
@@ -62,10 +63,7 @@ _REMOTE_ARRIVE = Instruction(
 def emit(scope: Scope, stmt: Prim) -> list[Any]:
     """The statements of one Hopper primitive, its operands of the kinds of its row."""
     name = stmt.name
-    if scope.capability < 90:
-        raise scope.error(
-            f"{name} needs sm_90, the target is {scope.arch}", fix='compile with target="sm_90"'
-        )
+    _need_hopper(scope, name)
     if name in _FIXED:
         return [_run(scope, Instruction(_function_name(name), _FIXED[name], memory=True))]
     match (name.split("."), stmt.operands):
@@ -103,8 +101,6 @@ def emit(scope: Scope, stmt: Prim) -> list[Any]:
             return wgmma.commit(scope)
         case (["wgmma", "wait"], (pending,)):
             return wgmma.wait(scope, stmt, _constant(scope, name, pending))
-        case (["wgmma", *_], operands):
-            return wgmma.product(scope, name, operands)
         case (_, (number,)) if name in _COUNTED:
             value = _constant(scope, name, number)
             text = _COUNTED[name].format(value)
@@ -115,6 +111,19 @@ def emit(scope: Scope, stmt: Prim) -> list[Any]:
             return _stmatrix(scope, int(count[1:]), bool(trans), dst, src)
         case _:
             raise scope.error(f"the primitive {name} has no translation")
+
+
+def emit_products(scope: Scope, steps: Sequence[Prim]) -> list[Any]:
+    """The statements of products on the same accumulators."""
+    _need_hopper(scope, steps[0].name)
+    return wgmma.products(scope, steps)
+
+
+def _need_hopper(scope: Scope, name: str) -> None:
+    if scope.capability < 90:
+        raise scope.error(
+            f"{name} needs sm_90, the target is {scope.arch}", fix='compile with target="sm_90"'
+        )
 
 
 def _function_name(name: str, *numbers: int) -> str:

@@ -14,7 +14,8 @@ from hidet.ir import expr as he
 from hidet.ir import stmt as hs
 from hidet.ir.type import tensor_type
 
-from hexcute_core.backend.hidet import floats, prims, registers, scalars
+from hexcute_core.backend.hidet import floats, hopper, prims, registers, scalars
+from hexcute_core.backend.hidet.chains import Products, chained
 from hexcute_core.backend.hidet.packs import Pair, grouped
 from hexcute_core.backend.hidet.scope import RegisterArray, Scope, integer
 from hexcute_core.backend.hidet.storage import cell, value_type
@@ -41,7 +42,7 @@ def emit_block(scope: Scope, body: tuple[Stmt, ...]) -> Any:
     """The statements of `body`, what they declare being theirs alone."""
     with scope.block():
         out: list[Any] = []
-        rest = list(grouped(body))
+        rest = list(chained(grouped(body)))
         while rest:
             stmt = rest.pop(0)
             if isinstance(stmt, For) and rest and _waits(rest[0]) and _multiplies(stmt):
@@ -51,7 +52,7 @@ def emit_block(scope: Scope, body: tuple[Stmt, ...]) -> Any:
         return hs.SeqStmt(out)
 
 
-def emit(scope: Scope, stmt: Stmt | Pair) -> list[Any]:
+def emit(scope: Scope, stmt: Stmt | Pair | Products) -> list[Any]:
     """The Hidet statements of one thread statement; errors carry its source line."""
     with scope.at(getattr(stmt, "span", None)):
         try:
@@ -63,8 +64,10 @@ def emit(scope: Scope, stmt: Stmt | Pair) -> list[Any]:
             raise scope.error(f"the code generator refused this {kind}: {error}") from error
 
 
-def _emit(scope: Scope, stmt: Stmt | Pair) -> list[Any]:
+def _emit(scope: Scope, stmt: Stmt | Pair | Products) -> list[Any]:
     match stmt:
+        case Products():
+            return hopper.emit_products(scope, stmt.steps)
         case Pair():
             return [_set_pair(scope, stmt)]
         case DeclareArray():
@@ -89,7 +92,7 @@ def _emit(scope: Scope, stmt: Stmt | Pair) -> list[Any]:
             assert_never(stmt)
 
 
-def _waits(stmt: Stmt | Pair) -> bool:
+def _waits(stmt: Stmt | Pair | Products) -> bool:
     return isinstance(stmt, Prim) and stmt.name == "wgmma.wait"
 
 
@@ -97,7 +100,7 @@ def _multiplies(stmt: For) -> bool:
     return calls(stmt.body, "wgmma.commit")
 
 
-def _drained_loop(scope: Scope, loop: For, wait: Stmt | Pair) -> list[Any]:
+def _drained_loop(scope: Scope, loop: For, wait: Stmt | Pair | Products) -> list[Any]:
     """A loop of asynchronous products and the wait behind it, which only its trips make needed.
 
     Where the accumulators of a loop that ran meet those of one that did not, ptxas wants the

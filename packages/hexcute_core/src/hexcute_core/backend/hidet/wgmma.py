@@ -9,6 +9,7 @@ bytes: constants of the offset and all other fields fold into one addition.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from hidet.ir import expr as he
@@ -72,46 +73,69 @@ def _units(scope: Scope, offset: Scalar) -> Any:
     return he.RightShift(scalars.emit(scope, offset), integer(4))
 
 
-def product(scope: Scope, name: str, operands: tuple[Any, ...]) -> list[Any]:
-    """One `wgmma.mma_async`; `accumulate` false ignores what c holds."""
-    c, a, b, accumulate = operands
+def products(scope: Scope, steps: Sequence[Prim]) -> list[Any]:
+    """`wgmma.mma_async` for every step, in one asm; where `accumulate` of a step is false, it
+    ignores what its accumulators hold."""
+    name = steps[0].name
     parts = _NAME.fullmatch(name)
     if parts is None:
         raise scope.error(f"{name} is not of the form wgmma.64xNxK.D.A.B.XY")
     n, k, d_type, a_type, b_type, x, y = parts.groups()
     count = int(n) // 2 if d_type in ("f32", "i32") else int(n) // 4
-    before: list[Any] = []
-    result = _words(scope, name, c, count)
-    if isinstance(a, Regs):
-        left = _words(scope, name, a, A_WORDS)
-        before += left.before
-        first, first_types = left.entries, ("uint32",) * A_WORDS
-    else:
-        first, first_types = [descriptor(scope, a)], ("uint64",)
-    entry = scope.array(c.array).cell
-    at = count + len(first)
-    accumulated = _accumulates(scope, accumulate)
-    known = isinstance(accumulated, bool)
-    scale = ("1" if accumulated else "0") if known else "p"
-    modifiers = _modifiers(a_type, x, y)
+    operands: list[tuple[Any, ...]] = [step.operands for step in steps]
+    results = {c: place * count for place, c in enumerate(dict.fromkeys(o[0] for o in operands))}
+    outputs = [entry for c in results for entry in _words(scope, name, c, count).entries]
     types = ".".join(PTX_TYPES.get(t, t) for t in (d_type, a_type, b_type))
-    left_text = vector(count, A_WORDS) if len(first) == A_WORDS else f"%{count}"
-    text = (
-        f"wgmma.mma_async.sync.aligned.m64n{n}k{k}.{types} {vector(0, count)}, {left_text}, "
-        f"%{at}, {scale}{modifiers};"
-    )
-    if not known:
-        text = f"{{ .reg .pred p; setp.ne.b32 p, %{at + 1}, 0; {text} }}"
-    suffix = {"1": "_add", "0": "_set", "p": ""}[scale]
+    head = f"wgmma.mma_async.sync.aligned.m64n{n}k{k}.{types}"
+    modifiers = _modifiers(a_type, x, y)
+    before: list[Any] = []
+    inputs: list[Any] = []
+    input_types: list[str] = []
+    texts: list[str] = []
+    scales: list[str] = []
+    condition = None
+    for c, a, b, accumulate in operands:
+        at = len(outputs) + len(inputs)
+        if isinstance(a, Regs):
+            left = _words(scope, name, a, A_WORDS)
+            before += left.before
+            inputs += left.entries
+            input_types += ["uint32"] * A_WORDS
+            left_text = vector(at, A_WORDS)
+        else:
+            inputs.append(descriptor(scope, a))
+            input_types.append("uint64")
+            left_text = f"%{at}"
+        inputs.append(descriptor(scope, b))
+        input_types.append("uint64")
+        accumulated = _accumulates(scope, accumulate)
+        if isinstance(accumulated, bool):
+            scales.append("1" if accumulated else "0")
+        else:
+            condition = accumulated
+            scales.append("p")
+        right_text = f"%{len(outputs) + len(inputs) - 1}"
+        texts.append(
+            f"{head} {vector(results[c], count)}, {left_text}, {right_text}, "
+            f"{scales[-1]}{modifiers};"
+        )
+    text = " ".join(texts)
+    if condition is not None:
+        predicate = f"%{len(outputs) + len(inputs)}"
+        text = f"{{ .reg .pred p; setp.ne.b32 p, {predicate}, 0; {text} }}"
+        inputs.append(condition)
+        input_types.append("int32")
+    # What asms of one instruction may differ in: their scales, the order of their accumulators.
+    how = "".join(scales) if len(scales) > 1 else {"1": "add", "0": "set", "p": ""}[scales[0]]
+    order = "".join(str(results[o[0]] // count) for o in operands) if len(results) > 1 else ""
     ins = Instruction(
-        f"hx_{name.replace('.', '_')}{suffix}",
+        "_".join(filter(None, ["hx", name.replace(".", "_"), how, order])),
         text,
-        (entry.type_name,) * count,
-        (*first_types, "uint64", *(() if known else ("int32",))),
+        (scope.array(next(iter(results)).array).cell.type_name,) * len(outputs),
+        tuple(input_types),
         updated=True,
     )
-    args = [*result.entries, *first, descriptor(scope, b), *([] if known else [accumulated])]
-    return [*before, hs.EvaluateStmt(scope.instruction(ins, args))]
+    return [*before, hs.EvaluateStmt(scope.instruction(ins, [*outputs, *inputs]))]
 
 
 def _accumulates(scope: Scope, e: Scalar) -> Any:
