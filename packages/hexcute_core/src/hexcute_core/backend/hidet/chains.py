@@ -1,7 +1,7 @@
 """Products one after the other -> one inline asm for all.
 
 The accumulators are operands of every product, and they are many: the C++ compiler's time grows
-with the square of an asm's operands, and with the number of asms. The machine code is the same.
+with the square of an asm's operands, and with the number of asms. The products are the same.
 """
 
 from __future__ import annotations
