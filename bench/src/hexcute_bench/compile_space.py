@@ -11,7 +11,7 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -35,23 +35,26 @@ class Tile:
     stages: int
     warps: int
 
+    @property
+    def ring(self) -> int:
+        """Bytes of the stages."""
+        return (self.bm + self.bn) * self.bk * 2 * self.stages
 
-SPACE: tuple[Tile, ...] = tuple(
-    tile
-    for tile in (Tile(*sizes) for sizes in product(TILES, TILES, (32, 64, 128), (2, 3, 4), (4, 8)))
-    if tile.bm * tile.bn // (32 * tile.warps) <= ACCUMULATORS
-    and (tile.bm + tile.bn) * tile.bk * 2 * tile.stages <= SM80_BYTES
+
+def _fitting(tiles: Iterable[tuple[int, ...]], shared: Callable[[Tile], bool]) -> tuple[Tile, ...]:
+    """Those whose accumulators fit registers and that fit shared memory."""
+    every = (Tile(*sizes) for sizes in tiles)
+    return tuple(t for t in every if t.bm * t.bn // (32 * t.warps) <= ACCUMULATORS and shared(t))
+
+
+SPACE = _fitting(
+    product(TILES, TILES, (32, 64, 128), (2, 3, 4), (4, 8)),
+    lambda t: t.ring <= SM80_BYTES,
 )
 """All that fit shared memory and registers: 102."""
-HOPPER: tuple[Tile, ...] = tuple(
-    tile
-    for tile in (
-        Tile(*sizes)
-        for sizes in product(TILES, (*TILES, 96, 192), (64, 128), (2, 3, 4, 5, 6), (4, 8))
-    )
-    if tile.bm % (16 * tile.warps) == 0
-    and tile.bm * tile.bn // (32 * tile.warps) <= ACCUMULATORS
-    and (tile.bm + tile.bn) * tile.bk * 2 * tile.stages + 2 * tile.bm * tile.bn <= SM90_BYTES
+HOPPER = _fitting(
+    product(TILES, (*TILES, 96, 192), (64, 128), (2, 3, 4, 5, 6), (4, 8)),
+    lambda t: t.bm % (16 * t.warps) == 0 and t.ring + 2 * t.bm * t.bn <= SM90_BYTES,
 )
 """The same for the kernel of warp groups, whose tiles need not be powers of two: 102."""
 
@@ -76,16 +79,18 @@ def _hexcute_constants(target: str, tile: Tile) -> dict[str, int]:
     return {**sizes, "WARPS": tile.warps}
 
 
+def _compiled(target: str, tile: Tile) -> Any:
+    return _hexcute_kernel(target).compile(target, constants=_hexcute_constants(target, tile))
+
+
 def _hexcute(target: str, tile: Tile) -> int:
-    compiled = _hexcute_kernel(target).compile(target, constants=_hexcute_constants(target, tile))
-    return len(compiled.built.cubin)
+    return len(_compiled(target, tile).built.cubin)
 
 
 def _clocks(target: str, tile: Tile) -> float:
-    compiled = _hexcute_kernel(target).compile(target, constants=_hexcute_constants(target, tile))
     blocks = -(-M // tile.bm) * -(-N // tile.bn)
     # The model takes as many rounds of the main loop for every depth of a stage.
-    return blocks * float(compiled.solution.cost) * (K / tile.bk)
+    return blocks * float(_compiled(target, tile).solution.cost) * (K / tile.bk)
 
 
 def _triton(target: str, tile: Tile) -> int:

@@ -35,9 +35,8 @@ def on_gpu(array: np.ndarray) -> Any:
     """A torch tensor with the array's bits."""
     import torch
 
-    cell = next(s for s in TENSOR_STORAGE.values() if str(array.dtype) in s.numpy)
     bits = torch.from_numpy(array.view(f"i{array.dtype.itemsize}").copy())
-    return bits.view(getattr(torch, cell.torch)).cuda()
+    return bits.view(getattr(torch, TENSOR_STORAGE[_cell(array)].torch)).cuda()
 
 
 def bits_of(tensor: Any) -> np.ndarray:
@@ -93,15 +92,21 @@ def compare(program: str, target: str, blocks: int, left: dict[str, Any], arrays
     assert all(row[-1] for row in rows), rows
 
 
+def replay(
+    name: str, target: str, program: ThreadProgram, before: Arrays, scalars: dict[str, int],
+    after: Arrays, report: Any,
+) -> None:  # fmt: skip
+    """Launches on `before` what the simulator turned into `after`, and compares."""
+    grid = tuple(max(b[axis] for b in report.blocks) + 1 for axis in range(3))
+    needed = {p.name: scalars[p.name] for p in program.params if not p.pointer}
+    left = launch(program, before, needed, grid)
+    compare(name, target, len(report.blocks), left, after)
+
+
 def mirror(
     program: ThreadProgram, target: str, before: Arrays, scalars: dict[str, int], after: Arrays,
     report: Any,
 ) -> None:  # fmt: skip
-    """Launches on `before` what the simulator turned into `after`, where comparisons are asked
-    for."""
-    if "HEXCUTE_COMPARISONS" not in os.environ:
-        return
-    grid = tuple(max(b[axis] for b in report.blocks) + 1 for axis in range(3))
-    needed = {p.name: scalars[p.name] for p in program.params if not p.pointer}
-    left = launch(program, before, needed, grid)
-    compare(program.name, target, len(report.blocks), left, after)
+    """`replay`, where comparisons are asked for."""
+    if "HEXCUTE_COMPARISONS" in os.environ:
+        replay(program.name, target, program, before, scalars, after, report)

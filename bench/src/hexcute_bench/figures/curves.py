@@ -131,11 +131,11 @@ def compile_time(results: Path, folder: Path) -> list[Path]:
         return []
     rows = rows.drop_duplicates("key", keep="last")
     many = rows["key"].str.contains("all cores")
-    groups = [group for group in (rows[~many], rows[many]) if len(group)]
-    heights = [len(group) for group in groups]
+    groups = [(part, whole) for part, whole in ((rows[~many], False), (rows[many], True))
+              if len(part)]  # fmt: skip
+    heights = [len(group) for group, _ in groups]
     drawing, grid = figure(1.3 + 0.22 * sum(heights), len(groups), height_ratios=heights)
-    for axes, group in zip(grid[:, 0], groups):
-        whole = bool(group["key"].str.contains("all cores").any())
+    for axes, (group, whole) in zip(grid[:, 0], groups):
         for place, (_, row) in enumerate(group.iloc[::-1].iterrows()):
             value = row["total_s"] if whole else row["median_s"]
             drawn = 0.0 if whole else _stages(axes, place, row)
@@ -149,10 +149,9 @@ def compile_time(results: Path, folder: Path) -> list[Path]:
         names = [key.replace(" all cores", "") for key in group["key"]]
         axes.set_yticks(range(len(group)), names[::-1])
         axes.margins(x=0.15)
-        counts = f"{int(group['configurations'].max())}"
-        cores = int(group["processes"].max())
+        count, cores = int(group["configurations"].max()), int(group["processes"].max())
         axes.set_xlabel(
-            f"seconds, {counts} configurations, {cores} cores"
+            f"seconds, {count} configurations, {cores} cores"
             if whole
             else "seconds a configuration, one core"
         )

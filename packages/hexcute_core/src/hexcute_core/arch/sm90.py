@@ -19,7 +19,6 @@ from hexcute_core.dtypes import DType
 _NAME = "sm_90"
 _TENSOR = "NVIDIA H100 whitepaper: 4096 dense f16 multiply-adds a clock a multiprocessor"
 _BULK = "NVIDIA H100 whitepaper: 3.35 TB/s over 132 multiprocessors at 1.755 GHz"
-_SHARED = "CUDA C++ Programming Guide, shared memory: 128 bytes a clock a multiprocessor"
 _RATE = 4096.0
 """Dense f16 multiply-adds a clock a multiprocessor; other types in proportion to their width."""
 
@@ -67,8 +66,7 @@ def _wgmma(a: DType, b: DType, c: DType, n: int) -> WgmmaRow:
 def _stmatrix(load: CopyRow) -> CopyRow:
     """The store that is the inverse of an ldmatrix: same matrices, same registers."""
     name = load.name.replace("ld", "st", 1)
-    timing = replace(load.timing, source=_SHARED)
-    return replace(load, name=name, src="register", dst="shared", timing=timing)
+    return replace(load, name=name, src="register", dst="shared")
 
 
 _COPIES = (

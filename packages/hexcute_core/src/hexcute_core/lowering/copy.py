@@ -11,11 +11,11 @@ from hexcute_core.lowering.digits import digits
 from hexcute_core.lowering.elementwise import lower_same
 from hexcute_core.lowering.global_address import GlobalAddress
 from hexcute_core.lowering.shared_address import SharedAddress, address
+from hexcute_core.lowering.threads import WARP
 from hexcute_core.scalar import Const, Scalar, Var, add, compare, land
 from hexcute_core.synthesis.solution import CopyPlan
 from hexcute_core.tile import Copy, GlobalView, RegisterTensor, TileRef
 
-WARP = 32
 UNROLLED = 16
 """Calls of a copy between memories written out one after another."""
 

@@ -14,7 +14,7 @@ from hexcute_core.errors import LayoutConflict, NoLayout
 from hexcute_core.synthesis.defaults import default_layouts
 from hexcute_core.synthesis.gemm import GemmAnchor, Orders, gemm_anchors, mma_rows, plan_gemm
 from hexcute_core.synthesis.graph import Component, Graph
-from hexcute_core.synthesis.memory import describe_global
+from hexcute_core.synthesis.memory import WIDEST, describe_global
 from hexcute_core.synthesis.propagate import (
     Conflict,
     State,
@@ -35,7 +35,6 @@ from hexcute_core.tile import Copy, Gemm, GlobalView, RegisterTensor, SharedTens
 CANDIDATES = 64
 # Branches looked at for them; a chain of three gemms has 36 for the first, few for the others.
 BRANCHES = 512
-WORD = 16
 
 
 Anchor = GemmAnchor | WgmmaAnchor
@@ -255,7 +254,7 @@ def _orders(graph: Graph, component: Component, op: Gemm) -> Orders:
     """Widths worth ordering K, M and N for: those of the component's element types along K, and
     along M and N where a copy between registers and global memory would profit."""
     types = [graph.tensors[t].dtype for t in component.tensors]
-    narrow = sorted({WORD * 8 // t.bits for t in types} | {WORD * 4 // t.bits for t in types})
+    narrow = sorted({WIDEST * 8 // t.bits for t in types} | {WIDEST * 4 // t.bits for t in types})
     m_runs: set[int] = set()
     n_runs: set[int] = set()
     for item in component.ops:
@@ -267,7 +266,7 @@ def _orders(graph: Graph, component: Component, op: Gemm) -> Orders:
             if not graph.is_register(registers) or isinstance(tensor, RegisterTensor):
                 continue
             shape, bits = registers.shape, tensor.dtype.bits
-            widths = {WORD * 8 // bits, WORD * 4 // bits}
+            widths = {WIDEST * 8 // bits, WIDEST * 4 // bits}
             if isinstance(tensor, GlobalView) and shape == op.c.shape:
                 memory = describe_global(graph.program, graph.facts, other)
                 (m_runs if memory.contiguous == 0 else n_runs).update(w // 2 for w in widths)

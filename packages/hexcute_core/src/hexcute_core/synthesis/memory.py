@@ -10,6 +10,9 @@ from hexcute_core.scalar import Const, is_const, mul
 from hexcute_core.synthesis.facts import Facts
 from hexcute_core.tile import GlobalView, SubMode, TileProgram, TileRef
 
+WIDEST = 16
+"""Bytes that an instruction moves at most for a thread."""
+
 
 @dataclass(frozen=True)
 class GlobalTile:

@@ -18,7 +18,7 @@ from hexcute_core.synthesis.graph import build_graph
 from hexcute_core.synthesis.options import CopyOptions
 from hexcute_core.synthesis.rewrite import change, statements
 from hexcute_core.synthesis.solution import Solution, subject
-from hexcute_core.tile import Copy, Gemm, RegisterTensor, Stmt, TileProgram
+from hexcute_core.tile import Copy, Gemm, Stmt, TileProgram
 
 Only: TypeAlias = Mapping[str, str]
 _ARRANGEMENT = re.compile(r"(\d+)x(\d+)")
@@ -27,6 +27,8 @@ _ARRANGEMENT = re.compile(r"(\d+)x(\d+)")
 def arranged(program: TileProgram, only: Only) -> TileProgram:
     """`program` with the arrangements that `only` names; copies are narrowed where their options
     are made. Raises NoLayout for a key that names no operation, or no arrangement."""
+    if not only:
+        return program
     known = dict.fromkeys(
         subject(s) for s in statements(program.body) if isinstance(s, (Copy, Gemm))
     )
@@ -39,10 +41,9 @@ def arranged(program: TileProgram, only: Only) -> TileProgram:
             )
 
     def narrowed(stmt: Stmt) -> tuple[Stmt, ...]:
-        wanted = only.get(subject(stmt)) if isinstance(stmt, Gemm) else None
-        if wanted is None:
+        if not isinstance(stmt, Gemm) or subject(stmt) not in only:
             return (stmt,)
-        assert isinstance(stmt, Gemm)
+        wanted = only[subject(stmt)]
         found = _ARRANGEMENT.fullmatch(wanted)
         if found is None:
             raise NoLayout(
@@ -73,7 +74,7 @@ def _alternatives(solution: Solution, arch: Arch) -> Iterator[tuple[str, str]]:
     }
     for item in graph.ops:
         op = item.op
-        if isinstance(op, Copy) and not _between_registers(solution, op):
+        if isinstance(op, Copy) and not all(map(graph.is_register, (op.src, op.dst))):
             for option in options.of(item, solution.fragments).choices:
                 if (subject(op), option.plan.name) not in chosen:
                     yield subject(op), option.plan.name
@@ -84,8 +85,3 @@ def _alternatives(solution: Solution, arch: Arch) -> Iterator[tuple[str, str]]:
                 for anchor in anchors(graph, arch, component, item.op):
                     if anchor.groups != plan.groups:
                         yield subject(item.op), f"{anchor.groups[0]}x{anchor.groups[1]}"
-
-
-def _between_registers(solution: Solution, op: Copy) -> bool:
-    tensors = (solution.program.tensor(ref.tensor) for ref in (op.src, op.dst))
-    return all(isinstance(t, RegisterTensor) for t in tensors)

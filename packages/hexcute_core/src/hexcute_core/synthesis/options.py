@@ -22,14 +22,11 @@ from hexcute_core.synthesis.cost import (
     working_warps,
 )
 from hexcute_core.synthesis.graph import Graph, WeightedOp
-from hexcute_core.synthesis.memory import GlobalTile, describe_global
+from hexcute_core.synthesis.memory import WIDEST, GlobalTile, describe_global
 from hexcute_core.synthesis.operands import SPANS, BulkPlan, Operand, Plan, bulk_plan
 from hexcute_core.synthesis.solution import CopyPlan, Rejected, subject
 from hexcute_core.synthesis.wgmma import WgmmaPlan
 from hexcute_core.tile import Copy, Gemm, GlobalView, RegisterTensor, SharedTensor, TileRef
-
-# Bytes that an instruction moves at most for a thread.
-WIDEST = 16
 
 
 @dataclass(frozen=True)

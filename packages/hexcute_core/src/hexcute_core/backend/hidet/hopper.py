@@ -114,7 +114,7 @@ def emit(scope: Scope, stmt: Prim) -> list[Any]:
 
 
 def emit_products(scope: Scope, steps: Sequence[Prim]) -> list[Any]:
-    """The statements of products on the same accumulators."""
+    """The statements of products that follow one another."""
     _need_hopper(scope, steps[0].name)
     return wgmma.products(scope, steps)
 
