@@ -20,6 +20,8 @@ from hexcute_core.thread import (
     MatrixDesc,
     Operand,
     Prim,
+    Regs,
+    RemotePtr,
     ThreadProgram,
     show_program,
     verify,
@@ -47,6 +49,17 @@ def count(opcodes: list[str], prefix: str) -> int:
     return sum(op.startswith(prefix) for op in opcodes)
 
 
+FAR = RemotePtr(add(mul(T, 16), 2048), mod(N, 2))
+WIDTHS = {1: "u8", 2: "u16", 4: "b32", 8: "v2.b32", 16: "v4.b32"}
+
+
+def moved(size: int) -> Regs:
+    """Registers that hold `size` bytes."""
+    if size == 1:
+        return Regs("b", i32(0), (0,), 1, dt.u8)
+    return Regs("h", i32(0), (0,), size // 2, dt.f16)
+
+
 # Every row that is no product, with the start of the PTX instruction it means.
 ROWS: dict[str, tuple[tuple[Operand, ...], str]] = {
     "mbarrier.init": ((shared(), i32(3)), "mbarrier.init.shared::cta.b64 ["),
@@ -55,7 +68,13 @@ ROWS: dict[str, tuple[tuple[Operand, ...], str]] = {
     "mbarrier.arrive.cluster": (
         (shared(8), i32(1)), "mbarrier.arrive.shared::cluster.b64 _, ["
     ),
+    "mbarrier.arrive.cluster.release": (
+        (shared(8), i32(1)), "mbarrier.arrive.release.cluster.shared::cluster.b64 _, ["
+    ),
     "mbarrier.wait": ((shared(), mod(N, 2)), "mbarrier.try_wait.parity.shared::cta.b64 p, ["),
+    "mbarrier.wait.cluster": (
+        (shared(), mod(N, 2)), "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, ["
+    ),
     "cp.async.mbarrier": ((shared(),), "cp.async.mbarrier.arrive.noinc.shared::cta.b64 ["),
     "fence.mbarrier": ((), "fence.mbarrier_init.release.cluster;"),
     "fence.proxy": ((), "fence.proxy.async.shared::cta;"),
@@ -120,6 +139,14 @@ ROWS: dict[str, tuple[tuple[Operand, ...], str]] = {
     "bar.named.arrive": ((N, i32(128)), "bar.arrive "),
     "cluster.arrive": ((), "barrier.cluster.arrive.release;"),
     "cluster.wait": ((), "barrier.cluster.wait.acquire;"),
+    **{
+        f"ld.cluster.{size}": ((moved(size), FAR), f"ld.shared::cluster.{width} ")
+        for size, width in WIDTHS.items()
+    },
+    **{
+        f"st.cluster.{size}": ((FAR, moved(size)), f"st.shared::cluster.{width} [")
+        for size, width in WIDTHS.items()
+    },
     "griddepcontrol.wait": ((), "griddepcontrol.wait;"),
     "griddepcontrol.launch": ((), "griddepcontrol.launch_dependents;"),
     **{
@@ -138,7 +165,8 @@ def test_the_list_of_rows_is_whole() -> None:
 
 
 def test_every_row_is_its_instruction() -> None:
-    body = [DeclareArray("h", dt.f16, 8), *(Prim(n, operands) for n, (operands, _) in ROWS.items())]
+    arrays = [DeclareArray("h", dt.f16, 8), DeclareArray("b", dt.u8, 1)]
+    body = [*arrays, *(Prim(n, operands) for n, (operands, _) in ROWS.items())]
     opcodes, cubin = machine(program(*body, cluster_dim=(2, 1, 1)))
     for name, (_, ptx) in ROWS.items():
         assert ptx in cubin.ptx, name
@@ -146,7 +174,7 @@ def test_every_row_is_its_instruction() -> None:
         "SYNCS.EXCH", "SYNCS.ARRIVE", "SYNCS.PHASECHK", "ARRIVES.LDGSTSBAR", "UTMALDG.2D",
         "UTMALDG.2D.MULTICAST", "UTMASTG.2D", "UTMAREDG.2D.ADD", "UTMAPF", "UTMACMDFLUSH",
         "USETMAXREG", "BAR.ARV", "UCGABAR_ARV", "UCGABAR_WAIT", "STSM.16.M88.4", "STSM.16.MT88.2",
-        "UTMACCTL.PF", "UBLKCP",
+        "UTMACCTL.PF", "UBLKCP", "LD.E.128", "ST.E.128", "LD.E.U8",
     ):  # fmt: skip
         assert count(opcodes, opcode), (opcode, sorted(set(opcodes)))
 

@@ -61,6 +61,7 @@ from hexcute_core.frontend.gemm import gemm, wait_gemm
 from hexcute_core.frontend.launch import Attrs, GridDim, Index
 from hexcute_core.frontend.loops import elements, grid, persistent, static_range, unroll
 from hexcute_core.frontend.pipelines import pipeline
+from hexcute_core.frontend.remote import remote
 from hexcute_core.frontend.roles import warp_groups_consumer, warp_groups_producer
 from hexcute_core.frontend.scans import cummax, cummin, cumprod, cumsum, scan
 from hexcute_core.frontend.subscript import ds
@@ -100,8 +101,8 @@ __all__ = [
     "f8e5m2", "fill", "floor", "gemm", "global_view", "grid", "gridDim", "i1", "i16", "i2", "i32",
     "i4", "i64", "i8", "isnan", "log", "log2", "max", "maximum", "mbarrier", "min", "minimum",
     "named_barrier", "persistent", "pipeline", "prefetch", "primitive", "rcp", "rearrange",
-    "reduce", "register_tensor", "rsqrt", "scan", "select", "shared_tensor", "sin", "sqrt",
-    "static_range", "sum", "sync_role", "syncthreads", "tanh", "tf32", "threadIdx", "turns", "u1",
-    "u16", "u2", "u32", "u4", "u64", "u8", "unroll", "wait_gemm", "warp_groups_consumer",
-    "warp_groups_producer", "where",
+    "reduce", "register_tensor", "remote", "rsqrt", "scan", "select", "shared_tensor", "sin",
+    "sqrt", "static_range", "sum", "sync_role", "syncthreads", "tanh", "tf32", "threadIdx",
+    "turns", "u1", "u16", "u2", "u32", "u4", "u64", "u8", "unroll", "wait_gemm",
+    "warp_groups_consumer", "warp_groups_producer", "where",
 ]  # fmt: skip

@@ -8,7 +8,8 @@ from typing import Literal
 from hexcute_core.arch.fragment import Fragment
 from hexcute_core.dtypes import DType
 
-Scope = Literal["global", "shared", "register"]
+Scope = Literal["global", "shared", "remote", "register"]
+"""Where a side of a copy lies; `remote` is shared memory of another block of the cluster."""
 Access = Literal["vector", "matrix"]
 
 

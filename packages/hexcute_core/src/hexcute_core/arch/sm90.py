@@ -18,7 +18,13 @@ from hexcute_core.dtypes import DType
 
 _NAME = "sm_90"
 _TENSOR = "NVIDIA H100 whitepaper: 4096 dense f16 multiply-adds a clock a multiprocessor"
+_REMOTE = (
+    "Luo et al., Benchmarking and Dissecting the Nvidia Hopper GPU Architecture, arXiv:2402.13499: "
+    "180 clocks from one multiprocessor to another, 3.27 TB/s over 114 of them at 1.755 GHz"
+)
 _BULK = "NVIDIA H100 whitepaper: 3.35 TB/s over 132 multiprocessors at 1.755 GHz"
+_REMOTE_LATENCY = 180.0
+_REMOTE_WAVEFRONT = 8.0
 _RATE = 4096.0
 """Dense f16 multiply-adds a clock a multiprocessor; other types in proportion to their width."""
 
@@ -69,8 +75,23 @@ def _stmatrix(load: CopyRow) -> CopyRow:
     return replace(load, name=name, src="register", dst="shared")
 
 
+def _remote(row: CopyRow) -> CopyRow:
+    """The same access to shared memory of another block of the cluster: 16 bytes a clock between
+    multiprocessors, a wavefront of 128 bytes at least."""
+    latency = _REMOTE_LATENCY if row.dst == "register" else 0.0
+    timing = Timing(max(1.0, row.bytes / 4) * _REMOTE_WAVEFRONT, latency, _REMOTE)
+    name = row.name.replace(".shared.", ".cluster.")
+    src, dst = ("remote" if side == "shared" else side for side in (row.src, row.dst))
+    return replace(row, name=name, src=src, dst=dst, timing=timing)
+
+
 _COPIES = (
     *SM80.copies,
+    *(
+        _remote(row)
+        for row in SM80.copies
+        if row.access == "vector" and {row.src, row.dst} == {"shared", "register"}
+    ),
     *(_stmatrix(row) for row in SM80.copies if row.access == "matrix"),
 )
 SM90 = replace(

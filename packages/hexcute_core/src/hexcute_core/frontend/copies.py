@@ -54,6 +54,14 @@ def copy(
         raise builder.error(
             f"hx.copy cannot move {describe(a)} to {describe(b)} directly", fix=f"use {between}"
         )
+    if (a.ref.rank is not None or b.ref.rank is not None) and not (
+        a.in_registers or b.in_registers
+    ):
+        raise builder.error(
+            f"hx.copy cannot move {describe(a)} to {describe(b)} directly: only threads reach into "
+            "another block",
+            fix="use two copies through a register tensor",
+        )
     builder.emit(
         Copy(
             builder.next_id(),

@@ -95,6 +95,11 @@ def _operand(value: object) -> Tile:
             f"hx.gemm cannot read {describe(tile)}",
             fix="copy it to a shared or register tensor first",
         )
+    if tile.ref.rank is not None:
+        raise current("hx.gemm").error(
+            f"hx.gemm reads this block's own memory, got {describe(tile)}",
+            fix="copy it to a register tensor first",
+        )
     return tile
 
 

@@ -26,11 +26,13 @@ from hexcute_core.scalar import Scalar, Var, compare, sub
 from hexcute_core.scalar.visit import free_vars, substitute
 from hexcute_core.tile import (
     Assign,
+    ClusterOp,
     Copy,
     For,
     Gemm,
     GemmWait,
     If,
+    MbarrierOp,
     PipelineRelease,
     PipelineWait,
     Produce,
@@ -40,6 +42,7 @@ from hexcute_core.tile import (
     TileProgram,
     TileRef,
     While,
+    reached,
 )
 
 
@@ -103,6 +106,8 @@ class _Flow:
             for s in p.body
             if isinstance(s, Copy)
         }
+        # What other blocks of the cluster write once this one has told them that they may.
+        self.lent = reached(program).written
         # Whether a slot was held, or free to be waited for, on some path to the statement.
         self.possible: dict[PipelineWait | PipelineRelease, bool] = {}
 
@@ -224,6 +229,9 @@ class _Flow:
                 return self._release(stmt, state), env
             case Gemm():
                 return self._gemm(stmt, state, env), env
+            case ClusterOp(action="arrive") | MbarrierOp(action="remote"):
+                self._hand_on(stmt, state)
+                return state, env
             case _:
                 if isinstance(stmt, OPERATIONS):
                     self._touch(accesses(stmt), stmt.span, state)
@@ -268,6 +276,19 @@ class _Flow:
                         "last, hx.wait_gemm(1) for the one before",
                     )
         return state.holding(name, max(count - 1, 0))
+
+    def _hand_on(self, stmt: ClusterOp | MbarrierOp, state: _State) -> None:
+        """Refuses to let other blocks write what a flight reads."""
+        for flight in state.flights:
+            for name, _ in flight.shared:
+                if name in self.lent:
+                    raise FrontendError(
+                        f"`{name}`, which other blocks of the cluster write, may still be read by "
+                        f"the asynchronous gemm at line {self.gemms[flight.gemm].span.line} when "
+                        "this block arrives here",
+                        span=stmt.span,
+                        fix="call hx.wait_gemm(0) before",
+                    )
 
     def _gemm(self, stmt: Gemm, state: _State, env: Env) -> _State:
         program = self.program

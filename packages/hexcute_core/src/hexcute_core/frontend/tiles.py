@@ -217,7 +217,8 @@ def describe(value: object) -> str:
         case Tile():
             kind = {GlobalView: "global", SharedTensor: "shared", RegisterTensor: "register"}
             place = kind[type(value.tensor)]
-            return f"{value.dtype} {place} tile `{value.ref.tensor}` {_shape(value)}"
+            where = "" if value.ref.rank is None else f" of block {value.ref.rank}"
+            return f"{value.dtype} {place} tile `{value.ref.tensor}` {_shape(value)}{where}"
         case LazyTile():
             return f"{value.dtype} register tile {_shape(value)}"
         case Param():

@@ -14,6 +14,7 @@ from hexcute_core.frontend.expressions import EXPRESSIONS
 from hexcute_core.frontend.frame import Binding, Frame
 from hexcute_core.frontend.params import Param
 from hexcute_core.frontend.pending import check_pending
+from hexcute_core.frontend.remote import check_remote
 from hexcute_core.frontend.role_laws import check_laws
 from hexcute_core.frontend.roles import check_roles, role_threads
 from hexcute_core.frontend.signature import REQUIRED, KernelDef, TensorParam
@@ -147,6 +148,7 @@ def _trace(
         (*builder.named_barriers, *barriers_of(builder.turns)),
     )
     check_laws(program)
+    check_remote(program)
     check_pending(program)
     return program, frozenset(builder.violated)
 

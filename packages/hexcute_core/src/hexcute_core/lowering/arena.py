@@ -3,8 +3,9 @@
 A buffer lives from the first to the last statement that touches it, counted at the top of the
 kernel and at the top of each role. Roles run side by side, so a buffer that two of them touch
 lives as long as they all do, except the slots of a pipeline: where as many are filled as are
-waited for, nothing writes them after the last was read. Buffers whose lives do not meet may share
-bytes; before the first statement of the later one, the threads that use it meet.
+waited for, nothing writes them after the last was read. What other blocks of a cluster reach into
+lives throughout: when they do is theirs to say. Buffers whose lives do not meet may share bytes;
+before the first statement of the later one, the threads that use it meet.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from hexcute_core.tile import (
     Stmt,
     TileProgram,
     While,
+    reached,
 )
 
 ALIGNMENT = 1024
@@ -143,6 +145,9 @@ def _lives(program: TileProgram) -> list[_Life]:
             if isinstance(stmt, Copy) and stmt.completes is not None:
                 # When it lands is the author's affair.
                 touched.setdefault(stmt.dst.tensor, []).extend(((0, -1), (len(program.body), -1)))
+    for name in reached(program).any:
+        touched.setdefault(name, []).extend(((0, -1), (len(program.body), -1)))
+        homes.setdefault(name, set()).add(-1)
     run = [i for i, stmt in enumerate(program.body) if isinstance(stmt, Role)]
     out = []
     for t in program.tensors:

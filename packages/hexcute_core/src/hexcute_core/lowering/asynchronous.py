@@ -1,7 +1,8 @@
 """cp.async: copies that threads only start. The author's waits finish them, in groups; where a
-kernel names no group, the next barrier does.
+kernel names no group, the next barrier does, of the block or of its cluster.
 
-What TMA or wgmma reads is fenced by the thread that wrote it, once it is written.
+What TMA or wgmma reads is fenced by the thread that wrote it, once it is written; what another
+block wrote, by those whom it told.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ def proxy_fence(ctx: Context, op: Copy) -> tuple[th.Stmt, ...]:
     written = ctx.program.tensor(op.dst.tensor)
     if not isinstance(written, SharedTensor) or op.dst.tensor not in ctx.async_read:
         return ()
+    if op.dst.rank is not None:
+        # That block's, which fences when it knows of the write.
+        return ()
     if ctx.solution.copies[op.id].row.asynchronous:
         # Not written yet: fenced where it is waited for.
         return ()
@@ -36,11 +40,21 @@ def lower_async_wait(ctx: Context, stmt: AsyncWait) -> tuple[th.Stmt, ...]:
 
 def lower_sync(ctx: Context, stmt: Sync) -> tuple[th.Stmt, ...]:
     """The team meets; copies in no group of the author's are finished before."""
-    meet = ctx.barrier(stmt.span)
+    return (*landed(ctx, stmt.span), ctx.barrier(stmt.span))
+
+
+def landed(ctx: Context, span: SourceSpan) -> tuple[th.Stmt, ...]:
+    """Until copies in no group of the author's are there, before others are told of them."""
     grouped = any(isinstance(s, (AsyncCommit, AsyncWait)) for s in statements(ctx.program.body))
     if grouped or not _started(ctx):
-        return (meet,)
-    return (*finish(ctx, stmt.span), *_fence(ctx, stmt.span), meet)
+        return ()
+    return (*finish(ctx, span), *_fence(ctx, span))
+
+
+def told(ctx: Context, span: SourceSpan) -> tuple[th.Stmt, ...]:
+    """After other blocks said what they wrote here: make it visible to the async proxy."""
+    read = ctx.reached.written & ctx.async_read
+    return (th.Prim("fence.proxy", (), span),) if read else ()
 
 
 def finish(ctx: Context, span: SourceSpan) -> tuple[th.Stmt, ...]:

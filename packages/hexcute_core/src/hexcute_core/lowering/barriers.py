@@ -1,4 +1,8 @@
-"""Raw barriers: one primitive each. Named barriers take numbers from 15 down, roles from 1 up."""
+"""Raw barriers: one primitive each. Named barriers take numbers from 15 down, roles from 1 up.
+
+Where blocks of a cluster reach into one another, what tells them of it orders their memory: an
+arrival waits for what was only started, releases to the cluster, and a wait acquires from it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from hexcute_core import thread as th
 from hexcute_core.arch import Arch
 from hexcute_core.dtypes import i32
 from hexcute_core.errors import LayoutConflict, SourceSpan
+from hexcute_core.lowering.asynchronous import landed, told
 from hexcute_core.lowering.bulk import lower_bulk_load
 from hexcute_core.lowering.context import Context
 from hexcute_core.lowering.elements import resolve
@@ -31,6 +36,7 @@ _ON_MBARRIER = {
     "wait": "mbarrier.wait",
     "remote": "mbarrier.arrive.cluster",
 }
+_ORDERING = {"wait": "mbarrier.wait.cluster", "remote": "mbarrier.arrive.cluster.release"}
 
 
 def mbarrier_bytes(program: TileProgram) -> dict[str, int]:
@@ -95,15 +101,21 @@ def lower_barrier(ctx: Context, stmt: BarrierStmt) -> tuple[th.Stmt, ...]:
         case MbarrierOp():
             at = mbarrier(ctx, stmt.barrier, resolve(ctx, stmt.index))
             more = () if stmt.value is None else (resolve(ctx, stmt.value),)
-            return (th.Prim(_ON_MBARRIER[stmt.action], (at, *more), stmt.span),)
+            names = _ON_MBARRIER | (_ORDERING if ctx.reached.any else {})
+            use = th.Prim(names[stmt.action], (at, *more), stmt.span)
+            before = landed(ctx, stmt.span) if ctx.reached.any and stmt.action == "remote" else ()
+            return (*before, use, *(told(ctx, stmt.span) if stmt.action == "wait" else ()))
         case NamedBarrierOp():
-            names = [b.name for b in ctx.program.named_barriers]
-            number = LAST_BARRIER - names.index(stmt.barrier)
+            declared = [b.name for b in ctx.program.named_barriers]
+            number = LAST_BARRIER - declared.index(stmt.barrier)
             threads = ctx.program.named_barrier(stmt.barrier).threads
             operands = (Const(number, i32), Const(threads, i32))
             return (th.Prim(f"bar.named.{stmt.action}", operands, stmt.span),)
         case ClusterOp():
-            return (th.Prim(f"cluster.{stmt.action}", (), stmt.span),)
+            meet = th.Prim(f"cluster.{stmt.action}", (), stmt.span)
+            if stmt.action == "arrive":
+                return (*landed(ctx, stmt.span), meet)
+            return (meet, *told(ctx, stmt.span))
         case _:
             assert_never(stmt)
 

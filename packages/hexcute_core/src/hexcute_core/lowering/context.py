@@ -25,9 +25,11 @@ from hexcute_core.tile import (
     For,
     ForElements,
     Gemm,
+    Reached,
     RegisterTensor,
     TileProgram,
     TileRef,
+    reached,
 )
 
 if TYPE_CHECKING:
@@ -89,6 +91,11 @@ class Context:
             if isinstance(op, Gemm):
                 names.update((op.a.tensor, op.b.tensor))
         return frozenset(names)
+
+    @cached_property
+    def reached(self) -> Reached:
+        """Shared tensors that blocks of the cluster touch in one another."""
+        return reached(self.program)
 
     def map_name(self, plan: BulkPlan) -> str:
         """The tensor map of a TMA copy; copies with equal boxes share one."""

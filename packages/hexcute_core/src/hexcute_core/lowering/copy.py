@@ -103,8 +103,10 @@ def _side(
         op.span,
     )
     base, xors, adds = shared.split(plan.thread, modes, loops)
-    arena = ctx.arena.offsets[ref.tensor]
-    return th.SharedPtr(address(ctx.once(base), xors, adds, arena)), None
+    offset = address(ctx.once(base), xors, adds, ctx.arena.offsets[ref.tensor])
+    if ref.rank is not None:
+        return th.RemotePtr(offset, ref.rank), None
+    return th.SharedPtr(offset), None
 
 
 def _staged(

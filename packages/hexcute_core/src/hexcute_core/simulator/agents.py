@@ -53,8 +53,9 @@ class BlockAgents:
 
     def __init__(
         self, world: World, ordinal: int, shared_bytes: int, granule: int,
-        start: Callable[[Machine], Waits],
+        start: Callable[[Machine], Waits], guests: int = 0,
     ) -> None:  # fmt: skip
+        """With `guests`, warps of so many blocks of the cluster may read its memory."""
         self.world = world
         self.block: Block = world.block(ordinal)
         self.threads = world.threads
@@ -62,14 +63,15 @@ class BlockAgents:
         self.mbarriers: dict[int, MBarrier] = {}
         self.products: dict[int, Products] = {}
         self.started: list[Engine] = []
-        self.visits: list[Visit] = []
+        self.visits: dict[int, Visit] = {}
         self.cluster: list[BlockAgents] = [self]
         self.cluster_barrier = ClusterBarrier()
         self.pool = RegisterPool(world.threads)
         self._events = 0
         firsts = range(0, world.threads, WARP)
         # Each warp reads by itself and through its engines.
-        self.shared = SharedArena(shared_bytes, 1, granule, 2 * len(firsts))
+        columns, home = (2 + guests) * len(firsts), ordinal if guests else None
+        self.shared = SharedArena(shared_bytes, 1, granule, columns, home)
         self.agents = [
             Agent(self, ordinal, range(first, min(first + WARP, world.threads)), start)
             for first in firsts
@@ -79,6 +81,10 @@ class BlockAgents:
         """A number for something that happens on an engine."""
         self._events += 1
         return self._events
+
+    def guest_column(self, m: Machine) -> int:
+        """Where reads by a warp of another block of the cluster are kept."""
+        return (2 + self.cluster.index(m.home)) * len(self.agents) + m.column
 
     @property
     def ended(self) -> bool:
@@ -92,8 +98,8 @@ class BlockAgents:
             if wrong is not None:
                 self._ends_while(wrong, engine.span, "wait for it before the kernel ends")
         known = [agent.machine.agent_clock.known for agent in self.agents]
-        for visit in self.visits:
-            if max(int(k[visit.unit]) if visit.unit < len(k) else 0 for k in known) < visit.time:
+        for unit, visit in self.visits.items():
+            if max(int(k[unit]) if unit < len(k) else 0 for k in known) < visit.time:
                 self._ends_while(
                     f"{visit.name} of block {visit.by} may still be on its way to it",
                     visit.span,

@@ -98,6 +98,13 @@ class VectorClock:
         part = self.known[: len(shown)]
         np.maximum(part, shown, out=part)
 
+    def copy(self) -> VectorClock:
+        """The clock as it is now."""
+        now = VectorClock(self.unit, 0)
+        now.time, now.known = self.time, self.known.copy()
+        now.known[self.unit] = self.time
+        return now
+
     def learn(self, unit: int, time: int) -> None:
         """What `unit` did up to its clock `time` comes before what follows."""
         self.known[unit] = max(int(self.known[unit]), time)

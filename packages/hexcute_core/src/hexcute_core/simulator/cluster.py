@@ -1,8 +1,10 @@
-"""Clusters: blocks that run together, meet, and arrive at each other's mbarriers.
+"""Clusters: blocks that run together, meet, and reach into each other.
 
 `cluster.arrive` releases and `cluster.wait` acquires: a phase completes when every warp of every
 block of the cluster has arrived. `mbarrier.arrive.cluster place, rank` arrives at the barrier at
-the same address of block `rank`. `griddepcontrol` orders kernels, of which one runs here.
+the same address of block `rank`. Whoever reaches into a block must know that it has started, and
+the block must know of the visit before it ends. `griddepcontrol` orders kernels, of which one runs
+here.
 """
 
 from __future__ import annotations
@@ -63,11 +65,10 @@ class ClusterBarrier:
 
 @dataclass(frozen=True)
 class Visit:
-    """What a warp of another block did to this block's shared memory, at `time` of its `unit`."""
+    """The last that a warp of another block did to this block's shared memory, at its `time`."""
 
     name: str
     by: Block
-    unit: int
     time: int
     span: SourceSpan | None
 
@@ -137,23 +138,34 @@ def arrive_remote(stmt: Prim, compiler: StatementCompiler) -> Code:
         lanes = m.active()
         places, ranks = where(m, lanes), lanes_of(rank(m), lanes)
         touch(m, lanes, places, name)
-        cluster = m.home.cluster
         for place, to in zip(places, ranks, strict=True):
-            if not 0 <= to < len(cluster):
-                m.stop(
-                    "out of bounds", f"{name} to block {to} of a cluster of {len(cluster)}",
-                    int(lanes[0]),
-                )  # fmt: skip
-            target = cluster[int(to)]
+            target = block_of_rank(m, int(to), name, int(lanes[0]))
             if target is not m.home:
-                _visit(m, target, name)
+                visit(m, target, name)
             find_mbarrier(m, int(place), target).arrive(m, 1)
 
     return then_pause(run)
 
 
-def _visit(m: Machine, target: BlockAgents, name: str) -> None:
-    """The warp reaches into another block, which must not have ended, nor end unaware of it."""
+def block_of_rank(m: Machine, rank: int, name: str, lane: int) -> BlockAgents:
+    """Block `rank` of the machine's cluster, which `name` reaches on `lane`."""
+    cluster = m.home.cluster
+    if not 0 <= rank < len(cluster):
+        m.stop("out of bounds", f"{name} to block {rank} of a cluster of {len(cluster)}", lane)
+    return cluster[rank]
+
+
+def visit(m: Machine, target: BlockAgents, name: str) -> None:
+    """The warp reaches into another block, which must have started for all that it knows, must not
+    have ended, nor end unaware of it."""
+    if not any(m.agent_clock.known[agent.machine.agent_clock.unit] for agent in target.agents):
+        m.report(
+            "use before wait",
+            f"{name} reaches block {target.block}, of which nothing tells that it has started",
+            0,
+            "let the blocks of a cluster meet before they reach into one another: "
+            "hx.cluster_sync()",
+        )
     if target.ended:
         m.stop(
             "use before wait",
@@ -162,7 +174,7 @@ def _visit(m: Machine, target: BlockAgents, name: str) -> None:
             "let the blocks of a cluster meet before they end: hx.cluster_sync()",
         )
     clock = m.agent_clock
-    target.visits.append(Visit(name, m.home.block, clock.unit, clock.time, m.span))
+    target.visits[clock.unit] = Visit(name, m.home.block, clock.time, m.span)
 
 
 def between_kernels(stmt: Prim, compiler: StatementCompiler) -> Step:
@@ -180,6 +192,6 @@ def instruction(name: str) -> Instruction | None:
     """What blocks of a cluster tell each other."""
     if name in ("griddepcontrol.wait", "griddepcontrol.launch"):
         return Instruction(between_kernels)
-    if name == "mbarrier.arrive.cluster":
+    if name in ("mbarrier.arrive.cluster", "mbarrier.arrive.cluster.release"):
         return Instruction(arrive_remote, shared=BYTES)
     return {"cluster.arrive": Instruction(arrive), "cluster.wait": Instruction(wait)}.get(name)

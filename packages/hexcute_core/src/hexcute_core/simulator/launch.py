@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from hexcute_core.simulator.primitives import (
     compile_primitive,
     global_granules,
     polls,
+    reaches,
     shared_granule,
 )
 from hexcute_core.simulator.progress import Progress, bar
@@ -177,6 +179,7 @@ class _Launch:
         world.watched = True
         start, program = started(code), self.program
         clusters = bind_clusters(self.chosen, self.grid, program.cluster_dim)
+        guests = prod(program.cluster_dim) if reaches(program) else 0
         order = np.arange(len(clusters))
         at_once = 1
         if world.seed:
@@ -187,7 +190,7 @@ class _Launch:
             for done, index in enumerate(order):
                 progress.update(len(clusters[index]) if done else 0)
                 yield [
-                    BlockAgents(world, ordinal, program.shared_bytes, self.granule, start)
+                    BlockAgents(world, ordinal, program.shared_bytes, self.granule, start, guests)
                     for ordinal in clusters[index]
                 ]
 

@@ -253,7 +253,7 @@ def wait(stmt: Prim, compiler: StatementCompiler) -> Routine:
 
 _MAKERS = {
     "mbarrier.init": init, "mbarrier.arrive": arrive, "mbarrier.expect": expect,
-    "mbarrier.wait": wait,
+    "mbarrier.wait": wait, "mbarrier.wait.cluster": wait,
 }  # fmt: skip
 
 

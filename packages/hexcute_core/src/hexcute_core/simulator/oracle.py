@@ -109,7 +109,7 @@ def interpret(
             runs = [_BlockRun(program, buffers, evaluators, meeting) for _ in cluster]
             started = []
             for run, ordinal in zip(runs, cluster, strict=True):
-                run.cluster = runs
+                run.cluster, run.memory.cluster = runs, [other.memory for other in runs]
                 lanes = builtins([chosen[ordinal]], grid, threads, range(threads))
                 scope = Scope({**values, **lanes}, threads, chosen[ordinal])
                 started.append(run.statements(program.body, scope))

@@ -19,13 +19,25 @@ from hexcute_core.simulator import (
     ordering,
     proxies,
     register_pool,
+    remote,
     tensorcore,
     wgmma,
 )
 from hexcute_core.simulator.code import Code
 from hexcute_core.simulator.instructions import Instruction, Table
 from hexcute_core.simulator.statements import StatementCompiler
-from hexcute_core.thread import Assign, For, GlobalPtr, If, MapRef, Prim, Stmt, ThreadProgram, While
+from hexcute_core.thread import (
+    Assign,
+    For,
+    GlobalPtr,
+    If,
+    MapRef,
+    Prim,
+    RemotePtr,
+    Stmt,
+    ThreadProgram,
+    While,
+)
 
 TABLES: tuple[Table, ...] = (
     memory.instruction,
@@ -41,6 +53,7 @@ TABLES: tuple[Table, ...] = (
     matrix_store.instruction,
     register_pool.instruction,
     cluster.instruction,
+    remote.instruction,
 )
 
 
@@ -115,6 +128,11 @@ def shared_granule(program: ThreadProgram) -> int:
     """Bytes of the smallest access to shared memory."""
     found = (find(p.name) for p in prims(program.body))
     return min((i.shared for i in found if i is not None and i.shared), default=16)
+
+
+def reaches(program: ThreadProgram) -> bool:
+    """Whether blocks of a cluster access one another's shared memory."""
+    return any(isinstance(o, RemotePtr) for p in prims(program.body) for o in p.operands)
 
 
 def global_granules(program: ThreadProgram) -> dict[str, int]:

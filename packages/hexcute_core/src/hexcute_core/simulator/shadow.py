@@ -96,7 +96,8 @@ class Shadow:
     def _race(self, m: Actor, lane: int, cell: int, earlier: int, what: str, was: str) -> None:
         engine = m.world.is_engine(earlier & WHO_MASK)
         apart = m.world.describe(earlier & WHO_MASK)[1] not in m.blocks
-        missing, fix = _ADVICE["engine" if engine else "apart" if apart else "barrier"]
+        far = "apart" if self.across else "cluster"
+        missing, fix = _ADVICE["engine" if engine else far if apart else "barrier"]
         m.report(
             "race",
             f"race on {self._place(cell)}: {what} here, {was} {origin(m, earlier)}, {missing}",
@@ -114,6 +115,10 @@ _ADVICE = {
     "apart": (
         "with nothing that orders the two blocks",
         "order them by an atomic flag: a release after the first, an acquire before this",
+    ),
+    "cluster": (
+        "with nothing that orders the two blocks",
+        "let the blocks of a cluster meet between the two: hx.cluster_sync()",
     ),
     "barrier": ("no barrier between", "put a block-wide barrier between the two"),
 }

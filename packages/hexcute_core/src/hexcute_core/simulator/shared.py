@@ -3,7 +3,8 @@
 A granule is empty, ready, or in flight: an asynchronous copy is filling it (`holder` tags the
 copy), and nobody may touch it until the copy has been waited for. What threads wrote is seen by the
 async proxy (bulk copies, wgmma) after a fence of theirs: `proxy` keeps UNFENCED, or the writer's
-clock at its fence, or 0 for what the async proxy wrote itself.
+clock at its fence, or 0 for what the async proxy wrote itself. What another block wrote is seen
+after a fence here by whoever knew of it: `fences` keeps who knew what at each.
 """
 
 from __future__ import annotations
@@ -12,7 +13,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hexcute_core.simulator.clocks import SITE_MASK, SITE_SHIFT, WHO_MASK, tags
+from hexcute_core.simulator.clocks import (
+    CLOCK_SHIFT,
+    NEVER,
+    SITE_MASK,
+    SITE_SHIFT,
+    WHO_MASK,
+    VectorClock,
+    tags,
+)
+from hexcute_core.simulator.lanes import WARP
 from hexcute_core.simulator.shadow import Shadow, origin
 from hexcute_core.simulator.values import Array
 
@@ -24,10 +34,13 @@ UNFENCED = -1
 
 
 class SharedArena:
-    """`size` bytes a block, for `blocks` blocks; `columns` units may read them."""
+    """`size` bytes a block, for `blocks` blocks; `columns` units may read them. Where other blocks
+    write as well, it is the arena of block number `home` of the launch."""
 
-    def __init__(self, size: int, blocks: int, granule: int, columns: int = 1) -> None:
-        self.size = size
+    def __init__(
+        self, size: int, blocks: int, granule: int, columns: int = 1, home: int | None = None
+    ) -> None:
+        self.size, self.home = size, home
         self.granule = granule
         self.stride = -(-size // 16) * 16
         cells = blocks * self.stride // granule
@@ -36,6 +49,7 @@ class SharedArena:
         self.holder = np.zeros(cells, dtype=np.int64)
         self.proxy = np.zeros(cells, dtype=np.int64)
         self.shadow = Shadow(cells, columns, False, self.place)
+        self.fences: list[VectorClock] = []
 
     def cells(
         self, m: Actor, lanes: Array, address: Array, size: int, what: str, align: int = 0
@@ -128,12 +142,34 @@ class SharedArena:
         """What `lanes` wrote becomes visible to the async proxy, to whoever knows of this."""
         mine = np.isin(self.shadow.writer & WHO_MASK, m.who[lanes]) & (self.proxy == UNFENCED)
         self.proxy[mine] = m.clock.now(lanes)
+        if isinstance(m.clock, VectorClock) and self._foreign(m, self.shadow.writer).any():
+            self.fences.append(m.clock.copy())
+
+    def _foreign(self, m: Actor, writer: Array) -> Array:
+        """Which of the tags `writer` are those of threads of other blocks than the arena's."""
+        if self.home is None:
+            return np.zeros(writer.shape, dtype=np.bool_)
+        block = m.world.ordinals(writer & WHO_MASK)
+        other: Array = (writer != NEVER) & (block >= 0) & (block != self.home)
+        return other
+
+    def _fenced_here(self, m: Actor, writer: Array) -> Array:
+        """Which of the writes `writer` were known at a fence that `m` knows of."""
+        unit, time = (writer & WHO_MASK) // WARP, writer >> CLOCK_SHIFT
+        seen = np.zeros(writer.shape, dtype=np.bool_)
+        for fence in reversed(self.fences):
+            if isinstance(m.clock, VectorClock) and m.clock.known[fence.unit] >= fence.time:
+                seen |= fence.known[unit] >= time
+        return seen
 
     def load_async(self, m: Actor, lanes: Array, cells: Array, what: str) -> Array:
         """Bytes [n, size] as the async proxy reads them."""
         proxy, writer = self.proxy[cells], self.shadow.writer[cells]
         hidden = (proxy == UNFENCED) | ((proxy > 0) & m.clock.unordered(lanes, tags(
             proxy, 0, writer & WHO_MASK), False))  # fmt: skip
+        foreign = hidden & self._foreign(m, writer)
+        if foreign.any():
+            hidden[foreign] = ~self._fenced_here(m, writer[foreign])
         if hidden.any():
             row, column = np.argwhere(hidden)[0]
             tag = int(writer[row, column])
@@ -142,7 +178,8 @@ class SharedArena:
                 f"{what} reads {self.place(cells[row, column])} through the async proxy, written "
                 f"{origin(m, tag)} without a fence that comes before",
                 int(lanes[row]),
-                "let every writing thread execute fence.proxy before the barrier",
+                "let every writing thread execute fence.proxy before the barrier, or, of what "
+                "another block wrote, whoever waited for it, after its wait",
                 m.sites[(tag >> SITE_SHIFT) & SITE_MASK],
             )
         return self.load(m, lanes, cells, what)

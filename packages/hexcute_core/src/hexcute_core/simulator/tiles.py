@@ -52,12 +52,13 @@ class LocalTile:
 
 
 class TileMemory:
-    """Every tensor of the running block."""
+    """Every tensor of the running block; `cluster` are those of all blocks of its cluster."""
 
     def __init__(self, buffers: Mapping[str, Buffer]) -> None:
         self.buffers = buffers
         self.views: dict[str, GlobalView] = {}
         self.local: dict[str, LocalTile] = {}
+        self.cluster: list[TileMemory] = [self]
 
     def dtype(self, ref: TileRef) -> DType:
         """Element type of the tensor of `ref`."""
@@ -76,7 +77,7 @@ class TileMemory:
             cells = buffer.cells[place] if len(buffer.cells) else buffer.cells.dtype.type(0)
             masked: Array = np.where(inside, cells, buffer.cells.dtype.type(0))
             return masked
-        tile = self.local[ref.tensor]
+        tile = self._holder(ref, index, span)
         window = _window(tile, ref, index, span)
         if not _kept(tile.written[window], ref).all():
             raise SimulationError(f"{tile.name} is read before all of it was written", span)
@@ -101,10 +102,21 @@ class TileMemory:
                 new = combine(reduction, buffer.cells[place[inside]], new)
             buffer.cells[place[inside]] = new
             return
-        tile = self.local[ref.tensor]
+        tile = self._holder(ref, index, span)
         window = _window(tile, ref, index, span)
         _kept(tile.cells[window], ref)[...] = cells
         tile.written[window] = True
+
+    def _holder(self, ref: TileRef, index: Index, span: SourceSpan) -> LocalTile:
+        """The tensor of `ref`, in the block that has it."""
+        if ref.rank is None:
+            return self.local[ref.tensor]
+        rank = index(ref.rank)
+        if not 0 <= rank < len(self.cluster):
+            raise SimulationError(
+                f"{ref.tensor} of block {rank} of a cluster of {len(self.cluster)}", span
+            )
+        return self.cluster[rank].local[ref.tensor]
 
     def _locate(self, view: GlobalView, ref: TileRef, index: Index) -> tuple[Buffer, Array, Array]:
         """Linear index and in-bounds mask of every element of the tile."""

@@ -13,7 +13,7 @@ from hexcute_core.simulator.clocks import VectorClock
 from hexcute_core.simulator.counting import Tally
 from hexcute_core.simulator.findings import Findings
 from hexcute_core.simulator.lanes import WARP, Block, padded
-from hexcute_core.simulator.values import Value
+from hexcute_core.simulator.values import Array, Value
 from hexcute_core.thread import TensorMap
 
 if TYPE_CHECKING:
@@ -95,6 +95,11 @@ class World:
             for clock in self._clocks:
                 clock.grow(self._room)
         return self._units - 1
+
+    def ordinals(self, who: Array) -> Array:
+        """The number of the block of each of `who`, -1 for what is no thread."""
+        block: Array = who // padded(self.threads)
+        return np.where(block < len(self.blocks), block, -1)
 
     def is_engine(self, who: int) -> bool:
         """Whether number `who` of the launch is no thread."""

@@ -19,7 +19,7 @@ from hexcute_core.arch import CopyRow, Fragment, Mode
 from hexcute_core.errors import SourceSpan, VerifyError
 from hexcute_core.synthesis.check_gemm import check_gemm
 from hexcute_core.synthesis.check_hopper import check_boxes, check_bulk, check_wgmma
-from hexcute_core.synthesis.graph import WeightedOp, build_graph
+from hexcute_core.synthesis.graph import WeightedOp, build_graph, op_refs
 from hexcute_core.synthesis.solution import CopyPlan, Exchange, SharedLayout, Solution
 from hexcute_core.tile import (
     CastTile,
@@ -27,6 +27,7 @@ from hexcute_core.tile import (
     Elementwise,
     ForElements,
     Gemm,
+    GlobalView,
     Prefetch,
     Rearrange,
     Reduce,
@@ -36,6 +37,7 @@ from hexcute_core.tile import (
     TileProgram,
     TileRef,
 )
+from hexcute_core.tile.ir import TileOp
 
 Table: TypeAlias = NDArray[np.int64]
 
@@ -47,6 +49,7 @@ def check(solution: Solution) -> None:
         _bijection(program, name, layout)
     for item in build_graph(program).ops:
         op, threads = item.op, item.team.threads
+        _own(solution, op)
         match op:
             case Copy() if op.id in solution.bulk:
                 check_bulk(solution, op)
@@ -78,6 +81,15 @@ def check(solution: Solution) -> None:
                 _covers(solution, op.ref, op.span, threads)
             case _:
                 pass
+
+
+def _own(solution: Solution, op: TileOp) -> None:
+    """Only a copy of threads may touch another block's memory."""
+    if isinstance(op, Copy) and op.id in solution.copies:
+        return
+    for ref in op_refs(op):
+        if ref.rank is not None:
+            raise VerifyError(f"`{ref.tensor}` of another block is no operand here", op.span)
 
 
 def digits(index: Any, modes: Sequence[Mode], rank: int) -> Table:
@@ -153,6 +165,10 @@ def _bijection(program: TileProgram, name: str, layout: SharedLayout) -> None:
 
 def _copy(solution: Solution, op: Copy, item: WeightedOp) -> None:
     plan, program, threads = solution.copies[op.id], solution.program, item.team.threads
+    moved = plan.row.src, (plan.second or plan.row).dst
+    meant = tuple(_scope(program, ref) for ref in (op.src, op.dst))
+    if moved != meant:
+        raise VerifyError(f"{plan.name} moves {moved}, the copy goes {meant}", op.span)
     for ref in (op.src, op.dst):
         tensor = program.tensor(ref.tensor)
         if isinstance(tensor, RegisterTensor):
@@ -169,6 +185,17 @@ def _copy(solution: Solution, op: Copy, item: WeightedOp) -> None:
     reached = _index(coords[_inside(coords, op.dst.shape)], op.dst.shape)
     if not _whole(reached, op.dst.shape):
         raise VerifyError(f"{plan.name} does not cover the tile", op.span)
+
+
+def _scope(program: TileProgram, ref: TileRef) -> str:
+    """Where a side of a copy lies, in the words of an instruction's row."""
+    match program.tensor(ref.tensor):
+        case GlobalView():
+            return "global"
+        case SharedTensor():
+            return "shared" if ref.rank is None else "remote"
+        case RegisterTensor():
+            return "register"
 
 
 def _calls(plan: CopyPlan, rank: int) -> Iterator[tuple[Table, int]]:

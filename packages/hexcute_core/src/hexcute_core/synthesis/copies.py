@@ -37,12 +37,14 @@ def register_copies(
     memory: GlobalTile | None,
     load: bool,
     starts: tuple[int, ...] = (),
+    remote: bool = False,
 ) -> Iterator[Candidate]:
-    """Plans between registers spread as `g` and memory: global (`memory` given) or shared.
+    """Plans between registers spread as `g` and memory: global (`memory` given) or shared, another
+    block's where it is `remote`.
 
     `starts` are known divisors of where a shared tile begins, by dimension (0: at the origin).
     """
-    scope = "shared" if memory is None else "global"
+    scope = "global" if memory is not None else "remote" if remote else "shared"
     src, dst = (scope, "register") if load else ("register", scope)
     for row in arch.copies:
         if (row.src, row.dst) != (src, dst):

@@ -1,14 +1,15 @@
 """Clocks of an operation in one block: `weight * warps * calls * (issue slot + memory phases)`.
 
-A shared access takes its wavefronts, a global one half a clock a 32-byte sector; a Tensor Core
-instruction its issue time over the multiprocessor's four units.
+A shared access takes its wavefronts, one to another block as long as the row says for each; a
+global one half a clock a 32-byte sector; a Tensor Core instruction its issue time over the
+multiprocessor's four units.
 """
 
 from __future__ import annotations
 
 from math import prod
 
-from hexcute_core.arch import Mode
+from hexcute_core.arch import CopyRow, Mode
 from hexcute_core.synthesis.memory import GlobalTile
 from hexcute_core.synthesis.operands import BulkPlan
 from hexcute_core.synthesis.solution import CopyPlan, GemmPlan
@@ -17,6 +18,8 @@ from hexcute_core.synthesis.wgmma import WgmmaPlan
 WARP = 32
 ISSUE_SLOT = 1.0
 SECTOR_BYTES = 32
+# A warp's lanes share a wavefront as long as each moves no more than this.
+WAVEFRONT_WORD = 4
 CLOCKS_A_SECTOR = 0.5
 TENSOR_UNITS = 4
 BOX_CLOCKS = 4.0
@@ -87,7 +90,15 @@ def global_cost(plan: CopyPlan, memory: GlobalTile, bits: int, warps: float) -> 
 
 def shared_cost(plan: CopyPlan, wavefronts: float, warps: float) -> float:
     """Clocks of the shared side of a copy, once; `wavefronts` are those of one warp's calls."""
-    return warps * (plan.calls * ISSUE_SLOT + wavefronts)
+    return warps * (plan.calls * ISSUE_SLOT + wavefronts * _wavefront_clocks(plan.row))
+
+
+def _wavefront_clocks(row: CopyRow) -> float:
+    """Clocks of one wavefront: what a row of another block's memory takes without conflicts, over
+    the wavefronts of such a call."""
+    if "remote" not in (row.src, row.dst):
+        return 1.0
+    return row.timing.issue / max(1.0, row.bytes / WAVEFRONT_WORD)
 
 
 def packing_cost(plan: CopyPlan, bits: int, warps: float) -> float:

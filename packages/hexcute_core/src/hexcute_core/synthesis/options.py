@@ -87,6 +87,13 @@ class CopyOptions:
                 "copy through a register tensor",
             )
         starts = self._starts(op)
+        remote = any(ref.rank is not None for ref in (op.src, op.dst))
+        if remote and not any("remote" in (row.src, row.dst) for row in self.arch.copies):
+            raise NoLayout(
+                f"{self.arch.name} has no clusters, whose blocks could {subject(op)}",
+                op.span,
+                'compile with target="sm_90"',
+            )
         outside = op.src if isinstance(src, GlobalView) else op.dst
         # What completes on an mbarrier of the author's, or combines, goes by TMA or not at all.
         alone = op.completes is not None or op.reduce is not None
@@ -95,12 +102,12 @@ class CopyOptions:
         name = name if op.reduce is None else f"tma.reduce.{op.reduce}"
         key = (
             memory, fragment, op.dst.shape, bits, name, threads, starts, outside if bulk else None,
-            alone, self.only.get(subject(op)),
+            alone, remote, self.only.get(subject(op)),
         )  # fmt: skip
         if key not in self._known:
             if fragment is not None:
                 found: Iterable[Candidate | BulkPlan] = register_copies(
-                    self.arch, fragment, bits, memory, load, starts
+                    self.arch, fragment, bits, memory, load, starts, remote
                 )
             else:
                 assert memory is not None
@@ -213,7 +220,7 @@ def _bound(plan: CopyPlan | BulkPlan, memory: GlobalTile | None, bits: int, thre
     total, warps = 0.0, working_warps(plan, threads)
     if memory is not None:
         total += global_cost(plan, memory, bits, warps)
-    if "shared" in (plan.row.src, plan.row.dst) or plan.second is not None:
+    if {"shared", "remote"} & {plan.row.src, plan.row.dst} or plan.second is not None:
         total += shared_cost(plan, least_wavefronts(plan, bits), warps)
     return total + packing_cost(plan, bits, warps)
 

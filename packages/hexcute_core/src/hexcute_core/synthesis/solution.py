@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hexcute_core.arch import CopyRow, Fragment, MmaRow, Mode
 from hexcute_core.errors import SourceSpan
-from hexcute_core.tile import Copy, Gemm, Prefetch, TileProgram
+from hexcute_core.tile import Copy, Gemm, Prefetch, TileProgram, TileRef
 
 if TYPE_CHECKING:
     from hexcute_core.synthesis.operands import BulkPlan, Operand
@@ -173,7 +173,11 @@ def subject(op: Copy | Gemm | Prefetch) -> str:
         case Prefetch():
             return f"prefetch {op.src.tensor}"
         case Copy():
-            return f"copy {op.src.tensor} -> {op.dst.tensor}"
+            return f"copy {_named(op.src)} -> {_named(op.dst)}"
+
+
+def _named(ref: TileRef) -> str:
+    return ref.tensor if ref.rank is None else f"remote {ref.tensor}"
 
 
 @dataclass(frozen=True)

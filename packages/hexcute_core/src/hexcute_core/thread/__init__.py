@@ -11,6 +11,7 @@ from hexcute_core.thread.ir import (
     Operand,
     Prim,
     Regs,
+    RemotePtr,
     SetElement,
     SharedPtr,
     Stmt,
@@ -26,6 +27,6 @@ from hexcute_core.thread.verify import verify
 
 __all__ = [
     "Assign", "DeclareArray", "For", "GlobalPtr", "If", "MapRef", "MatrixDesc", "Operand", "PRIMS",
-    "Prim", "PrimSpec", "Regs", "SetElement", "SharedPtr", "Stmt", "TensorMap", "ThreadParam",
-    "ThreadProgram", "While", "prim", "show_program", "verify",
+    "Prim", "PrimSpec", "Regs", "RemotePtr", "SetElement", "SharedPtr", "Stmt", "TensorMap",
+    "ThreadParam", "ThreadProgram", "While", "prim", "show_program", "verify",
 ]  # fmt: skip

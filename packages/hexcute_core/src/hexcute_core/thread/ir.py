@@ -65,6 +65,14 @@ class SharedPtr:
 
 
 @dataclass(frozen=True)
+class RemotePtr:
+    """Byte address `offset` within the arena of block `rank` of the cluster."""
+
+    offset: Scalar
+    rank: Scalar
+
+
+@dataclass(frozen=True)
 class MapRef:
     """A box of a tensor map at `coords` (elements), one a dimension of the tensor, outermost first
     as in its shape; the backend hands them to PTX innermost first."""
@@ -87,7 +95,7 @@ class MatrixDesc:
     swizzle: int
 
 
-Operand: TypeAlias = Union[Regs, GlobalPtr, SharedPtr, MapRef, MatrixDesc, Scalar]
+Operand: TypeAlias = Union[Regs, GlobalPtr, SharedPtr, RemotePtr, MapRef, MatrixDesc, Scalar]
 
 
 @dataclass(frozen=True)

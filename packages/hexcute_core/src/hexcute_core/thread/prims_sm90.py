@@ -6,7 +6,9 @@
 | `mbarrier.expect` | SharedPtr, int bytes | arrive and expect `bytes` more in this phase |
 | `mbarrier.arrive` | SharedPtr | one arrival, release |
 | `mbarrier.arrive.cluster` | SharedPtr, int rank | at block `rank`, same address, relaxed |
+| `mbarrier.arrive.cluster.release` | the same | and releases to the cluster |
 | `mbarrier.wait` | SharedPtr, int parity | until the phase of that parity has completed, acquire |
+| `mbarrier.wait.cluster` | the same | and acquires from the cluster |
 | `cp.async.mbarrier` | SharedPtr | arrives when this thread's cp.async so far have (noinc) |
 | `fence.mbarrier` | - | initialised barriers become visible to the cluster and async proxy |
 | `fence.proxy` | - | shared memory this thread wrote becomes visible to the async proxy |
@@ -26,6 +28,7 @@
 | `setmaxnreg.inc`, `setmaxnreg.dec` | int registers | warp-group wide |
 | `bar.named.sync`, `bar.named.arrive` | int id, int threads | barriers 1 to 15 |
 | `cluster.arrive`, `cluster.wait` | - | release / acquire |
+| `ld.cluster.B`, `st.cluster.B` | Regs, RemotePtr / RemotePtr, Regs | B bytes of another block |
 | `stmatrix.xN`, `stmatrix.xN.trans` | SharedPtr row, Regs src (N pieces of 4 bytes) | |
 | `griddepcontrol.wait`, `griddepcontrol.launch` | - | programmatic dependent launch |
 
@@ -82,7 +85,9 @@ def hopper_rows() -> list[PrimSpec]:
         PrimSpec("mbarrier.expect", ("shared", "scalar")),
         PrimSpec("mbarrier.arrive", ("shared",)),
         PrimSpec("mbarrier.arrive.cluster", ("shared", "scalar")),
+        PrimSpec("mbarrier.arrive.cluster.release", ("shared", "scalar")),
         PrimSpec("mbarrier.wait", ("shared", "scalar")),
+        PrimSpec("mbarrier.wait.cluster", ("shared", "scalar")),
         PrimSpec("cp.async.mbarrier", ("shared",)),
         PrimSpec("fence.mbarrier", ()),
         PrimSpec("fence.proxy", ()),
@@ -110,6 +115,9 @@ def hopper_rows() -> list[PrimSpec]:
         multicast = f"tma.load.multicast{hint}"
         rows.append(PrimSpec(multicast, ("shared", "map", "shared", "scalar")))
         rows += [PrimSpec(f"{store}{hint}", ("map", "shared")) for store in stores]
+    for size in (1, 2, 4, 8, 16):
+        rows.append(PrimSpec(f"ld.cluster.{size}", ("regs", "remote"), size))
+        rows.append(PrimSpec(f"st.cluster.{size}", ("remote", "regs"), size))
     for count in (1, 2, 4):
         for suffix in ("", ".trans"):
             name = f"stmatrix.x{count}{suffix}"

@@ -16,6 +16,7 @@ from hexcute_core.thread.ir import (
     Operand,
     Prim,
     Regs,
+    RemotePtr,
     SetElement,
     SharedPtr,
     Stmt,
@@ -101,6 +102,8 @@ def _operand(operand: Operand) -> str:
             return f"{operand.param} + {show(operand.offset)}"
         case SharedPtr():
             return f"shared + {show(operand.offset)}"
+        case RemotePtr():
+            return f"shared + {show(operand.offset)} of block {show(operand.rank)}"
         case MapRef():
             return f"{operand.name}[{', '.join(show(c) for c in operand.coords)}]"
         case MatrixDesc():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-OperandKind = Literal["regs", "global", "shared", "scalar", "map", "desc"]
+OperandKind = Literal["regs", "global", "shared", "remote", "scalar", "map", "desc"]
 
 
 @dataclass(frozen=True)

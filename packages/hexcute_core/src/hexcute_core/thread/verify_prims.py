@@ -16,6 +16,7 @@ from hexcute_core.thread.ir import (
     Operand,
     Prim,
     Regs,
+    RemotePtr,
     SharedPtr,
 )
 from hexcute_core.thread.prims import PRIMS, prim
@@ -59,7 +60,7 @@ def verify_prim(stmt: Prim, scope: Scope) -> None:
             case MapRef():
                 for coord in operand.coords:
                     scope.check_scalar(coord, stmt.span)
-            case MatrixDesc():
+            case MatrixDesc() | RemotePtr():
                 scope.check_scalar(operand.offset, stmt.span)
             case _:
                 scope.check_scalar(operand, stmt.span)
@@ -75,6 +76,8 @@ def _kind(operand: Operand) -> OperandKind:
             return "global"
         case SharedPtr():
             return "shared"
+        case RemotePtr():
+            return "remote"
         case MapRef():
             return "map"
         case MatrixDesc():

@@ -23,6 +23,7 @@ from hexcute_core.thread.ir import (
     Operand,
     Prim,
     Regs,
+    RemotePtr,
     SharedPtr,
     TensorMap,
     ThreadParam,
@@ -53,7 +54,9 @@ _LIMITS = {
     "mbarrier.init": {1: (1, 2**20 - 1, 1)},
     "mbarrier.expect": {1: (0, 2**20 - 1, 1)},
     "mbarrier.arrive.cluster": {1: (0, PORTABLE_CLUSTER - 1, 1)},
+    "mbarrier.arrive.cluster.release": {1: (0, PORTABLE_CLUSTER - 1, 1)},
     "mbarrier.wait": {1: (0, 1, 1)},
+    "mbarrier.wait.cluster": {1: (0, 1, 1)},
     **{
         f"tma.load.multicast{hint}": {3: (1, 2**16 - 1, 1)}
         for hint in ("", *(f".{hint}" for hint in HINTS))
@@ -74,6 +77,8 @@ def verify_hopper(stmt: Prim, scope: Scope) -> None:
             case SharedPtr():
                 size, alignment = _extent(stmt, place, scope)
                 _check_offset(operand.offset, size, alignment, stmt, scope)
+            case RemotePtr():
+                _check_remote(operand, stmt, scope)
             case GlobalPtr():
                 _check_global(operand, stmt, scope)
             case MapRef():
@@ -107,6 +112,27 @@ def _extent(stmt: Prim, place: int, scope: Scope) -> tuple[int, int]:
     tensor_map = _map(box, stmt, scope)
     param = scope.pointer(tensor_map.param, stmt.span)
     return prod(tensor_map.box) * param.dtype.bits // 8, BOX_ALIGNMENT
+
+
+def _check_remote(ptr: RemotePtr, stmt: Prim, scope: Scope) -> None:
+    """An access to a block of the cluster, at an address of the arena that all blocks share."""
+    size = int(stmt.name.rpartition(".")[2])
+    _check_offset(ptr.offset, size, size, stmt, scope)
+    scope.check_scalar(ptr.rank, stmt.span)
+    blocks = prod(scope.program.cluster_dim)
+    if not ptr.rank.dtype.is_integer:
+        raise VerifyError(f"`{ptr.rank}`, a block of the cluster, is a {ptr.rank.dtype}", stmt.span)
+    if blocks == 1 or (isinstance(ptr.rank, Const) and not 0 <= ptr.rank.value < blocks):
+        raise VerifyError(
+            f"{stmt.name} reaches block {ptr.rank} of a cluster of {blocks}", stmt.span
+        )
+    for regs in stmt.operands:
+        if isinstance(regs, Regs) and regs.count * regs.dtype.bits != 8 * size:
+            raise VerifyError(
+                f"{stmt.name} moves {size} bytes, {regs.count} registers of {regs.dtype} hold "
+                f"{regs.count * regs.dtype.bits / 8:g}",
+                stmt.span,
+            )
 
 
 def _check_offset(

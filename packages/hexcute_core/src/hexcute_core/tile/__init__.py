@@ -37,6 +37,7 @@ from hexcute_core.tile.ir import (
     TileProgram,
     While,
 )
+from hexcute_core.tile.remote import Reached, reached
 from hexcute_core.tile.tensors import (
     GlobalTensor,
     GlobalView,
@@ -51,7 +52,7 @@ __all__ = [
     "Assign", "AsyncCommit", "AsyncWait", "BarrierStmt", "CallStmt", "CastTile", "ClusterOp",
     "Copy", "Elementwise", "Fill", "For", "ForElements", "Gemm", "GemmWait", "GlobalTensor",
     "GlobalView", "If", "Mbarrier", "MbarrierOp", "NamedBarrier", "NamedBarrierOp", "Pipeline",
-    "PipelineRelease", "PipelineWait", "Prefetch", "Produce", "Rearrange", "Reduce",
-    "RegisterTensor", "Role", "Scan", "SetElement", "SharedTensor", "Stmt", "SubMode", "Sync",
-    "Tensor", "TileProgram", "TileRef", "While",
+    "PipelineRelease", "PipelineWait", "Prefetch", "Produce", "Reached", "Rearrange",
+    "Reduce", "RegisterTensor", "Role", "Scan", "SetElement", "SharedTensor", "Stmt", "SubMode",
+    "Sync", "Tensor", "TileProgram", "TileRef", "While", "reached",
 ]  # fmt: skip

@@ -1,6 +1,7 @@
 """show_program(p) = p as text, one statement a line: deterministic, made to be read and diffed.
 
-A tile is written as its tensor with a subscript: `ga[:, :, i]`, `rc[16:+32, :]` (start, size).
+A tile is written as its tensor with a subscript: `ga[:, :, i]`, `rc[16:+32, :]` (start, size),
+`sa of block 1` where it lies in another block of the cluster.
 """
 
 from __future__ import annotations
@@ -150,9 +151,9 @@ class _Printer:
                 parts.append(show(start))
             else:
                 parts.append(":" if full else f"{show(start)}:+{extent}")
-        if all(part == ":" for part in parts):
-            return ref.tensor
-        return f"{ref.tensor}[{', '.join(parts)}]"
+        named = "" if all(part == ":" for part in parts) else f"[{', '.join(parts)}]"
+        where = "" if ref.rank is None else f" of block {show(ref.rank)}"
+        return f"{ref.tensor}{named}{where}"
 
     def _whole(self, name: str) -> tuple[int, ...]:
         tensor = self.tensors.get(name)

@@ -78,13 +78,15 @@ class TileRef:
     """The rectangular part of tensor `tensor` that an operation touches.
 
     Mode m covers [starts[m], starts[m] + extents[m]). Modes in `kept`, in order, are the
-    dimensions of the tile; the others were indexed by an integer and have extent 1.
+    dimensions of the tile; the others were indexed by an integer and have extent 1. `rank` is the
+    block of the cluster whose shared tensor it is, by number, None for this block's own.
     """
 
     tensor: str
     starts: tuple[Scalar, ...]
     extents: tuple[int, ...]
     kept: tuple[int, ...]
+    rank: Scalar | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:

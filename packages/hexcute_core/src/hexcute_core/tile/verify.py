@@ -47,6 +47,7 @@ from hexcute_core.tile.ir import (
     TileProgram,
     While,
 )
+from hexcute_core.tile.remote import verify_reach, verify_slots
 from hexcute_core.tile.tensors import (
     GlobalView,
     RegisterTensor,
@@ -77,6 +78,7 @@ def verify(program: TileProgram) -> None:
     checker.header()
     scope = Scope({**checker.uniform, **dict.fromkeys(BUILT_INS, dtypes.i32)})
     checker.block(program.body, scope)
+    verify_slots(checker)
 
 
 class _Checker:
@@ -271,6 +273,9 @@ class _Checker:
             elif isinstance(start, Const):
                 inside = start.value >= 0 and start.value + size <= extent
                 self.need(inside, f"mode {mode} of `{tensor.name}` is out of range", span)
+        if ref.rank is not None:
+            self.index(ref.rank, scope, span)
+        verify_reach(self, ref, tensor, span)
         if isinstance(tensor, GlobalView):
             for e in (*tensor.origin, *(x for m in tensor.modes for s in m for x in _parts(s))):
                 self.index(e, scope, span)

@@ -74,6 +74,9 @@ def verify_operation(
             checks.need(src.dtype == dst.dtype, f"a {src.dtype} copied to {dst.dtype}", span)
             apart = type(src) is not type(dst)
             checks.need(apart, f"`{src.name}` and `{dst.name}` share a space", span)
+            if stmt.src.rank is not None or stmt.dst.rank is not None:
+                held = _REGISTER in (type(src), type(dst))
+                checks.need(held, f"`{src.name}` to `{dst.name}` of another block", span)
             if stmt.completes is not None:
                 verify_mbarrier(checks, *stmt.completes, span)
                 checks.index(stmt.completes[1], scope, span)
@@ -91,6 +94,8 @@ def verify_operation(
             a, b = (checks.ref(r, scope, span, _REGISTER, _SHARED) for r in (stmt.a, stmt.b))
             checks.ref(stmt.c, scope, span, _REGISTER)
             checks.condition(stmt.accumulate, scope, span)
+            own = stmt.a.rank is None and stmt.b.rank is None
+            checks.need(own, "a gemm that reads another block's memory", span)
             shapes = stmt.c.shape, stmt.a.shape, stmt.b.shape
             fits = all(len(shape) == 2 for shape in shapes) and (
                 shapes[0] == (stmt.a.shape[0], stmt.b.shape[0])

@@ -19,6 +19,8 @@ from hexcute_core.scalar import Binary, Const, Scalar, binary, is_const
 from hexcute_core.thread import GlobalPtr, Regs, SharedPtr
 
 _BITS_NAME = {1: "u8", 2: "u16"}
+_WINDOWS = {"cluster": "shared::cluster"}
+"""State spaces that PTX calls otherwise than primitives do."""
 
 
 def global_address(scope: Scope, ptr: GlobalPtr) -> Any:
@@ -42,8 +44,12 @@ def shared_address(scope: Scope, ptr: SharedPtr) -> Any:
     """The 32-bit address of byte `ptr.offset` of the arena."""
     if scope.shared is None:
         raise scope.error("the kernel uses shared memory but reserves none")
-    offset, constant = split_constant(ptr.offset)
-    address = scope.shared
+    return behind(scope, scope.shared, ptr.offset)
+
+
+def behind(scope: Scope, address: Any, by: Scalar) -> Any:
+    """The 32-bit address `by` bytes behind another."""
+    offset, constant = split_constant(by)
     if not is_const(offset, 0):
         address = he.Add(address, he.Cast(scalars.emit(scope, offset), data_type("uint32")))
     return he.Add(address, integer(constant, "uint32")) if constant else address
@@ -113,11 +119,12 @@ def _memory(scope: Scope, op: str, space: str, size: int, regs: Regs) -> tuple[I
     # Sub-word accesses pass through a word; everything else through the array's own type.
     entries = (entry.type_name if size >= 4 else "uint32",) * count
     pointer = "pointer" if space == "global" else "uint32"
+    window = _WINDOWS.get(space, space)
     name = f"hx_{op}_{space}_{size}_{entries[0]}"
     if op == "ld":
-        text = f"ld.{space}{lanes}.{width} {_operands(0, count)}, [%{count}];"
+        text = f"ld.{window}{lanes}.{width} {_operands(0, count)}, [%{count}];"
         return Instruction(name, text, entries, (pointer,), memory=True), count
-    text = f"st.{space}{lanes}.{width} [%0], {_operands(1, count)};"
+    text = f"st.{window}{lanes}.{width} [%0], {_operands(1, count)};"
     return Instruction(name, text, (), (pointer, *entries), memory=True), count
 
 

@@ -1,7 +1,7 @@
 """Hopper's primitives -> statements: mbarriers, tensor copies, fences, clusters, registers.
 
 Barriers of shared memory are addressed in the block's own window; another block's address comes
-from `mapa`.
+from `mapa`, of the arena for data: equal calls are one, offsets are added behind.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from hidet.ir.func import Function
 from hidet.ir.type import VoidType, data_type
 
 from hexcute_core.arch.boxes import HINTS
-from hexcute_core.backend.hidet import registers, scalars, tensor_maps, wgmma
+from hexcute_core.backend.hidet import accesses, registers, scalars, tensor_maps, wgmma
 from hexcute_core.backend.hidet.accesses import shared_address
 from hexcute_core.backend.hidet.asm import OWN, Instruction, vector
 from hexcute_core.backend.hidet.scope import Scope, call
+from hexcute_core.dtypes import i32
 from hexcute_core.scalar import Const
-from hexcute_core.thread import GlobalPtr, MapRef, Prim, Regs, SharedPtr
+from hexcute_core.thread import GlobalPtr, MapRef, Prim, Regs, RemotePtr, SharedPtr
 
 _WORD = "uint32"
 _FIXED = {
@@ -58,6 +59,13 @@ _REMOTE_ARRIVE = Instruction(
     inputs=(_WORD,),
     memory=True,
 )
+# Threads of that block read what those of this one wrote.
+_REMOTE_RELEASE = Instruction(
+    "hx_mbarrier_arrive_cluster_release",
+    "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];",
+    inputs=(_WORD,),
+    memory=True,
+)
 
 
 def emit(scope: Scope, stmt: Prim) -> list[Any]:
@@ -67,11 +75,15 @@ def emit(scope: Scope, stmt: Prim) -> list[Any]:
     if name in _FIXED:
         return [_run(scope, Instruction(_function_name(name), _FIXED[name], memory=True))]
     match (name.split("."), stmt.operands):
-        case (["mbarrier", "wait"], (SharedPtr() as barrier, parity)):
-            return [_wait(scope, barrier, parity)]
-        case (["mbarrier", "arrive", "cluster"], (SharedPtr() as barrier, rank)):
+        case (["mbarrier", "wait", *orders], (SharedPtr() as barrier, parity)):
+            return [_wait(scope, barrier, parity, ".acquire.cluster" if orders else "")]
+        case (["mbarrier", "arrive", "cluster", *orders], (SharedPtr() as barrier, rank)):
             remote = scope.instruction(_MAPA, [shared_address(scope, barrier), _word(scope, rank)])
-            return [_run(scope, _REMOTE_ARRIVE, remote)]
+            return [_run(scope, _REMOTE_RELEASE if orders else _REMOTE_ARRIVE, remote)]
+        case (["ld", "cluster", size], (Regs() as dst, RemotePtr() as src)):
+            return accesses.load(scope, "cluster", int(size), dst, _remote(scope, src), None)
+        case (["st", "cluster", size], (RemotePtr() as dst, Regs() as src)):
+            return accesses.store(scope, "cluster", int(size), _remote(scope, dst), src, None)
         case (_, (SharedPtr() as barrier, *numbers)) if name in _ON_BARRIER:
             words = [_word(scope, n) for n in numbers]
             ins = Instruction(
@@ -148,18 +160,26 @@ def _constant(scope: Scope, name: str, e: Any) -> int:
     return int(e.value)
 
 
-def _wait(scope: Scope, barrier: SharedPtr, parity: Any) -> Any:
+def _remote(scope: Scope, ptr: RemotePtr) -> Any:
+    """The 32-bit address of byte `ptr.offset` of the arena of block `ptr.rank`."""
+    own = shared_address(scope, SharedPtr(Const(0, i32)))
+    arena = scope.instruction(_MAPA, [own, _word(scope, ptr.rank)])
+    return accesses.behind(scope, arena, ptr.offset)
+
+
+def _wait(scope: Scope, barrier: SharedPtr, parity: Any, order: str) -> Any:
     """Spins on the one-instruction test, which itself sleeps for a while."""
+    suffix = order.replace(".", "_")
     test = Instruction(
-        "hx_mbarrier_try_wait",
-        "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; "
+        f"hx_mbarrier_try_wait{suffix}",
+        f"{{ .reg .pred p; mbarrier.try_wait.parity{order}.shared::cta.b64 p, [%1], %2; "
         "selp.u32 %0, 1, 0, p; }",
         (_WORD,), (_WORD, _WORD), result=True, memory=True,
     )  # fmt: skip
     address, wanted = he.Var("barrier", data_type(_WORD)), he.Var("parity", data_type(_WORD))
     done = scope.instruction(test, [address, wanted])
     body = hs.WhileStmt(he.LogicalNot(done), hs.SeqStmt([]))
-    name = "hx_mbarrier_wait"
+    name = f"hx_mbarrier_wait{suffix}"
     scope.functions.setdefault(
         name,
         Function(name, [address, wanted], body, VoidType(), "cuda_internal", {OWN: True}),

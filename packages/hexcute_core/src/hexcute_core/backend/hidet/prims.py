@@ -20,6 +20,7 @@ from hexcute_core.thread import (
     Operand,
     Prim,
     Regs,
+    RemotePtr,
     SharedPtr,
     prim,
 )
@@ -30,7 +31,7 @@ _BITS = {"f16": 16, "bf16": 16, "f32": 32, "tf32": 32, "i32": 32, "i8": 8, "u8":
          "f8e4m3": 8, "f8e5m2": 8}  # fmt: skip
 _KINDS = {
     "regs": Regs, "global": GlobalPtr, "shared": SharedPtr, "scalar": ScalarBase, "map": MapRef,
-    "desc": MatrixDesc,
+    "desc": MatrixDesc, "remote": RemotePtr,
 }  # fmt: skip
 
 
