@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from hexcute_core.errors import MissingDependency, ToolchainError
-from hexcute_core.toolchain import TARGETS, compile_cubin, discovery, sass, toolchain_version
+from hexcute_core.toolchain import (
+    TARGETS,
+    compile_cubin,
+    discovery,
+    nvrtc,
+    sass,
+    toolchain_version,
+)
 from hexcute_core.toolchain.compiler import _refuse_broken_code
 from hexcute_core.toolchain.cubin import Resources, parse_resources
 
@@ -123,6 +130,27 @@ def test_ignored_setmaxnreg_is_a_build_error() -> None:
         compile_cubin(SETMAXNREG, "sm_90")
     bounded = SETMAXNREG.replace("void unbounded", "void __launch_bounds__(384, 1) unbounded")
     assert compile_cubin(bounded, "sm_90").resources[0].registers == 168
+
+
+@pytest.mark.parametrize("release", [(12, 8), (12, 9), (13, 0)])
+def test_the_compiler_keeps_no_cubins_of_its_own(
+    release: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its cache forgets the log; releases before it do not know the flag."""
+    monkeypatch.setattr(nvrtc, "version", lambda: release)
+    nvrtc._uncached.cache_clear()
+    assert ("--no-cache" in nvrtc._uncached()) == (release >= (12, 9))
+    nvrtc._uncached.cache_clear()
+
+
+@pytest.mark.gpu
+def test_broken_code_is_refused_every_time() -> None:
+    """Where there is a driver, the compiler's own cache is on unless told otherwise."""
+    for _ in range(2):
+        with pytest.raises(ToolchainError, match="C7508"):
+            compile_cubin(SETMAXNREG, "sm_90")
+        (kernel,) = compile_cubin(LOCAL_ARRAY, "sm_90").resources
+        assert kernel.registers > 0 and kernel.uses_local_memory
 
 
 @pytest.mark.parametrize("code", ["C7508", "C7510", "C7511", "C7514"])

@@ -87,9 +87,17 @@ def version() -> tuple[int, int]:
     return major.value, minor.value
 
 
+@lru_cache(maxsize=1)
+def _uncached() -> tuple[str, ...]:
+    """NVRTC keeps cubins on disk where there is a GPU, since 12.9, and what it takes from there
+    comes without the log: neither resources nor warnings that must be errors would be seen."""
+    return ("--no-cache",) if version() >= (12, 9) else ()
+
+
 def run(source: str, file_name: str, options: Sequence[str]) -> Compilation:
     """Compiles one source. A source that is wrong gives `ok=False` and the compiler's log."""
     library = _library()
+    options = (*options, *_uncached())
     program = ctypes.c_void_p()
     status = library.nvrtcCreateProgram(
         ctypes.byref(program), source.encode(), file_name.encode(), 0, None, None
