@@ -1,8 +1,12 @@
-"""What all tests share: Hypothesis profiles, and GPU tests only where there is a GPU."""
+"""What all tests share: Hypothesis profiles, GPU tests only where there is a GPU, and simulations
+repeated there where HEXCUTE_COMPARISONS is set."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +16,14 @@ if importlib.util.find_spec("hypothesis") is not None:
     settings.register_profile("default", deadline=None)
     settings.register_profile("fuzz", deadline=None, max_examples=2000)
     settings.load_profile("default")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if "HEXCUTE_COMPARISONS" in os.environ:
+        sys.path.insert(0, str(Path(__file__).parent / "packages" / "hexcute_core" / "tests"))
+        from gpu_comparisons import Comparisons
+
+        config.pluginmanager.register(Comparisons().everywhere())
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

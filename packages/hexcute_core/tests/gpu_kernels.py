@@ -12,9 +12,12 @@ import numpy as np
 import role_kernels
 import test_oracle_kernels as written
 import test_stmatrix as stored
+from gpu_mirror import bits_of, compare, on_gpu
 
 import hexcute_core as hx
 from hexcute_core import bf16, f8e4m3, f16, f32, i8, i32, tf32
+from hexcute_core.driver.simulation import compile_for
+from hexcute_core.runtime import bind, device_target
 from hexcute_core.simulator.values import storage
 from hexcute_kernels.hopper_gemm import hopper_gemm
 from hexcute_kernels.pipelined_gemm import pipelined_gemm
@@ -214,4 +217,26 @@ def role_cases() -> Iterator[KernelCase]:
     yield role("out_of_step", products(192, 64, 128), ck)
 
 
-KERNELS = [*kernels(), *hopper_kernels(), *schedules(), *role_cases()]
+def leaves_the_same_bits(case: KernelCase) -> None:
+    """Launches the case as a caller would, the instructions of its target in this GPU's machine
+    code, and asserts that the simulator leaves the same."""
+    kernel, args = case.kernel(), case.arguments()
+    simulated = compile_for(kernel, args, case.target, case.constants)
+    tensors = [on_gpu(array) for array in args]
+    bound = bind(kernel.signature, tensors, kernel.divisors)
+    whole = {c.name: case.constants.get(c.name, c.default) for c in kernel.definition.constants}
+    compiled = kernel.specialise(case.target, bound.key, whole, device_target())
+    loaded, grid = compiled.load()
+    loaded.launch_bound(grid(bound.values), bound.device, bound.values)
+    left = [bits_of(tensor) for tensor in tensors]
+    report = simulated.simulate(*args, schedules=2)
+    assert report.deterministic
+    names = [param.name for param in kernel.signature.tensors]
+    blocks = len(report.blocks)
+    compare(str(case), case.target, blocks, dict(zip(names, left)), dict(zip(names, args)))
+
+
+MMA_KERNELS = list(kernels())
+HOPPER_KERNELS = [*hopper_kernels(), *schedules()]
+ROLE_KERNELS = list(role_cases())
+KERNELS = [*MMA_KERNELS, *HOPPER_KERNELS, *ROLE_KERNELS]

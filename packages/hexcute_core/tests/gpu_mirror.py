@@ -1,13 +1,13 @@
 """The same run on a GPU: launches a thread program, and compares what it and the simulator leave.
 
-Where HEXCUTE_COMPARISONS names a file, every program of whole numbers that a test runs lane by lane
-is launched as well, and each comparison becomes a row of that file.
+Where HEXCUTE_COMPARISONS names a file, each comparison becomes a row of it.
 """
 
 from __future__ import annotations
 
 import csv
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,15 @@ from hexcute_core.runtime import (
     device_target,
 )
 from hexcute_core.runtime.storage import TENSOR_STORAGE
-from hexcute_core.thread import ThreadProgram
+from hexcute_core.simulator.values import storage
+from hexcute_core.thread import Prim, ThreadProgram
+from hexcute_core.thread.prims_sm90 import HOPPER
+from hexcute_core.thread.visit import calls, statements
 from hexcute_core.toolchain import compile_cubin
 
-COLUMNS = ("test", "program", "target", "blocks", "tensor", "bytes", "same")
+# Resolved now: a test may change the working folder.
+ROWS = Path(path).resolve() if (path := os.environ.get("HEXCUTE_COMPARISONS")) else None
+COLUMNS = ("test", "program", "target", "blocks", "tensor", "bytes", "same", "skipped")
 Arrays = dict[str, np.ndarray]
 
 
@@ -36,77 +41,96 @@ def on_gpu(array: np.ndarray) -> Any:
     import torch
 
     bits = torch.from_numpy(array.view(f"i{array.dtype.itemsize}").copy())
-    return bits.view(getattr(torch, TENSOR_STORAGE[_cell(array)].torch)).cuda()
+    return bits.view(getattr(torch, TENSOR_STORAGE[_element(array)].torch)).cuda()
 
 
 def bits_of(tensor: Any) -> np.ndarray:
-    """A tensor's bytes."""
+    """A torch tensor's bytes."""
     import torch
 
-    return tensor.cpu().contiguous().view(torch.uint8).numpy().reshape(-1)
+    return tensor.cpu().reshape(-1).view(torch.uint8).numpy()
 
 
-def launch(
-    program: ThreadProgram, arrays: Arrays, scalars: dict[str, int], grid: tuple[int, int, int]
-) -> dict[str, Any]:
-    """Runs the program on the GPU, waits that never end trapping; the tensors it leaves."""
-    import torch
+def needs(program: ThreadProgram) -> str:
+    """The least target that has all instructions of the program."""
+    names = {s.name for s in statements(program.body) if isinstance(s, Prim)}
+    if program.maps or program.cluster_dim != (1, 1, 1) or names & HOPPER:
+        return "sm_90"
+    narrow = any(p.dtype.name.startswith("f8") for p in program.params)
+    return "sm_89" if narrow else "sm_80"
 
-    target = device_target()
+
+def image_of(program: ThreadProgram, arrays: Arrays, target: str) -> KernelImage:
+    """The program as the runtime launches it on tensors like `arrays`, pointers first; waits that
+    never end trap."""
+    program = replace(program, params=tuple(sorted(program.params, key=lambda p: not p.pointer)))
     source = emit(program, target)
     cubin = compile_cubin(guarded(source.text), target)
-    values = {p.name: on_gpu(arrays[p.name]) if p.pointer else scalars[p.name]
-              for p in program.params}  # fmt: skip
     params = tuple(
-        TensorParam(p.name, _cell(arrays[p.name]), arrays[p.name].shape)
+        TensorParam(p.name, _element(arrays[p.name]), arrays[p.name].shape)
         if p.pointer
         else ScalarParam(p.name, p.dtype.name)
         for p in program.params
     )
-    image = KernelImage(
+    return KernelImage(
         source.entry, cubin.cubin, cubin.arch, program.shared_bytes, (program.block_dim, 1, 1),
         Signature(program.name, params), program.maps, program.cluster_dim,
+        calls(program.body, "griddepcontrol.wait"),
     )  # fmt: skip
-    LoadedKernel(image).launch(grid, *values.values())
+
+
+def launch(
+    program: ThreadProgram, arrays: Arrays, scalars: dict[str, Any], grid: tuple[int, int, int]
+) -> Arrays:
+    """Runs the program on the GPU; the bytes of each tensor it leaves."""
+    import torch
+
+    # Bits may come as unsigned integers; tensor maps tell types apart.
+    arrays = {
+        p.name: arrays[p.name].view(storage(p.dtype)) if p.dtype.bits >= 8 else arrays[p.name]
+        for p in program.params
+        if p.pointer
+    }
+    kernel = LoadedKernel(image_of(program, arrays, device_target()))
+    tensors = {name: on_gpu(array) for name, array in arrays.items()}
+    numbers = [scalars[p.name] for p in program.params if not p.pointer]
+    kernel.launch(grid, *tensors.values(), *numbers)
     torch.cuda.synchronize()
-    return {name: values[name] for name in arrays}
+    return {name: bits_of(tensor) for name, tensor in tensors.items()}
 
 
-def _cell(array: np.ndarray) -> str:
+def _element(array: np.ndarray) -> str:
     """The type whose storage the array has: packed elements travel as bytes."""
     return next(n for n, s in TENSOR_STORAGE.items() if str(array.dtype) in s.numpy)
 
 
-def compare(program: str, target: str, blocks: int, left: dict[str, Any], arrays: Arrays) -> None:
-    """Asserts that tensors on the GPU hold the arrays' bits; writes down each comparison."""
+def record(*rows: tuple[Any, ...]) -> None:
+    """Writes rows down, without their first column: the test that runs."""
+    if ROWS is None:
+        return
+    path, _, name = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0].partition("::")
+    lines = [(f"{Path(path).name}::{name}", *row) for row in rows]
+    new = not ROWS.exists()
+    with ROWS.open("a", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows([COLUMNS, *lines] if new else lines)
+
+
+def compare(program: str, target: str, blocks: int, left: Arrays, arrays: Arrays) -> None:
+    """Asserts that the bytes which a GPU left are the arrays'; writes down each comparison."""
     rows = []
     for name, array in arrays.items():
         ours = array.reshape(-1).view(np.uint8)
-        same = np.array_equal(bits_of(left[name]), ours)
-        test = os.environ.get("PYTEST_CURRENT_TEST", "").split(" ")[0].split("/")[-1]
-        rows.append((test, program, target, blocks, name, ours.size, same))
-    if path := os.environ.get("HEXCUTE_COMPARISONS"):
-        new = not Path(path).exists()
-        with Path(path).open("a", newline="", encoding="utf-8") as file:
-            csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows] if new else rows)
-    assert all(row[-1] for row in rows), rows
+        same = np.array_equal(left[name], ours)
+        rows.append((program, target, blocks, name, ours.size, same, ""))
+    record(*rows)
+    wrong = [row for row in rows if not row[5]]
+    assert not wrong, wrong
 
 
 def replay(
-    name: str, target: str, program: ThreadProgram, before: Arrays, scalars: dict[str, int],
-    after: Arrays, report: Any,
+    name: str, program: ThreadProgram, before: Arrays, scalars: dict[str, Any], after: Arrays,
+    report: Any,
 ) -> None:  # fmt: skip
     """Launches on `before` what the simulator turned into `after`, and compares."""
     grid = tuple(max(b[axis] for b in report.blocks) + 1 for axis in range(3))
-    needed = {p.name: scalars[p.name] for p in program.params if not p.pointer}
-    left = launch(program, before, needed, grid)
-    compare(name, target, len(report.blocks), left, after)
-
-
-def mirror(
-    program: ThreadProgram, target: str, before: Arrays, scalars: dict[str, int], after: Arrays,
-    report: Any,
-) -> None:  # fmt: skip
-    """`replay`, where comparisons are asked for."""
-    if "HEXCUTE_COMPARISONS" in os.environ:
-        replay(program.name, target, program, before, scalars, after, report)
+    compare(name, needs(program), len(report.blocks), launch(program, before, scalars, grid), after)
