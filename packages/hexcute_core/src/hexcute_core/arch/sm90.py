@@ -78,8 +78,7 @@ def _stmatrix(load: CopyRow) -> CopyRow:
 def _remote(row: CopyRow) -> CopyRow:
     """The same access to shared memory of another block of the cluster: 16 bytes a clock between
     multiprocessors, a wavefront of 128 bytes at least."""
-    latency = _REMOTE_LATENCY if row.dst == "register" else 0.0
-    timing = Timing(max(1.0, row.bytes / 4) * _REMOTE_WAVEFRONT, latency, _REMOTE)
+    timing = Timing(max(1.0, row.bytes / 4) * _REMOTE_WAVEFRONT, _REMOTE_LATENCY, _REMOTE)
     name = row.name.replace(".shared.", ".cluster.")
     src, dst = ("remote" if side == "shared" else side for side in (row.src, row.dst))
     return replace(row, name=name, src=src, dst=dst, timing=timing)
