@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ import pytest
 from hexcute_bench.microbench import async_rows, probe
 from hexcute_bench.microbench.catalog import rows
 from hexcute_bench.microbench.device import build
+from hexcute_bench.microbench.remote_rows import NEIGHBOUR
+from hexcute_bench.microbench.shared_rows import load
 from hexcute_core.arch import arch
 from hexcute_core.scalar import Call, Const, Var
-from hexcute_core.simulator import simulate
+from hexcute_core.simulator import SimulationReport, simulate
 from hexcute_core.thread import Assign, ThreadProgram, verify
 from hexcute_core.toolchain.discovery import find_tool
 from hexcute_core.toolchain.sass import sass
@@ -43,7 +46,8 @@ def test_every_row_of_the_tables_is_measured():
         }  # fmt: skip
         assert {8, 64, 128, 256} <= widths
     assert len({r.name for r in rows(90)}) == len(rows(90))
-    assert not any(r.name.startswith(("tma", "wgmma", "stmatrix")) for r in rows(80))
+    later = ("tma", "wgmma", "stmatrix", "ld.cluster", "st.cluster")
+    assert not any(r.name.startswith(later) for r in rows(80))
 
 
 def test_every_probe_verifies_and_has_a_name_of_its_own():
@@ -80,6 +84,10 @@ def loop_of(text: str) -> list[str]:
         ("ld.shared.1 issue", r"LDS\.U8", 8),
         ("st.shared.4 issue", r"STS", 8),
         ("st.shared.4 latency", r"(STS|LDS)", 16),
+        ("ld.cluster.16 issue", r"LD\.E\.128", 8),
+        ("ld.cluster.4 latency", r"LD\.E", 8),
+        ("st.cluster.8 issue", r"ST\.E\.64", 8),
+        ("st.cluster.4 latency", r"(ST|LD)\.E", 16),
         ("ldmatrix.x4.trans latency", r"LDSM\.16\.MT88\.4", 8),
         ("ld.global.16.l2 issue", r"LDG\.E\.128", 8),
         ("ld.global.4.dram latency", r"LDG\.E", 4),
@@ -127,12 +135,25 @@ def test_barriers_never_hang_and_boxes_never_race(monkeypatch, which, trips):
     monkeypatch.setattr(probe, "DATA_BYTES", 2**20)
     row = async_rows._box(8, "l2", False) if which == "box" else async_rows._mbarrier()
     for found in (row.issue, row.latency):
-        program = without_clock(found.program)
-        arrays = {}
-        for param in program.params:
-            if param.pointer:
-                shape = tuple(int(e.value) for e in param.shape)
-                kind = {"i64": np.int64, "u32": np.uint32, "f16": np.float16}[param.dtype.name]
-                arrays[param.name] = np.zeros(shape, dtype=kind)
-        report = simulate(program, arrays, {Var("trips").name: trips})
-        assert not report.findings
+        assert not run(without_clock(found.program), trips).findings
+
+
+@pytest.mark.parametrize("size", [16, 1])
+def test_neighbours_stay_until_both_are_done(monkeypatch, size):
+    monkeypatch.setattr(probe, "DATA_BYTES", 2**20)
+    made = load(NEIGHBOUR, size).latency.program
+    program = replace(without_clock(made), grid_dim=(Const(2, probe.dt.i32), *made.grid_dim[1:]))
+    report = run(program, 3)
+    assert not report.findings
+    assert report.counters.bytes[f"ld.cluster.{size}"] == 2 * 3 * 8 * 32 * size
+
+
+def run(program: ThreadProgram, trips: int) -> SimulationReport:
+    """The probe on zeros."""
+    kinds = {"i64": np.int64, "u32": np.uint32, "f16": np.float16}
+    arrays = {
+        p.name: np.zeros(tuple(int(e.value) for e in p.shape), dtype=kinds[p.dtype.name])
+        for p in program.params
+        if p.pointer
+    }
+    return simulate(program, arrays, {Var("trips").name: trips}, schedules=2)

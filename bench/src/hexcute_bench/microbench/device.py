@@ -47,7 +47,7 @@ def build(probe: Probe, target: str) -> KernelImage:
     )
     return KernelImage(
         source.entry, cubin.cubin, cubin.arch, program.shared_bytes, (program.block_dim, 1, 1),
-        Signature(program.name, params), program.maps,
+        Signature(program.name, params), program.maps, program.cluster_dim,
     )  # fmt: skip
 
 
@@ -85,7 +85,9 @@ class Device:
         """Clocks by trips, the middle of the blocks' of each launch. The first launch, which
         brings code and data in, is left out. Stores leave `data` zero again."""
         kernel, data = LoadedKernel(image), self.view(image)
-        blocks = min(max(1, probe.blocks * self.multiprocessors), MOST_BLOCKS)
+        cluster = probe.program.cluster_dim[0]
+        blocks = min(probe.blocks * self.multiprocessors, MOST_BLOCKS) // cluster * cluster
+        blocks = max(cluster, blocks)
         self.launch(kernel, blocks, data, max(probe.trips))
         found: Samples = {trips: [] for trips in probe.trips}
         for _ in range(REPEATS):

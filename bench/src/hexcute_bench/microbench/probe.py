@@ -88,9 +88,9 @@ class Probe:
     """A kernel and its launch.
 
     `calls` is what the slope is divided by: calls a trip that one unit runs one after another.
-    `trips` are the loop's lengths, `blocks` run on every multiprocessor, or one block alone where
-    it is 0; `cold` empties L2 of the data before each launch, `less` names the row whose latency is
-    part of a call's and is taken off.
+    `trips` are the loop's lengths, `blocks` run on every multiprocessor, or one block, or one
+    cluster, alone where it is 0; `cold` empties L2 of the data before each launch, `less` names the
+    row whose latency is part of a call's and is taken off.
     """
 
     program: ThreadProgram
@@ -129,6 +129,7 @@ def program(
     shared: int = 0,
     data: DType = dt.u32,
     maps: tuple[TensorMap, ...] = (),
+    cluster: int = 1,
 ) -> ThreadProgram:
     """The kernel: `before`, then `loop` and `drain` between two readings of the clock, `after`.
 
@@ -161,5 +162,6 @@ def program(
     )
     text = "".join(c if c.isalnum() else "_" for c in name)
     return ThreadProgram(
-        f"probe_{text}", params, (i32(1),) * 3, threads, shared, body, maps=maps
-    )
+        f"probe_{text}", params, (i32(1),) * 3, threads, shared, body, maps=maps,
+        cluster_dim=(cluster, 1, 1),
+    )  # fmt: skip

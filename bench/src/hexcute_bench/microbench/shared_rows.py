@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from hexcute_bench.microbench.probe import (
     LANE,
     MULTIPROCESSOR,
@@ -21,7 +24,16 @@ from hexcute_bench.microbench.probe import (
 from hexcute_core import dtypes as dt
 from hexcute_core.dtypes import DType
 from hexcute_core.scalar import Scalar, Var, cast, xor
-from hexcute_core.thread import Assign, DeclareArray, Prim, Regs, SetElement, SharedPtr
+from hexcute_core.thread import (
+    Assign,
+    DeclareArray,
+    Operand,
+    Prim,
+    Regs,
+    SetElement,
+    SharedPtr,
+    Stmt,
+)
 
 WARPS, CALLS = 16, 8
 TRIPS = (64, 128, 192, 256)
@@ -47,66 +59,93 @@ def _place(call: int, lane_bytes: int) -> Scalar:
     return at + call * (REGION // CALLS)
 
 
-def _load(size: int) -> Row:
+@dataclass(frozen=True)
+class Window:
+    """Shared memory as accesses of `space` see it: the operand of an address, what opens and closes
+    it, and how it is launched."""
+
+    space: str
+    at: Callable[[Scalar], Operand]
+    arena: int
+    opened: tuple[Stmt, ...] = ()
+    closed: tuple[Stmt, ...] = ()
+    cluster: int = 1
+    blocks: int = 0
+    capability: int = 80
+
+
+OWN = Window("shared", SharedPtr, ARENA)
+
+
+def load(window: Window, size: int) -> Row:
+    """Loads of `size` bytes a lane."""
     dtype, count, step = holder(size)
-    name = f"ld.shared.{size}"
+    name = f"ld.{window.space}.{size}"
     loads = tuple(
-        Prim(name, (words("v", call * step, count, dtype), SharedPtr(_place(call, size))))
+        Prim(name, (words("v", call * step, count, dtype), window.at(_place(call, size))))
         for call in range(CALLS)
     )
     full = program(
         f"{name} issue", WARPS * WARP, (*loads, *gathered(dtype, CALLS * max(1, size // 4))),
-        before=(DeclareArray("v", dtype, CALLS * step), *SUMS),
-        after=kept("acc", count=4), shared=ARENA,
+        before=(DeclareArray("v", dtype, CALLS * step), *SUMS, *window.opened),
+        after=(*kept("acc", count=4), *window.closed), shared=window.arena, cluster=window.cluster,
     )  # fmt: skip
-    return Row(name, MULTIPROCESSOR, Probe(full, WARPS * CALLS, TRIPS, FULL), _chase(size))
+    issue = Probe(full, WARPS * CALLS, TRIPS, FULL, window.blocks)
+    return Row(name, MULTIPROCESSOR, issue, _chase(window, size), window.capability)
 
 
-def _chase(size: int) -> Probe:
+def _chase(window: Window, size: int) -> Probe:
     """A lane's word holds that word's own address."""
     dtype, count, step = holder(size)
     at = Var("at")
+    name = f"ld.{window.space}.{size}"
     own = SetElement("v", i32(0), cast(LANE * size, dtype))
     put = Prim(f"st.shared.{size}", (SharedPtr(LANE * size), words("v", 0, count, dtype)))
-    load = Prim(f"ld.shared.{size}", (words("v", 0, count, dtype), SharedPtr(at)))
     follow = Assign(at, cast(element("v", 0, dtype), dt.i32), False)
+    there = (Prim(name, (words("v", 0, count, dtype), window.at(at))), follow)
+    start = Assign(at, LANE * size, True)
     chain = program(
-        f"ld.shared.{size} latency", WARP, (load, follow, *gathered(dtype, count)) * CHAIN,
-        before=(*zeroed("v", dtype, step), *SUMS, own, put, Assign(at, LANE * size, True)),
-        after=kept("acc", count=4), shared=ARENA,
+        f"{name} latency", WARP, (*there, *gathered(dtype, count)) * CHAIN,
+        before=(*zeroed("v", dtype, step), *SUMS, own, put, start, *window.opened),
+        after=(*kept("acc", count=4), *window.closed), shared=window.arena, cluster=window.cluster,
     )  # fmt: skip
     return Probe(chain, CHAIN, TRIPS, CHAINED)
 
 
-def _store(size: int) -> Row:
+def store(window: Window, size: int) -> Row:
+    """Stores of `size` bytes a lane."""
     dtype, count, step = holder(size)
-    name = f"st.shared.{size}"
+    name, inverse = f"st.{window.space}.{size}", f"ld.{window.space}.{size}"
     value = (*zeroed("v", dtype, step), SetElement("v", i32(0), cast(LANE, dtype)))
     stores = tuple(
-        Prim(name, (SharedPtr(_place(call, size)), words("v", 0, count, dtype)))
+        Prim(name, (window.at(_place(call, size)), words("v", 0, count, dtype)))
         for call in range(CALLS)
     )
-    full = program(f"{name} issue", WARPS * WARP, stores, before=value, shared=ARENA)
+    full = program(
+        f"{name} issue", WARPS * WARP, stores, before=(*value, *window.opened),
+        after=window.closed, shared=window.arena, cluster=window.cluster,
+    )  # fmt: skip
     at = Var("at")
     there = (
-        Prim(name, (SharedPtr(at), words("v", 0, count, dtype))),
-        Prim(f"ld.shared.{size}", (words("v", 0, count, dtype), SharedPtr(xor(at, size)))),
+        Prim(name, (window.at(at), words("v", 0, count, dtype))),
+        Prim(inverse, (words("v", 0, count, dtype), window.at(xor(at, size)))),
         Assign(at, cast(element("v", 0, dtype), dt.i32), False),
         *gathered(dtype, count),
     )
     own = SetElement("v", i32(0), cast(LANE * size, dtype))
+    start = Assign(at, LANE * size, True)
     chain = program(
         f"{name} latency", WARP, there * CHAIN,
-        before=(*zeroed("v", dtype, step), *SUMS, own, Assign(at, LANE * size, True)),
-        after=kept("acc", count=4), shared=ARENA,
+        before=(*zeroed("v", dtype, step), *SUMS, own, start, *window.opened),
+        after=(*kept("acc", count=4), *window.closed), shared=window.arena, cluster=window.cluster,
     )  # fmt: skip
     method = (
         f"one warp, {CHAIN} times a trip: an address stored, the next lane's loaded and followed; "
         "less the load"
     )
     return Row(
-        name, MULTIPROCESSOR, Probe(full, WARPS * CALLS, TRIPS, FULL),
-        Probe(chain, CHAIN, TRIPS, method, less=f"ld.shared.{size}"),
+        name, MULTIPROCESSOR, Probe(full, WARPS * CALLS, TRIPS, FULL, window.blocks),
+        Probe(chain, CHAIN, TRIPS, method, less=inverse), window.capability,
     )  # fmt: skip
 
 
@@ -157,7 +196,7 @@ def _stmatrix(count: int, suffix: str) -> Row:
 
 def rows() -> list[Row]:
     """All of them."""
-    found = [make(size) for size in SIZES for make in (_load, _store)]
+    found = [make(OWN, size) for size in SIZES for make in (load, store)]
     shapes = [(count, suffix) for count in (1, 2, 4) for suffix in ("", ".trans")]
     found += [_ldmatrix(*shape) for shape in shapes]
     return [*found, *(_stmatrix(*shape) for shape in shapes)]
