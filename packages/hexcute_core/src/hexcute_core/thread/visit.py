@@ -4,7 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from hexcute_core.thread.ir import For, If, Prim, Stmt, While
+from hexcute_core.scalar import Scalar
+from hexcute_core.thread.ir import (
+    Assign,
+    DeclareArray,
+    For,
+    GlobalPtr,
+    If,
+    MapRef,
+    MatrixDesc,
+    Operand,
+    Prim,
+    Regs,
+    RemotePtr,
+    SetElement,
+    SharedPtr,
+    Stmt,
+    While,
+)
+from hexcute_core.unions import assert_never
 
 
 def statements(body: Iterable[Stmt]) -> Iterator[Stmt]:
@@ -23,3 +41,35 @@ def statements(body: Iterable[Stmt]) -> Iterator[Stmt]:
 def calls(body: Iterable[Stmt], name: str) -> bool:
     """Whether `body` runs the primitive `name` anywhere."""
     return any(isinstance(stmt, Prim) and stmt.name == name for stmt in statements(body))
+
+
+def scalars(stmt: Stmt) -> Iterator[Scalar]:
+    """The scalars in `stmt` itself, not those of statements nested in it."""
+    match stmt:
+        case DeclareArray():
+            pass
+        case SetElement():
+            yield from (stmt.index, stmt.value)
+        case Assign():
+            yield stmt.value
+        case Prim():
+            for operand in stmt.operands:
+                yield from _scalars_of(operand)
+        case For():
+            yield from (stmt.start, stmt.stop, stmt.step)
+        case While() | If():
+            yield stmt.cond
+        case _:
+            assert_never(stmt)
+
+
+def _scalars_of(operand: Operand) -> tuple[Scalar, ...]:
+    match operand:
+        case RemotePtr():
+            return operand.offset, operand.rank
+        case MapRef():
+            return operand.coords
+        case Regs() | GlobalPtr() | SharedPtr() | MatrixDesc():
+            return (operand.offset,)
+        case _:
+            return (operand,)

@@ -14,7 +14,8 @@ from hexcute_core.errors import SourceSpan
 from hexcute_core.scalar import Const
 from hexcute_core.thread import Prim, Stmt
 
-_PRODUCT = "wgmma.64x"
+PRODUCT = "wgmma.64x"
+"""What the names of asynchronous products begin with."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ def chained(body: Iterable[Stmt | Pair]) -> Iterator[Stmt | Pair | Products]:
         if steps and not _continues(steps, stmt):
             yield Products(tuple(steps))
             steps = []
-        if isinstance(stmt, Prim) and stmt.name.startswith(_PRODUCT):
+        if isinstance(stmt, Prim) and stmt.name.startswith(PRODUCT):
             steps.append(stmt)
         else:
             yield stmt

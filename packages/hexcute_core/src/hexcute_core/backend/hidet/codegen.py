@@ -6,12 +6,14 @@ full precision, no runtime headers, no type inference (expressions arrive fully 
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
 from typing import Any
 
 from hidet.backend.codegen import CUDACodegen
 from hidet.ir import dtypes as hd
+from hidet.ir.module import IRModule
 from hidet.ir.type import OpaqueType, PointerType
 from hidet.utils.doc import Doc, NewLine, Text, doc_join
 
@@ -37,6 +39,28 @@ class Codegen(CUDACodegen):  # type: ignore[misc]
         self.namer = Names()
         self._own = True
         self._headers: set[str] = set()
+
+    def visit(self, node: Any) -> Doc:
+        """hidet finds a node's method by asking for one class after the other, at every node."""
+        if isinstance(node, Doc):
+            return node
+        method = _method(type(node))
+        return super().visit(node) if method is None else method(self, node)
+
+    def visit_IRModule(self, module: Any) -> Doc:
+        if not all(f.attrs.get(OWN) for f in module.functions.values()):
+            return super().visit_IRModule(module)
+        # Each of our functions is in the module after those it calls.
+        self.ir_module = module
+        doc = Doc()
+        for func in module.functions.values():
+            if func.kind == "cuda_kernel":
+                doc += self(func) + NewLine()
+            else:
+                text, headers = _device_function(func)
+                self._headers |= headers
+                doc += text
+        return self.require_headers() + doc
 
     def require_headers(self) -> Doc:
         doc = Doc()
@@ -138,6 +162,23 @@ class Codegen(CUDACodegen):  # type: ignore[misc]
         if stmt.else_body is not None:
             doc += " else {" + self(stmt.else_body).indent() + NewLine() + "}"
         return doc
+
+
+@functools.cache
+def _method(kind: type) -> Any:
+    """The method that prints nodes of class `kind`; None for what is no node."""
+    names = (f"visit_{cls.__name__}" for cls in kind.__mro__)
+    return next((getattr(Codegen, name) for name in names if hasattr(Codegen, name)), None)
+
+
+@functools.cache
+def _device_function(func: Any) -> tuple[Doc, frozenset[str]]:
+    """The text of one of our device functions, which is the same in every module, and the headers
+    it needs."""
+    printer = Codegen()
+    printer.ir_module = IRModule({func.name: func})
+    text = printer(func) + NewLine()
+    return text, frozenset(printer._headers)
 
 
 def _is_map(var: Any) -> bool:

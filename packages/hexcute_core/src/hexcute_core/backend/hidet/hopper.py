@@ -6,6 +6,7 @@ from `mapa`, of the arena for data: equal calls are one, offsets are added behin
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from hidet.ir.type import VoidType, data_type
 from hexcute_core.arch.boxes import HINTS
 from hexcute_core.backend.hidet import accesses, registers, scalars, tensor_maps, wgmma
 from hexcute_core.backend.hidet.accesses import shared_address
-from hexcute_core.backend.hidet.asm import OWN, Instruction, vector
+from hexcute_core.backend.hidet.asm import OWN, Instruction, function, vector
 from hexcute_core.backend.hidet.scope import Scope, call
 from hexcute_core.dtypes import i32
 from hexcute_core.scalar import Const
@@ -168,23 +169,27 @@ def _remote(scope: Scope, ptr: RemotePtr) -> Any:
 
 
 def _wait(scope: Scope, barrier: SharedPtr, parity: Any, order: str) -> Any:
-    """Spins on the one-instruction test, which itself sleeps for a while."""
+    test, loop = _spinning(order)
+    scope.functions.setdefault(test.name, test)
+    scope.functions.setdefault(loop.name, loop)
+    return hs.EvaluateStmt(call(loop.name, [shared_address(scope, barrier), _word(scope, parity)]))
+
+
+@functools.cache
+def _spinning(order: str) -> tuple[Function, Function]:
+    """The one-instruction test of a phase, which itself sleeps for a while, and the loop on it."""
     suffix = order.replace(".", "_")
-    test = Instruction(
+    test = function(Instruction(
         f"hx_mbarrier_try_wait{suffix}",
         f"{{ .reg .pred p; mbarrier.try_wait.parity{order}.shared::cta.b64 p, [%1], %2; "
         "selp.u32 %0, 1, 0, p; }",
         (_WORD,), (_WORD, _WORD), result=True, memory=True,
-    )  # fmt: skip
+    ))  # fmt: skip
     address, wanted = he.Var("barrier", data_type(_WORD)), he.Var("parity", data_type(_WORD))
-    done = scope.instruction(test, [address, wanted])
-    body = hs.WhileStmt(he.LogicalNot(done), hs.SeqStmt([]))
+    body = hs.WhileStmt(he.LogicalNot(call(test.name, [address, wanted])), hs.SeqStmt([]))
     name = f"hx_mbarrier_wait{suffix}"
-    scope.functions.setdefault(
-        name,
-        Function(name, [address, wanted], body, VoidType(), "cuda_internal", {OWN: True}),
-    )
-    return hs.EvaluateStmt(call(name, [shared_address(scope, barrier), _word(scope, parity)]))
+    loop = Function(name, [address, wanted], body, VoidType(), "cuda_internal", {OWN: True})
+    return test, loop
 
 
 def _named_barrier(scope: Scope, name: str, barrier: Any, threads: Any) -> Any:

@@ -16,6 +16,7 @@ from hexcute_core.backend.hidet.asm import OWN
 from hexcute_core.backend.hidet.codegen import Codegen
 from hexcute_core.backend.hidet.inflight import in_flight
 from hexcute_core.backend.hidet.passes import lower
+from hexcute_core.backend.hidet.resident import declarations
 from hexcute_core.backend.hidet.scope import Scope, call
 from hexcute_core.backend.hidet.statements import emit_block
 from hexcute_core.backend.hidet.storage import pointee_type, value_type
@@ -57,6 +58,7 @@ def build_module(program: ThreadProgram, arch: str, entry: str) -> IRModule:
         opening += wgmma.descriptor_base(scope)
     opening += tensor_maps.prefetch_maps(scope)
     body = emit_block(scope, program.body)
+    opening = [*declarations(scope), *opening]
     attrs: dict[str, Any] = {"cuda.block_dim": program.block_dim, OWN: True}
     if program.min_blocks is not None:
         attrs["cuda.min_blocks"] = program.min_blocks

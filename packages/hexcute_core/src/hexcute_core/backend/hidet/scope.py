@@ -22,14 +22,17 @@ BUILTINS = frozenset(
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RegisterArray:
-    """A declared register array: its Hidet variable, element type, entry type and their number."""
+    """A declared register array: its Hidet variable, element type, entry type and their number.
+
+    `resident` is the name its registers have in PTX, before their number, while only there."""
 
     var: Any
     dtype: DType
     cell: Cell
     entries: int
+    resident: str | None = None
 
 
 @dataclass
@@ -37,7 +40,8 @@ class Scope:
     """Names in scope and the device functions the kernel has used so far, in order.
 
     `maps` has the address of each tensor map, `products` what `inflight` found, `shared` the
-    arena's 32-bit address, `shared_units` the same as a matrix descriptor holds it.
+    arena's 32-bit address, `shared_units` the same as a matrix descriptor holds it, `residents` the
+    PTX names of arrays that `resident` leaves to the assembler.
     """
 
     arch: str
@@ -48,6 +52,7 @@ class Scope:
     maps: dict[str, Any] = field(default_factory=dict)
     headers: set[str] = field(default_factory=set)
     products: InFlight = field(default_factory=InFlight)
+    residents: dict[RegisterArray, str] = field(default_factory=dict)
     shared: Any = None
     shared_units: Any = None
     span: SourceSpan | None = None
@@ -101,6 +106,10 @@ class Scope:
                 f"the register array {name!r} is not declared here",
                 fix="declare it in an enclosing block first",
             ) from None
+
+    def resident(self, array: RegisterArray) -> str:
+        """The name of the array's registers in PTX, before their number."""
+        return self.residents.setdefault(array, f"hx_resident{len(self.residents)}_")
 
     def instruction(self, ins: Instruction, args: list[Any], predicate: Any = None) -> Any:
         """A call of the function of `ins`, under `predicate` where one is given."""

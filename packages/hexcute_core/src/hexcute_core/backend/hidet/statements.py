@@ -17,6 +17,7 @@ from hidet.ir.type import tensor_type
 from hexcute_core.backend.hidet import floats, hopper, prims, registers, scalars
 from hexcute_core.backend.hidet.chains import Products, chained
 from hexcute_core.backend.hidet.packs import Pair, grouped
+from hexcute_core.backend.hidet.resident import entering, leaving, living, resident_in
 from hexcute_core.backend.hidet.scope import RegisterArray, Scope, integer
 from hexcute_core.backend.hidet.storage import cell, value_type
 from hexcute_core.errors import HexcuteError
@@ -44,11 +45,11 @@ def emit_block(scope: Scope, body: tuple[Stmt, ...]) -> Any:
         out: list[Any] = []
         rest = list(chained(grouped(body)))
         while rest:
-            stmt = rest.pop(0)
-            if isinstance(stmt, For) and rest and _waits(rest[0]) and _multiplies(stmt):
-                out += _drained_loop(scope, stmt, rest.pop(0))
-            else:
-                out += emit(scope, stmt)
+            match rest:
+                case [For() as loop, Prim(name="wgmma.wait") as wait, *rest] if _multiplies(loop):
+                    out += _drained_loop(scope, loop, wait)
+                case [stmt, *rest]:
+                    out += emit(scope, stmt)
         return hs.SeqStmt(out)
 
 
@@ -92,27 +93,26 @@ def _emit(scope: Scope, stmt: Stmt | Pair | Products) -> list[Any]:
             assert_never(stmt)
 
 
-def _waits(stmt: Stmt | Pair | Products) -> bool:
-    return isinstance(stmt, Prim) and stmt.name == "wgmma.wait"
-
-
 def _multiplies(stmt: For) -> bool:
     return calls(stmt.body, "wgmma.commit")
 
 
-def _drained_loop(scope: Scope, loop: For, wait: Stmt | Pair | Products) -> list[Any]:
+def _drained_loop(scope: Scope, loop: For, wait: Prim) -> list[Any]:
     """A loop of asynchronous products and the wait behind it, which only its trips make needed.
 
     Where the accumulators of a loop that ran meet those of one that did not, ptxas wants the
     products finished: otherwise it serializes them all.
     """
+    arrays = resident_in(scope, loop, wait)
+    with living(scope, arrays):
+        run = [*emit(scope, loop), *emit(scope, wait)]
     trips = _trips(loop)
-    if isinstance(trips, Const):
-        return [*emit(scope, loop), *emit(scope, wait)]
-    ran = scalars.condition(scope, compare("gt", trips, 0))
-    then = hs.SeqStmt([*emit(scope, loop), *emit(scope, wait)])
-    busy = id(loop) in scope.products.busy
-    return [hs.IfStmt(ran, then, hs.SeqStmt(emit(scope, wait)) if busy else None)]
+    if not isinstance(trips, Const):
+        ran = scalars.condition(scope, compare("gt", trips, 0))
+        busy = id(loop) in scope.products.busy
+        otherwise = hs.SeqStmt(emit(scope, wait)) if busy else None
+        run = [hs.IfStmt(ran, hs.SeqStmt(run), otherwise)]
+    return [*entering(scope, arrays), *run, *leaving(scope, arrays)]
 
 
 def _declare_array(scope: Scope, stmt: DeclareArray) -> Any:

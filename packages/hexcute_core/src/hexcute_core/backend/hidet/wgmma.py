@@ -19,6 +19,7 @@ from hidet.ir.type import data_type
 from hexcute_core.backend.hidet import registers, scalars
 from hexcute_core.backend.hidet.accesses import split_constant
 from hexcute_core.backend.hidet.asm import PTX_TYPES, Instruction, vector
+from hexcute_core.backend.hidet.resident import MOVED_AT_ONCE
 from hexcute_core.backend.hidet.scope import RegisterArray, Scope, integer
 from hexcute_core.scalar import Const, Scalar, is_const
 from hexcute_core.thread import MatrixDesc, Prim, Regs
@@ -30,8 +31,6 @@ _HALF = ("f16", "bf16")
 _INTEGER = ("i8", "u8")
 A_WORDS = 4
 """Words a thread of an A operand in registers: 64 x K elements over 128 threads."""
-_HELD_AT_ONCE = 32
-"""What the C++ compiler takes for an asm grows with the square of its operands."""
 
 
 def descriptor_base(scope: Scope) -> list[Any]:
@@ -83,8 +82,19 @@ def products(scope: Scope, steps: Sequence[Prim]) -> list[Any]:
     n, k, d_type, a_type, b_type, x, y = parts.groups()
     count = int(n) // 2 if d_type in ("f32", "i32") else int(n) // 4
     operands: list[tuple[Any, ...]] = [step.operands for step in steps]
-    results = {c: place * count for place, c in enumerate(dict.fromkeys(o[0] for o in operands))}
-    outputs = [entry for c in results for entry in _words(scope, name, c, count).entries]
+    outputs: list[Any] = []
+    results: dict[Regs, str] = {}
+    names: list[str] = []
+    for c in dict.fromkeys(o[0] for o in operands):
+        entries = _words(scope, name, c, count).entries
+        resident = scope.array(c.array).resident
+        if resident is None:
+            results[c] = vector(len(outputs), count)
+            outputs += entries
+        else:
+            places = [int(entry.indices[0].value) for entry in entries]
+            results[c] = "{" + ", ".join(f"{resident}{place}" for place in places) + "}"
+            names.append(f"{resident}{places[0]}")
     types = ".".join(PTX_TYPES.get(t, t) for t in (d_type, a_type, b_type))
     head = f"wgmma.mma_async.sync.aligned.m64n{n}k{k}.{types}"
     modifiers = _modifiers(a_type, x, y)
@@ -116,7 +126,7 @@ def products(scope: Scope, steps: Sequence[Prim]) -> list[Any]:
             scales.append("p")
         right_text = f"%{len(outputs) + len(inputs) - 1}"
         texts.append(
-            f"{head} {vector(results[c], count)}, {left_text}, {right_text}, "
+            f"{head} {results[c]}, {left_text}, {right_text}, "
             f"{scales[-1]}{modifiers};"
         )
     text = " ".join(texts)
@@ -125,11 +135,12 @@ def products(scope: Scope, steps: Sequence[Prim]) -> list[Any]:
         text = f"{{ .reg .pred p; setp.ne.b32 p, {predicate}, 0; {text} }}"
         inputs.append(condition)
         input_types.append("int32")
-    # What asms of one instruction may differ in: their scales, the order of their accumulators.
+    # What asms of one instruction may differ in: their scales, and their accumulators' order and
+    # names.
     how = "".join(scales) if len(scales) > 1 else {"1": "add", "0": "set", "p": ""}[scales[0]]
-    order = "".join(str(results[o[0]] // count) for o in operands) if len(results) > 1 else ""
+    order = "".join(str(list(results).index(o[0])) for o in operands) if len(results) > 1 else ""
     ins = Instruction(
-        "_".join(filter(None, ["hx", name.replace(".", "_"), how, order])),
+        "_".join(filter(None, ["hx", name.replace(".", "_"), how, order, *names])),
         text,
         (scope.array(next(iter(results)).array).cell.type_name,) * len(outputs),
         tuple(input_types),
@@ -188,15 +199,15 @@ def _hold(scope: Scope, stmt: Prim) -> list[Any]:
     held = []
     for name in sorted(scope.products.held.get(id(stmt), ())):
         array = scope.arrays.get(name)
-        if array is not None:
+        if array is not None and array.resident is None:
             held += _hold_array(scope, array)
     return held
 
 
 def _hold_array(scope: Scope, array: RegisterArray) -> list[Any]:
     out = []
-    for start in range(0, array.entries, _HELD_AT_ONCE):
-        stop = min(start + _HELD_AT_ONCE, array.entries)
+    for start in range(0, array.entries, MOVED_AT_ONCE):
+        stop = min(start + MOVED_AT_ONCE, array.entries)
         kind = array.cell.type_name
         ins = Instruction(
             f"hx_hold_{kind}_{stop - start}", "", (kind,) * (stop - start), updated=True,
