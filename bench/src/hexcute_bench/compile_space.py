@@ -6,6 +6,7 @@ all configurations by `blocks * clocks of a block` and only the best quarter bec
 
 from __future__ import annotations
 
+import importlib
 import json
 import multiprocessing
 import os
@@ -34,6 +35,11 @@ class Tile:
     bk: int
     stages: int
     warps: int
+
+    @property
+    def work(self) -> int:
+        """Multiplications a warp does in a stage: what its code grows with."""
+        return self.bm * self.bn * self.bk // self.warps
 
     @property
     def ring(self) -> int:
@@ -83,6 +89,22 @@ def _compiled(target: str, tile: Tile) -> Any:
     return _hexcute_kernel(target).compile(target, constants=_hexcute_constants(target, tile))
 
 
+def _load_hexcute(target: str) -> None:
+    import hexcute_core
+
+    hexcute_core.preload()
+    _hexcute_kernel(target)
+
+
+def _load_triton(target: str) -> None:
+    names = (
+        "triton.backends.nvidia.compiler", "triton.compiler.code_generator",
+        "hexcute_bench.compile_cost", "hexcute_bench.triton_kernels.gemm",
+    )  # fmt: skip
+    for name in names:
+        importlib.import_module(name)
+
+
 def _hexcute(target: str, tile: Tile) -> int:
     return len(_compiled(target, tile).built.cubin)
 
@@ -99,6 +121,7 @@ def _triton(target: str, tile: Tile) -> int:
     return triton_cubin(target, tile.bm, tile.bn, tile.bk, 8, tile.stages, tile.warps)
 
 
+_LOAD: Mapping[str, Callable[[str], None]] = {"hexcute": _load_hexcute, "triton": _load_triton}
 _BUILD: Mapping[str, Callable[[str, Tile], int]] = {"hexcute": _hexcute, "triton": _triton}
 
 
@@ -114,15 +137,13 @@ def _rank(job: tuple[str, str, Tile]) -> float:
 
 def build_all(system: str, target: str, pruned: bool, most: int) -> dict[str, Any]:
     """Seconds for the whole space, cubins built, processes used."""
-    tiles = space(system, target)[:most]
+    # The largest first: none is begun when the others are done.
+    tiles = sorted(space(system, target)[:most], key=lambda tile: -tile.work)
     jobs: Sequence[tuple[str, str, Tile]] = [(system, target, tile) for tile in tiles]
     start = time.perf_counter()
-    if system == "hexcute":
-        _hexcute_kernel(target)
-    else:
-        import triton  # noqa: F401
-    workers = len(os.sched_getaffinity(0))
     # Workers inherit what has been imported.
+    _LOAD[system](target)
+    workers = len(os.sched_getaffinity(0))
     with multiprocessing.get_context("fork").Pool(workers) as pool:
         if pruned:
             clocks = pool.map(_rank, jobs, chunksize=1)

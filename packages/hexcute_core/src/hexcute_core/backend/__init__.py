@@ -19,11 +19,12 @@ class Backend(Protocol):
     """A backend's module."""
 
     emit: Callable[[ThreadProgram, str], CudaSource]
+    load: Callable[[], None]
     version: Callable[[], str]
 
 
 BACKENDS: dict[str, str] = {"hidet": "hexcute_core.backend.hidet"}
-"""Backend name -> module with an `emit(program, arch)` and a `version()`."""
+"""Backend name -> module with an `emit(program, arch)`, a `load()` and a `version()`."""
 
 
 def _module(backend: str) -> Backend:
@@ -45,9 +46,14 @@ def emit(program: ThreadProgram, arch: str, backend: str = "hidet") -> CudaSourc
     return _module(backend).emit(program, arch)
 
 
+def load(backend: str = "hidet") -> None:
+    """Imports the code generator, which the first `emit` would do otherwise."""
+    _module(backend).load()
+
+
 def version(backend: str = "hidet") -> str:
     """Name and version of the code generator, without loading it."""
     return _module(backend).version()
 
 
-__all__ = ["BACKENDS", "Backend", "CudaSource", "emit", "version"]
+__all__ = ["BACKENDS", "Backend", "CudaSource", "emit", "load", "version"]

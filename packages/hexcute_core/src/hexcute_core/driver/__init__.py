@@ -3,5 +3,6 @@
 from hexcute_core.driver.compiled import CompiledKernel
 from hexcute_core.driver.kernel import Kernel, kernel
 from hexcute_core.driver.pipeline import PIPELINE
+from hexcute_core.driver.preload import preload
 
-__all__ = ["PIPELINE", "CompiledKernel", "Kernel", "kernel"]
+__all__ = ["PIPELINE", "CompiledKernel", "Kernel", "kernel", "preload"]

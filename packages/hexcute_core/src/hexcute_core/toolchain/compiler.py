@@ -64,6 +64,11 @@ def compile_cubin(source: str, arch: str, options: tuple[str, ...] = ()) -> Cubi
     return Cubin(done.cubin, done.ptx, log, full, options, parse_resources(log))
 
 
+def load() -> None:
+    """Loads the compiler's library, which the first `compile_cubin` would do otherwise."""
+    nvrtc.version()
+
+
 def _identity(path: Path) -> str:
     return f"{path.name}:{path.stat().st_size}"
 

@@ -44,7 +44,8 @@ class Codegen(CUDACodegen):  # type: ignore[misc]
         """hidet finds a node's method by asking for one class after the other, at every node."""
         if isinstance(node, Doc):
             return node
-        method = _method(type(node))
+        kind: Any = type(node)
+        method = _method(kind)
         return super().visit(node) if method is None else method(self, node)
 
     def visit_IRModule(self, module: Any) -> Doc:
