@@ -98,12 +98,14 @@ def _cases() -> Iterator[RemoteCase]:
         for blocks in (2, 4):
             yield RemoteCase(f"split_k_{blocks}_{sides}", rk.split_k, lambda s=shape: product(*s),
                              {"X": blocks})  # fmt: skip
-        yield RemoteCase(f"pushed_{sides}", rk.pushed, lambda s=shape: product(*s))
+        for name in ("pushed", "pushed_by_roles"):
+            yield RemoteCase(f"{name}_{sides}", getattr(rk, name), lambda s=shape: product(*s))
     for blocks, rows in ((2, 100), (4, 300)):
         yield RemoteCase(f"sent_by_tma_{blocks}", rk.sent_by_tma, lambda r=rows: tiles(r, 2),
                          {"X": blocks})  # fmt: skip
         yield RemoteCase(f"handed_out_{blocks}", rk.handed_out,
                          lambda r=rows: product(r - 56, 120, 64), {"X": blocks})  # fmt: skip
+    yield RemoteCase("forwarded", rk.forwarded, lambda: tiles(100, 1))
     yield RemoteCase("started", rk.started, lambda: copied(70))
 
 

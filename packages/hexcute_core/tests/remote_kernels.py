@@ -153,6 +153,43 @@ def pushed(a: f16[m, k], b: f16[n, k], c: f32[m, n]):
 
 
 @hx.kernel(cache=False)
+def pushed_by_roles(a: f16[m, k], b: f16[n, k], c: f32[m, n]):
+    """The same with roles: TMA and warp groups multiply, TMA stores what two blocks made."""
+    hx.attrs.cuda.cluster_dim = 2
+    hx.attrs.cuda.grid_dim = 2 * hx.cdiv(m, 64), hx.cdiv(n, 64)
+    bm, bn, rank = hx.blockIdx.x // 2 * 64, hx.blockIdx.y * 64, hx.cluster_rank()
+    part = hx.cdiv(hx.cdiv(k, 64), 2)
+    ga = hx.global_view(a[bm:, :], ((64, 64, hx.cdiv(k, 64)), (k, 1, 64)))
+    gb = hx.global_view(b[bn:, :], ((64, 64, hx.cdiv(k, 64)), (k, 1, 64)))
+    sa, sb = hx.shared_tensor(f16, (64, 64, 2)), hx.shared_tensor(f16, (64, 64, 2))
+    half = hx.shared_tensor(f32, (64, 64))
+    come = hx.mbarrier(128)
+    pipe = hx.pipeline(2)
+    with hx.warp_groups_producer(registers=40):
+        for i in range(part):
+            with pipe.produce() as s:
+                hx.copy(ga[:, :, rank * part + i], sa[:, :, s])
+                hx.copy(gb[:, :, rank * part + i], sb[:, :, s])
+    with hx.warp_groups_consumer(registers=232):
+        rc = hx.register_tensor(f32, (64, 64))
+        hx.fill(rc, 0.0)
+        for _ in range(part):
+            with pipe.consume() as s:
+                hx.gemm(rc, sa[:, :, s], sb[:, :, s])
+        if rank == 1:
+            hx.copy(rc, hx.remote(half, 0))
+            come.arrive(rank=0)
+        else:
+            come.wait(0)
+            theirs = hx.register_tensor(f32, (64, 64))
+            hx.copy(half, theirs)
+            rc += theirs
+            hx.copy(rc, half)
+            hx.sync_role()
+            hx.copy(half, hx.global_view(c[bm:, bn:], ((64, 64), (n, 1))))
+
+
+@hx.kernel(cache=False)
 def sent_by_tma(x: f16[m, 64], y: f16[m, 64], *, X: int = 2):
     """y = the tiles of x, each passed on to the next block of the cluster, whose TMA stores it
     behind those of that block."""
@@ -172,6 +209,25 @@ def sent_by_tma(x: f16[m, 64], y: f16[m, 64], *, X: int = 2):
         came = (first + (rank + X - 1) % X) * 64
         hx.copy(here, hx.global_view(y[came:, :], ((64, 64), (64, 1))))
         hx.cluster_sync()
+
+
+@hx.kernel(cache=False)
+def forwarded(x: f16[m, 64], y: f16[m, 64]):
+    """y = x; of two blocks the second loads a tile, and TMA of the first stores it as soon as an
+    mbarrier tells of it."""
+    hx.attrs.cuda.cluster_dim = 2
+    hx.attrs.cuda.grid_dim = hx.cdiv(m, 64) * 2
+    hx.attrs.cuda.block_dim = 128
+    row = hx.blockIdx.x // 2 * 64
+    here, come = hx.shared_tensor(f16, (64, 64)), hx.mbarrier(128)
+    if hx.cluster_rank() == 1:
+        r = hx.register_tensor(f16, (64, 64))
+        hx.copy(hx.global_view(x[row:, :], ((64, 64), (64, 1))), r)
+        hx.copy(r, hx.remote(here, 0))
+        come.arrive(rank=0)
+    else:
+        come.wait(0)
+        hx.copy(here, hx.global_view(y[row:, :], ((64, 64), (64, 1))))
 
 
 @hx.kernel(cache=False)

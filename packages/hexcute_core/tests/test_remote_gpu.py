@@ -73,11 +73,12 @@ def test_a_product_whose_depth_is_split(m: int, n: int, k: int, blocks: int) -> 
         assert torch.equal(c, (a.double() @ b.double().t()).float())
 
 
-def test_halves_of_products_are_pushed() -> None:
+@pytest.mark.parametrize("kernel", [rk.pushed, rk.pushed_by_roles], ids=["threads", "roles"])
+def test_halves_of_products_are_pushed(kernel: Any) -> None:
     a, b = whole(torch.float16, 1000, 2048), whole(torch.float16, 1024, 2048)
     for _ in range(10):
         c = torch.full((1000, 1024), torch.nan, device="cuda")
-        rk.pushed(a, b, c)
+        kernel(a, b, c)
         assert torch.equal(c, (a.double() @ b.double().t()).float())
 
 
@@ -97,6 +98,14 @@ def test_tensor_cores_read_what_another_block_wrote(blocks: int) -> None:
         c = torch.full((2000, 3000), torch.nan, device="cuda")
         rk.handed_out(a, b, c, X=blocks)
         assert torch.equal(c, (a.double() @ b.double().t()).float())
+
+
+def test_tma_stores_what_an_mbarrier_told_of() -> None:
+    x = whole(torch.float16, 64 * 1000 - 9, 64)
+    for _ in range(10):
+        y = torch.full_like(x, torch.nan)
+        rk.forwarded(x, y)
+        assert torch.equal(y, x)
 
 
 def test_loads_that_were_only_started_are_there_for_others() -> None:
