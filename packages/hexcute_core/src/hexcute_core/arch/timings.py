@@ -8,8 +8,9 @@ reading L2) and `.dram` (latency); wgmma at some widths, between which clocks gr
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from hexcute_core.arch import timings_sm90
 from hexcute_core.arch.rows import Timing
@@ -27,6 +28,16 @@ class Measured:
     source: str
     rows: Mapping[str, Pair]
 
+    @cached_property
+    def widths(self) -> Mapping[str, Mapping[int, Pair]]:
+        """What was measured of wgmma: its width to clocks, by the rest of its name."""
+        found: dict[str, dict[int, Pair]] = {}
+        for name, pair in self.rows.items():
+            product = _WGMMA.fullmatch(name)
+            if product is not None:
+                found.setdefault(_alike(product), {})[int(product[1])] = pair
+        return found
+
 
 MEASURED: dict[str, Measured] = {"sm_90": Measured(timings_sm90.SOURCE, timings_sm90.ROWS)}
 """By the table's name."""
@@ -37,7 +48,7 @@ def timed(table: str, name: str, documented: Timing) -> Timing:
     found = MEASURED.get(table)
     if found is None:
         return documented
-    issue, latency = _look_up(found.rows, name)
+    issue, latency = _look_up(found, name)
     if issue is None and latency is None:
         return documented
     missing = " and ".join(
@@ -50,7 +61,8 @@ def timed(table: str, name: str, documented: Timing) -> Timing:
     )
 
 
-def _look_up(rows: Mapping[str, Pair], name: str) -> Pair:
+def _look_up(measured: Measured, name: str) -> Pair:
+    rows = measured.rows
     if name in rows:
         return rows[name]
     near, far = rows.get(f"{name}.l2"), rows.get(f"{name}.dram")
@@ -58,7 +70,8 @@ def _look_up(rows: Mapping[str, Pair], name: str) -> Pair:
         return near[0], far[1]
     product = _WGMMA.fullmatch(name)
     if product is not None:
-        return _between(rows, int(product[1]), _alike(product))
+        known = measured.widths.get(_alike(product), {})
+        return _between(known, int(product[1]), 0), _between(known, int(product[1]), 1)
     types = name.split(".")
     return rows.get(".".join(_ALIKE.get(t, t) for t in types), (None, None))
 
@@ -68,22 +81,12 @@ def _alike(product: re.Match[str]) -> str:
     return ".".join([product[2], *(_ALIKE.get(product[i], product[i]) for i in (3, 4, 5))])
 
 
-def _between(rows: Mapping[str, Pair], n: int, behind: str) -> Pair:
-    """The straight line between the nearest measured widths on both sides."""
-
-    def clocks(quantity: Callable[[Pair], float | None]) -> float | None:
-        known: dict[int, float] = {}
-        for name, pair in rows.items():
-            product, value = _WGMMA.fullmatch(name), quantity(pair)
-            if product is not None and value is not None and _alike(product) == behind:
-                known[int(product[1])] = value
-        below = max((w for w in known if w <= n), default=None)
-        above = min((w for w in known if w >= n), default=None)
-        if below is None or above is None:
-            return None
-        if below == above:
-            return known[below]
-        part = (n - below) / (above - below)
-        return known[below] + part * (known[above] - known[below])
-
-    return clocks(lambda pair: pair[0]), clocks(lambda pair: pair[1])
+def _between(known: Mapping[int, Pair], n: int, which: int) -> float | None:
+    """One of the two clocks at width `n`: the straight line between the nearest measured ones."""
+    below = max((w for w in known if w <= n and known[w][which] is not None), default=None)
+    above = min((w for w in known if w >= n and known[w][which] is not None), default=None)
+    if below is None or above is None:
+        return None
+    low, high = known[below][which], known[above][which]
+    assert low is not None and high is not None
+    return low if below == above else low + (n - below) / (above - below) * (high - low)
