@@ -6,6 +6,7 @@ all configurations by `blocks * clocks of a block` and only the best quarter bec
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import multiprocessing
@@ -143,6 +144,8 @@ def build_all(system: str, target: str, pruned: bool, most: int) -> dict[str, An
     start = time.perf_counter()
     # Workers inherit what has been imported.
     _LOAD[system](target)
+    # Nor does any of them collect it, or copy its pages to try.
+    gc.freeze()
     workers = len(os.sched_getaffinity(0))
     with multiprocessing.get_context("fork").Pool(workers) as pool:
         if pruned:

@@ -132,15 +132,22 @@ def test_ignored_setmaxnreg_is_a_build_error() -> None:
     assert compile_cubin(bounded, "sm_90").resources[0].registers == 168
 
 
-@pytest.mark.parametrize("release", [(12, 8), (12, 9), (13, 0)])
-def test_the_compiler_keeps_no_cubins_of_its_own(
-    release: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("release", "told"),
+    [
+        ((12, 3), ()),
+        ((12, 8), ("--minimal",)),
+        ((12, 9), ("--minimal", "--no-cache")),
+        ((13, 0), ("--minimal", "--no-cache")),
+    ],
+)
+def test_a_release_is_told_what_it_knows(
+    release: tuple[int, int], told: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its cache forgets the log; releases before it do not know the flag."""
     monkeypatch.setattr(nvrtc, "version", lambda: release)
-    nvrtc._uncached.cache_clear()
-    assert ("--no-cache" in nvrtc._uncached()) == (release >= (12, 9))
-    nvrtc._uncached.cache_clear()
+    nvrtc._standing_options.cache_clear()
+    assert nvrtc._standing_options() == told
+    nvrtc._standing_options.cache_clear()
 
 
 @pytest.mark.gpu

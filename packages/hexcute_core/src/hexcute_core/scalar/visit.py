@@ -70,9 +70,11 @@ def substitute(e: Scalar, values: Mapping[str, Scalar]) -> Scalar:
 
 def walk(e: Scalar) -> Iterator[Scalar]:
     """`e` and everything below it, parents first."""
-    yield e
-    for child in children(e):
-        yield from walk(child)
+    waiting = [e]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += reversed(children(node))
 
 
 def free_vars(e: Scalar) -> frozenset[str]:

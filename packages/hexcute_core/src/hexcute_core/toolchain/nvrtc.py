@@ -88,16 +88,21 @@ def version() -> tuple[int, int]:
 
 
 @lru_cache(maxsize=1)
-def _uncached() -> tuple[str, ...]:
-    """NVRTC keeps cubins on disk where there is a GPU, since 12.9, and what it takes from there
-    comes without the log: neither resources nor warnings that must be errors would be seen."""
-    return ("--no-cache",) if version() >= (12, 9) else ()
+def _standing_options() -> tuple[str, ...]:
+    """What every compilation is told, where the release knows it.
+
+    Since 12.9 cubins are kept on disk where there is a GPU, and what is taken from there comes
+    without the log: neither resources nor warnings that must be errors would be seen. Since 12.4
+    the declarations of textures and of the runtime, which no kernel names, can be left out.
+    """
+    known = {(12, 4): "--minimal", (12, 9): "--no-cache"}
+    return tuple(option for since, option in known.items() if version() >= since)
 
 
 def run(source: str, file_name: str, options: Sequence[str]) -> Compilation:
     """Compiles one source. A source that is wrong gives `ok=False` and the compiler's log."""
     library = _library()
-    options = (*options, *_uncached())
+    options = (*options, *_standing_options())
     program = ctypes.c_void_p()
     status = library.nvrtcCreateProgram(
         ctypes.byref(program), source.encode(), file_name.encode(), 0, None, None
