@@ -73,10 +73,9 @@ def space(system: str, target: str) -> tuple[Tile, ...]:
 
 def _hexcute_kernel(target: str) -> Any:
     import hexcute_core as core
-    from hexcute_kernels.hopper_gemm import hopper_gemm
-    from hexcute_kernels.pipelined_gemm import pipelined_gemm
 
-    return (hopper_gemm if target == "sm_90" else pipelined_gemm)(core.f16)
+    name = "hopper_gemm" if target == "sm_90" else "pipelined_gemm"
+    return getattr(importlib.import_module(f"hexcute_kernels.{name}"), name)(core.f16)
 
 
 def _hexcute_constants(target: str, tile: Tile) -> dict[str, int]:
@@ -142,12 +141,12 @@ def build_all(system: str, target: str, pruned: bool, most: int) -> dict[str, An
     tiles = sorted(space(system, target)[:most], key=lambda tile: -tile.work)
     jobs: Sequence[tuple[str, str, Tile]] = [(system, target, tile) for tile in tiles]
     start = time.perf_counter()
-    # Workers inherit what has been imported.
+    # What is imported is no garbage, and workers inherit it: nobody is to look through it.
+    gc.disable()
     _LOAD[system](target)
-    # Nor does any of them collect it, or copy its pages to try.
     gc.freeze()
     workers = len(os.sched_getaffinity(0))
-    with multiprocessing.get_context("fork").Pool(workers) as pool:
+    with multiprocessing.get_context("fork").Pool(workers, gc.enable) as pool:
         if pruned:
             clocks = pool.map(_rank, jobs, chunksize=1)
             order = sorted(range(len(jobs)), key=lambda i: clocks[i])

@@ -13,6 +13,7 @@ from typing import Any
 
 from hidet.backend.codegen import CUDACodegen
 from hidet.ir import dtypes as hd
+from hidet.ir.expr import Expr
 from hidet.ir.module import IRModule
 from hidet.ir.type import OpaqueType, PointerType
 from hidet.utils.doc import Doc, NewLine, Text, doc_join
@@ -41,12 +42,14 @@ class Codegen(CUDACodegen):  # type: ignore[misc]
         self._headers: set[str] = set()
 
     def visit(self, node: Any) -> Doc:
-        """hidet finds a node's method by asking for one class after the other, at every node."""
+        """hidet finds a node's method by asking for one class after the other, at every node, and
+        copies the pieces of an expression's text into every expression around it."""
         if isinstance(node, Doc):
             return node
         kind: Any = type(node)
         method = _method(kind)
-        return super().visit(node) if method is None else method(self, node)
+        doc: Doc = super().visit(node) if method is None else method(self, node)
+        return Text("".join(doc.docs)) if isinstance(node, Expr) and len(doc.docs) > 1 else doc
 
     def visit_IRModule(self, module: Any) -> Doc:
         if not all(f.attrs.get(OWN) for f in module.functions.values()):
