@@ -9,11 +9,12 @@ from __future__ import annotations
 import gc
 import importlib
 import json
-import multiprocessing
+import multiprocessing.pool
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -140,13 +141,9 @@ def build_all(system: str, target: str, pruned: bool, most: int) -> dict[str, An
     # The largest first: none is begun when the others are done.
     tiles = sorted(space(system, target)[:most], key=lambda tile: -tile.work)
     jobs: Sequence[tuple[str, str, Tile]] = [(system, target, tile) for tile in tiles]
-    start = time.perf_counter()
-    # What is imported is no garbage, and workers inherit it: nobody is to look through it.
-    gc.disable()
-    _LOAD[system](target)
-    gc.freeze()
     workers = len(os.sched_getaffinity(0))
-    with multiprocessing.get_context("fork").Pool(workers, gc.enable) as pool:
+    start = time.perf_counter()
+    with _workers(workers, lambda: _LOAD[system](target)) as pool:
         if pruned:
             clocks = pool.map(_rank, jobs, chunksize=1)
             order = sorted(range(len(jobs)), key=lambda i: clocks[i])
@@ -154,6 +151,21 @@ def build_all(system: str, target: str, pruned: bool, most: int) -> dict[str, An
         sizes = pool.map(_one, jobs, chunksize=1)
     taken = time.perf_counter() - start
     return {"seconds": taken, "built": sum(size > 0 for size in sizes), "processes": workers}
+
+
+@contextmanager
+def _workers(count: int, load: Callable[[], None]) -> Iterator[multiprocessing.pool.Pool]:
+    """Processes that inherit what `load` imports."""
+    # It is no garbage: neither this process nor the others are to look through it for any.
+    gc.disable()
+    try:
+        load()
+        gc.freeze()
+        with multiprocessing.get_context("fork").Pool(count, gc.enable) as pool:
+            yield pool
+    finally:
+        gc.unfreeze()
+        gc.enable()
 
 
 def main(system: str, target: str, how: str, most: str = "1000") -> None:
