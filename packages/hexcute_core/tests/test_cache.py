@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from cache_writer import KEY, write_and_read
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hexcute_core.driver.cache import Cache, Entry, cache_key, default_root
 
-KEY = cache_key("kernel", 1)
 FILES = {"kernel.cubin": bytes(range(256)) * 9, "kernel.ptx": b"", "log": b"ptxas info"}
 META = {"arch": "sm_90a", "shared_bytes": 49152, "grid": [1, None, {"k": True, "x": 0.5}]}
 
@@ -80,24 +80,11 @@ def test_a_root_that_is_no_folder_warns_and_misses(tmp_path: Path) -> None:
     assert cache.get(KEY) is None
 
 
-def _write_and_read(root: str, worker: int, rounds: int) -> int:
-    """Writes its own payload under one shared key; returns how many reads were not whole."""
-    cache, torn = Cache(root), 0
-    payload = bytes([worker]) * 200_000
-    for _ in range(rounds):
-        cache.put(KEY, {"blob": payload}, {"worker": worker})
-        entry = cache.get(KEY)
-        writer = None if entry is None else entry.meta["worker"]
-        whole = entry is not None and entry.files["blob"] == bytes([int(str(writer))]) * 200_000
-        torn += not whole
-    return torn
-
-
 def test_processes_writing_one_key_never_tear_it(cache: Cache) -> None:
     context = multiprocessing.get_context("spawn")
     with context.Pool(4) as pool:
         jobs = [(str(cache.root), worker, 25) for worker in range(1, 5)]
-        assert pool.starmap(_write_and_read, jobs) == [0, 0, 0, 0]
+        assert pool.starmap(write_and_read, jobs) == [0, 0, 0, 0]
     assert len([path for path in cache.root.rglob("*") if path.is_file()]) == 1
 
 
