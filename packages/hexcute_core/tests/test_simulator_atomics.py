@@ -144,6 +144,34 @@ def test_several_elements_a_lane_and_a_predicate():
     np.testing.assert_array_equal(x, 55 * np.arange(1, 5))
 
 
+@pytest.mark.parametrize("space", ["global", "shared"])
+def test_subnormals_are_zeros_in_global_sums(space):
+    tiny = np.finfo(np.float32).smallest_subnormal
+    least = np.finfo(np.float32).tiny
+    place = SharedPtr(TX * 4) if space == "shared" else GlobalPtr("x", TX, dt.f32)
+    pred = (TRUE,) if space == "global" else ()
+    value = regs("v", dt.f32)
+    lane = GlobalPtr("x", TX, dt.f32)
+    body = [
+        DeclareArray("v", dt.f32, 1),
+        Prim("ld.global.4", (value, lane, TRUE)),
+        Prim("st.shared.4", (SharedPtr(TX * 4), value)),
+        Prim("ld.global.4", (value, GlobalPtr("y", TX, dt.f32), TRUE)),
+        Prim(f"red.{space}.add.f32", (place, value, *pred)),
+        *(
+            [Prim("ld.shared.4", (value, SharedPtr(TX * 4))),
+             Prim("st.global.4", (lane, value, TRUE))]
+            if space == "shared" else []
+        ),
+    ]  # fmt: skip
+    x = np.array([least, tiny, -tiny, 1] * 8, dtype=np.float32)
+    y = np.array([tiny, tiny, -0.0, least] * 8, dtype=np.float32)
+    left = [least, 0, -0.0, 1] if space == "global" else [least + tiny, 2 * tiny, -tiny, 1]
+    run(body, {"x": x, "y": y}, shared=128, threads=32)
+    expected = np.array(left * 8, dtype=np.float32)
+    np.testing.assert_array_equal(x.view(np.uint32), expected.view(np.uint32))
+
+
 def test_the_order_of_float_additions_is_drawn():
     body = [
         DeclareArray("v", dt.f32, 1),
@@ -165,7 +193,15 @@ def test_a_plain_access_races_with_an_atomic():
 
 
 @pytest.mark.parametrize(
-    "name", ["atom.global.add", "red.global.cas.i32", "red.global.inc.i32", "atom.local.add.i32"]
+    "name",
+    [
+        "atom.global.add",
+        "red.global.cas.i32",
+        "red.global.inc.i32",
+        "atom.local.add.i32",
+        "red.global.add.i32.acquire",
+        "red.shared.add.i32.acq_rel",
+    ],
 )
 def test_atomics_that_no_machine_has(name):
     body = [DeclareArray("v", dt.i32, 1), Prim(name, (GlobalPtr("x", ZERO, dt.i32), TRUE))]

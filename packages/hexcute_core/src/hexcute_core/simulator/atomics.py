@@ -8,9 +8,10 @@
 | `red.shared.OP.T`, `atom.shared.OP.T` | the same with SharedPtr and without pred |
 
 OP is add, min, max, and, or, xor, inc, dec, exch or cas. A memory order may follow the type, as
-in `atom.global.add.i32.acq_rel`; without one they are relaxed and hand nothing over. Several
-elements a lane are that many atomics. Lanes that meet come one after the other, in an order
-drawn from the seed.
+in `atom.global.add.i32.acq_rel`; without one they are relaxed and hand nothing over. `red`, which
+brings nothing back, cannot acquire. Several elements a lane are that many atomics. Lanes that meet
+come one after the other, in an order drawn from the seed. A sum of f32 in global memory takes
+subnormals for zeros and leaves none.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hexcute_core.dtypes import BY_NAME, DType
+from hexcute_core.dtypes import BY_NAME, DType, f32
 from hexcute_core.errors import SimulationError
 from hexcute_core.simulator.code import Code, then_pause
 from hexcute_core.simulator.instructions import Instruction
@@ -69,8 +70,16 @@ class Atomic:
         """The new cells."""
         if compare is not None:
             return np.where(old == compare, value, old)
+        if self.space == "global" and self.op == "add" and self.dtype == f32:
+            return _flushed(_flushed(old) + _flushed(value))
         new: Array = _UPDATES[self.op](old, value)
         return new.astype(old.dtype)
+
+
+def _flushed(value: Array) -> Array:
+    """Zeros of the same sign for subnormals."""
+    tiny = np.abs(value) < np.finfo(value.dtype).tiny
+    return np.where(tiny, np.copysign(np.zeros_like(value), value), value)
 
 
 def parse(name: str) -> Atomic | None:
@@ -82,10 +91,12 @@ def parse(name: str) -> Atomic | None:
         parts = parts[:-1]
     if len(parts) != 4 or parts[0] not in ("red", "atom") or parts[1] not in ("global", "shared"):
         return None
-    _, space, op, kind = parts
-    if kind not in _TYPES.get(op, ()) or (op in ("cas", "exch") and parts[0] == "red"):
+    family, space, op, kind = parts
+    if family == "red" and (op in ("cas", "exch") or (order and "acq" in order.name)):
         return None
-    return Atomic(parts[0] == "atom", space, op, BY_NAME[kind], order or PLAIN)
+    if kind not in _TYPES.get(op, ()):
+        return None
+    return Atomic(family == "atom", space, op, BY_NAME[kind], order or PLAIN)
 
 
 def compile_atomic(atomic: Atomic, stmt: Prim, compiler: StatementCompiler) -> Code:

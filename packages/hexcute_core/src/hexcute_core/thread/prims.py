@@ -11,7 +11,7 @@
 | `mma.MxNxK.D.A.B` | Regs c, Regs a, Regs b | c += a * b^T, warp-wide |
 | `bar.sync` | - | block-wide barrier |
 
-Hopper's are in `prims_sm90`.
+Hopper's are in `prims_sm90`, atomics, flags and fences in `prims_atomics`.
 
 Regs pieces are 4 bytes for ldmatrix and mma operands of 16- and 8-bit types, one element for
 32-bit ones; memory accesses take pieces of B bytes in all, in the order of addresses.
@@ -19,6 +19,7 @@ Regs pieces are 4 bytes for ldmatrix and mma operands of 16- and 8-bit types, on
 
 from __future__ import annotations
 
+from hexcute_core.thread.prims_atomics import ATOMICS
 from hexcute_core.thread.prims_sm90 import hopper_rows
 from hexcute_core.thread.spec import PrimSpec
 
@@ -54,7 +55,7 @@ def _table() -> dict[str, PrimSpec]:
         *(f"mma.16x8x32.f32.{a}.{b}" for a in _FLOATS_8 for b in _FLOATS_8),
     ):
         rows.append(PrimSpec(name, ("regs", "regs", "regs"), warp_wide=True))
-    return {row.name: row for row in (*rows, *hopper_rows())}
+    return {row.name: row for row in (*rows, *ATOMICS.values(), *hopper_rows())}
 
 
 PRIMS: dict[str, PrimSpec] = _table()

@@ -20,6 +20,7 @@ from hexcute_core.thread.ir import (
     SharedPtr,
 )
 from hexcute_core.thread.prims import PRIMS, prim
+from hexcute_core.thread.prims_atomics import UPDATES
 from hexcute_core.thread.prims_sm90 import HOPPER
 from hexcute_core.thread.spec import OperandKind, PrimSpec
 from hexcute_core.thread.verify_sm90 import verify_hopper
@@ -64,7 +65,10 @@ def verify_prim(stmt: Prim, scope: Scope) -> None:
                 scope.check_scalar(operand.offset, stmt.span)
             case _:
                 scope.check_scalar(operand, stmt.span)
-    _verify_sizes(stmt, spec)
+    if stmt.name in UPDATES:
+        _verify_update(stmt, spec, scope)
+    else:
+        _verify_sizes(stmt, spec)
     _verify_scalars(stmt)
 
 
@@ -151,6 +155,36 @@ def _verify_shared(ptr: SharedPtr, size: int, stmt: Prim, scope: Scope) -> None:
             f"{stmt.name} needs shared memory, the program has {scope.program.shared_bytes} bytes",
             stmt.span,
         )
+
+
+def _verify_update(stmt: Prim, spec: PrimSpec, scope: Scope) -> None:
+    """An atomic's registers and memory hold elements of its type, as many in each operand."""
+    dtype = dtypes.BY_NAME[stmt.name.split(".")[3]]
+    count = next(operand.count for operand in stmt.operands if isinstance(operand, Regs))
+    for operand in stmt.operands:
+        match operand:
+            case Regs():
+                if operand.dtype != dtype:
+                    raise VerifyError(
+                        f"{stmt.name} takes {dtype}, {operand.array} is {operand.dtype}", stmt.span
+                    )
+                if operand.count != count:
+                    raise VerifyError(
+                        f"{stmt.name} gets {count} and {operand.count} elements a thread",
+                        stmt.span,
+                    )
+            case GlobalPtr():
+                if operand.dtype.bits != dtype.bits:
+                    raise VerifyError(
+                        f"{stmt.name} updates {dtype}, {operand.param} is addressed as "
+                        f"{operand.dtype}",
+                        stmt.span,
+                    )
+            case SharedPtr():
+                last = SharedPtr(operand.offset + spec.bytes * (count - 1))
+                _verify_shared(last, spec.bytes, stmt, scope)
+            case _:
+                pass
 
 
 def _verify_sizes(stmt: Prim, spec: PrimSpec) -> None:

@@ -19,8 +19,16 @@ from hexcute_core.scalar import Binary, Const, Scalar, binary, is_const
 from hexcute_core.thread import GlobalPtr, Regs, SharedPtr
 
 _BITS_NAME = {1: "u8", 2: "u16"}
-_WINDOWS = {"cluster": "shared::cluster"}
-"""State spaces that PTX calls otherwise than primitives do."""
+_WINDOWS = {
+    "cluster": "shared::cluster",
+    **{
+        f"{space}.{order}": f"{order}.{scope}.{space}"
+        for space, scope in (("global", "gpu"), ("shared", "cta"))
+        for order in ("relaxed", "acquire", "release")
+    },
+}
+"""State spaces, with a memory order where there is one, that PTX calls otherwise than primitives
+do."""
 
 
 def global_address(scope: Scope, ptr: GlobalPtr) -> Any:
@@ -75,7 +83,7 @@ def load(
     target = registers.operand(scope, dst, entry.bits, reads=False, writes=True)
     ins, count = _memory(scope, "ld", space, size, dst)
     _expect(scope, f"ld.{space}.{size}", count, target)
-    value = _guarded(scope, ins, [*target.entries, address], pred)
+    value = guarded(scope, ins, [*target.entries, address], pred)
     return [*target.before, value, *target.after]
 
 
@@ -87,7 +95,7 @@ def store(
     source = registers.operand(scope, src, entry.bits, reads=True, writes=False)
     ins, count = _memory(scope, "st", space, size, src)
     _expect(scope, f"st.{space}.{size}", count, source)
-    return [*source.before, _guarded(scope, ins, [address, *source.entries], pred)]
+    return [*source.before, guarded(scope, ins, [address, *source.entries], pred)]
 
 
 def copy_async(scope: Scope, size: int, dst: Any, src: Any, pred: Scalar) -> list[Any]:
@@ -118,9 +126,9 @@ def _memory(scope: Scope, op: str, space: str, size: int, regs: Regs) -> tuple[I
     lanes = f".v{count}" if count > 1 else ""
     # Sub-word accesses pass through a word; everything else through the array's own type.
     entries = (entry.type_name if size >= 4 else "uint32",) * count
-    pointer = "pointer" if space == "global" else "uint32"
+    pointer = "pointer" if space.startswith("global") else "uint32"
     window = _WINDOWS.get(space, space)
-    name = f"hx_{op}_{space}_{size}_{entries[0]}"
+    name = f"hx_{op}_{space.replace('.', '_')}_{size}_{entries[0]}"
     if op == "ld":
         text = f"ld.{window}{lanes}.{width} {_operands(0, count)}, [%{count}];"
         return Instruction(name, text, entries, (pointer,), memory=True), count
@@ -139,7 +147,8 @@ def _expect(scope: Scope, name: str, count: int, operand: registers.Operand) -> 
         )
 
 
-def _guarded(scope: Scope, ins: Instruction, args: list[Any], pred: Scalar | None) -> Any:
+def guarded(scope: Scope, ins: Instruction, args: list[Any], pred: Scalar | None) -> Any:
+    """The instruction as a statement, under `pred` unless that is certainly true."""
     known = pred is None or (isinstance(pred, Const) and bool(pred.value))
     predicate = None if known or pred is None else scalars.condition(scope, pred)
     return hs.EvaluateStmt(scope.instruction(ins, args, predicate))

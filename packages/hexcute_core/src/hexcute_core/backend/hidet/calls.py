@@ -5,6 +5,8 @@
 | `shfl.xor` | value, mask | `value` of lane `lane ^ mask` |
 | `shfl.idx` | value, lane | `value` of lane `lane` |
 | `shfl.up`, `shfl.down` | value, delta | `value` of the lane `delta` below or above, else its own |
+| `vote.all`, `vote.any` | bool | whether it holds on all lanes, on any; a bool |
+| `vote.ballot` | bool | bit i says whether it holds on lane i; a u32 |
 | `elect` | | whether this is the one lane that a converged warp elects; a bool |
 | `clock` | | the multiprocessor's clock, an i64; stays where it is among memory accesses |
 | anything else | scalars | hidet's primitive of that name, with or without `cuda_` in front |
@@ -32,6 +34,12 @@ _SHUFFLES = {
     "shfl.xor": ("bfly", 31), "shfl.idx": ("idx", 31), "shfl.up": ("up", 0),
     "shfl.down": ("down", 31),
 }  # fmt: skip
+# What a vote gives, and how its PTX ends: a predicate has to become a register.
+_VOTES = {
+    "vote.all": (dtypes.boolean, "vote.sync.all.pred p, p, 0xffffffff; selp.u32 %0, 1, 0, p;"),
+    "vote.any": (dtypes.boolean, "vote.sync.any.pred p, p, 0xffffffff; selp.u32 %0, 1, 0, p;"),
+    "vote.ballot": (dtypes.u32, "vote.sync.ballot.b32 %0, p, 0xffffffff;"),
+}
 _ELECT = Instruction(
     "hx_elect",
     "{ .reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p; }",
@@ -50,6 +58,8 @@ def call_by_name(scope: Scope, name: str, args: list[Argument], result: DType | 
     """The expression of the call; `result` is the type its value is wanted in, None for none."""
     if name in _SHUFFLES:
         return _shuffle(scope, name, args, result)
+    if name in _VOTES:
+        return _vote(scope, name, args, result)
     if name == "elect" and not args:
         return he.NotEqual(scope.instruction(_ELECT, []), integer(0, "uint32"))
     if name == "clock" and not args:
@@ -81,6 +91,25 @@ def _shuffle(scope: Scope, name: str, args: list[Argument], result: DType | None
         return scope.instruction(ins, [value, lane])
     moved = scope.instruction(ins, [he.Cast(value, data_type("uint32")), lane])
     return he.Cast(moved, value_type(dtype))
+
+
+def _vote(scope: Scope, name: str, args: list[Argument], result: DType | None) -> Any:
+    given, text = _VOTES[name]
+    kinds = [dtype for _, dtype in args]
+    if kinds != [dtypes.boolean]:
+        got = ", ".join(map(str, kinds)) or "nothing"
+        raise scope.error(f"{name} takes a bool, got {got}")
+    if result not in (None, given):
+        raise scope.error(f"{name} gives a {given}, not {result}")
+    ins = Instruction(
+        f"hx_{name.replace('.', '_')}",
+        f"{{ .reg .pred p; setp.ne.u32 p, %1, 0; {text} }}",
+        ("uint32",),
+        ("uint32",),
+        result=True,
+    )
+    told = scope.instruction(ins, [he.Cast(args[0][0], data_type("uint32"))])
+    return he.NotEqual(told, integer(0, "uint32")) if given == dtypes.boolean else told
 
 
 def _primitive(scope: Scope, name: str, args: list[Argument], result: DType | None) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from hidet.ir import stmt as hs
 
-from hexcute_core.backend.hidet import accesses, hopper, registers, scalars
+from hexcute_core.backend.hidet import accesses, atomics, hopper, registers, scalars
 from hexcute_core.backend.hidet.asm import PTX_TYPES, Instruction, vector
 from hexcute_core.backend.hidet.calls import call_by_name
 from hexcute_core.backend.hidet.scope import Scope, call
@@ -24,6 +24,7 @@ from hexcute_core.thread import (
     SharedPtr,
     prim,
 )
+from hexcute_core.thread.prims_atomics import ATOMICS
 from hexcute_core.thread.prims_sm90 import HOPPER
 
 _MMA = re.compile(r"mma\.(\d+)x(\d+)x(\d+)\.(\w+)\.(\w+)\.(\w+)")
@@ -49,6 +50,8 @@ def emit(scope: Scope, stmt: Prim) -> list[Any]:
         raise scope.error(f"{stmt.name} takes ({', '.join(wanted)}), got ({got})")
     if stmt.name in HOPPER:
         return hopper.emit(scope, stmt)
+    if stmt.name in ATOMICS:
+        return atomics.emit(scope, stmt)
     return _known(scope, stmt.name, stmt.operands)
 
 

@@ -1,0 +1,122 @@
+"""Atomics, flags, fences and the warp's barrier -> statements: the rows of `prims_atomics` as PTX.
+
+An update is one instruction an element. All old values are there before the first is kept, since
+their registers may be those of the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hidet.ir import expr as he
+from hidet.ir import stmt as hs
+
+from hexcute_core import dtypes
+from hexcute_core.backend.hidet import accesses, registers, scalars
+from hexcute_core.backend.hidet.asm import PTX_TYPES, Instruction
+from hexcute_core.backend.hidet.scope import Scope
+from hexcute_core.backend.hidet.storage import value_type
+from hexcute_core.dtypes import DType
+from hexcute_core.scalar import ScalarBase, add
+from hexcute_core.thread import GlobalPtr, Operand, Prim, Regs, SharedPtr
+
+_FIXED = {
+    "fence.cta": "fence.acq_rel.cta;",
+    "fence.gpu": "fence.acq_rel.gpu;",
+    "bar.warp.sync": "bar.warp.sync 0xffffffff;",
+}
+_SCOPES = {"global": "gpu", "shared": "cta"}
+_ON_BITS = ("and", "or", "xor", "exch", "cas")
+# 16-bit sums keep subnormals; a sum of 64 bits is the same with a sign and without.
+_SUMS = {"f16": "noftz.f16", "bf16": "noftz.bf16", "i64": "u64"}
+_TYPES = {**PTX_TYPES, "i64": "s64"}
+
+
+def emit(scope: Scope, stmt: Prim) -> list[Any]:
+    """The statements of one primitive, its operands of the kinds of its row."""
+    name = stmt.name
+    if name in _FIXED:
+        ins = Instruction(_function_name(name), _FIXED[name], memory=True)
+        return [hs.EvaluateStmt(scope.instruction(ins, []))]
+    match (name.split("."), stmt.operands):
+        case (["ld", space, order, size], (Regs() as dst, source, *pred)):
+            where, ok = f"{space}.{order}", _predicate(pred)
+            return accesses.load(scope, where, int(size), dst, _address(scope, source), ok)
+        case (["st", space, order, size], (target, Regs() as src, *pred)):
+            where, ok = f"{space}.{order}", _predicate(pred)
+            return accesses.store(scope, where, int(size), _address(scope, target), src, ok)
+        case (["red", *_], (target, *rest)):
+            return _update(scope, name, None, target, rest)
+        case (["atom", *_], (Regs() as old, target, *rest)):
+            return _update(scope, name, old, target, rest)
+        case _:
+            raise scope.error(f"the primitive {name} has no translation")
+
+
+def _update(
+    scope: Scope, name: str, old: Regs | None, target: Operand, rest: Sequence[Operand]
+) -> list[Any]:
+    dtype = dtypes.BY_NAME[name.split(".")[3]]
+    if dtype == dtypes.bf16 and scope.capability < 90:
+        raise scope.error(
+            f"{name} needs sm_90, the target is {scope.arch}", fix='compile with target="sm_90"'
+        )
+    values = [_elements(scope, operand) for operand in rest if isinstance(operand, Regs)]
+    ins = _instruction(name, dtype, len(values))
+    before, updates, after = [], [], []
+    for j, given in enumerate(zip(*values, strict=True)):
+        args = [
+            _address(scope, target, j, dtype),
+            *(registers.element(scope, array, index) for array, index in given),
+        ]
+        if old is not None:
+            array, index = _elements(scope, old)[j]
+            was = he.Var("old", value_type(dtype))
+            before.append(hs.DeclareStmt(was))
+            args.insert(0, was)
+            after.append(registers.set_element(scope, array, index, was))
+        updates.append(accesses.guarded(scope, ins, args, _predicate(rest)))
+    return [*before, *updates, *after]
+
+
+def _instruction(name: str, dtype: DType, values: int) -> Instruction:
+    family, space, op, kind, *orders = name.split(".")
+    typed = f"b{dtype.bits}" if op in _ON_BITS else _TYPES.get(kind, kind)
+    if op == "add":
+        typed = _SUMS.get(kind, typed)
+    order = orders[0] if orders else "relaxed"
+    entry = value_type(dtype).name
+    outputs = (entry,) if family == "atom" else ()
+    inputs = ("pointer" if space == "global" else "uint32", *(entry,) * values)
+    operands = [f"%{i}" for i in range(len(outputs) + len(inputs))]
+    operands[len(outputs)] = f"[{operands[len(outputs)]}]"
+    text = f"{family}.{order}.{_SCOPES[space]}.{space}.{op}.{typed} {', '.join(operands)};"
+    return Instruction(_function_name(name), text, outputs, inputs, memory=True)
+
+
+def _elements(scope: Scope, regs: Regs) -> list[tuple[str, registers.Index]]:
+    """Array and index of each element."""
+    places = [add(regs.offset, piece + i) for piece in regs.pieces for i in range(regs.width)]
+    return [(regs.array, scalars.index_of(scope, place)) for place in places]
+
+
+def _address(scope: Scope, ptr: Operand, j: int = 0, dtype: DType = dtypes.u8) -> Any:
+    """The address `j` elements of `dtype` behind `ptr`."""
+    match ptr:
+        case GlobalPtr():
+            behind = GlobalPtr(ptr.param, add(ptr.offset, j), ptr.dtype)
+            return accesses.global_address(scope, behind)
+        case SharedPtr():
+            return accesses.shared_address(scope, SharedPtr(add(ptr.offset, j * dtype.bits // 8)))
+        case _:
+            raise scope.error(f"{ptr} is no place in memory")
+
+
+def _predicate(operands: Sequence[Operand]) -> Any:
+    """The scalar among the operands, if there is one."""
+    return next((operand for operand in operands if isinstance(operand, ScalarBase)), None)
+
+
+def _function_name(name: str) -> str:
+    return f"hx_{name.replace('.', '_')}"
