@@ -22,6 +22,7 @@ from hexcute_core.simulator.findings import FoundError
 from hexcute_core.simulator.launch import simulate
 from hexcute_core.simulator.values import storage
 from hexcute_core.thread import PRIMS, GlobalPtr, MapRef, Prim, ThreadProgram
+from hexcute_core.thread.prims_atomics import ATOMICS
 from hexcute_core.thread.visit import statements
 
 APPROXIMATE = frozenset(
@@ -34,6 +35,7 @@ SUMS = ("mma.", "wgmma.64", "red.", "atom.", "tma.reduce.add")
 STORES = ("st.global", "bulk.store", "tma.store")
 KNOWN = frozenset(PRIMS)
 """The primitives that there are; a test may add some that no GPU has."""
+VOTES = frozenset({"vote.all", "vote.any", "vote.ballot"})
 SCHEDULES = 4
 """How many orders a run is tried in whose result may depend on them."""
 
@@ -117,7 +119,8 @@ def unfit(run: Run) -> str:
         return f"it needs {target}"
     nodes, names = list(scalars_of(program.body)), called(program)
     foreign = {n for n in names if n not in KNOWN}
-    foreign |= {n.name for n in nodes if isinstance(n, Call) and not n.name.startswith("shfl.")}
+    asked = {n.name for n in nodes if isinstance(n, Call)} - VOTES
+    foreign |= {name for name in asked if not name.startswith("shfl.")}
     if foreign and not compiles(run):
         return f"there is no machine code for {', '.join(sorted(foreign))}"
     if found := sorted(operations(nodes) & APPROXIMATE):
@@ -125,7 +128,7 @@ def unfit(run: Run) -> str:
     constants = (n.value for n in nodes if isinstance(n, Const) and n.dtype.is_float)
     if sums(program) and not all(map(exact, constants)):
         return "it adds or multiplies constants of many bits"
-    drawn = any(n.startswith("atom.") for n in names)
+    drawn = any(n in ATOMICS for n in names)
     if not run.report.deterministic or (drawn and not ordered(run)):
         return "its result depends on the order of threads"
     return ""

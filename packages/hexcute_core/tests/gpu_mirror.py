@@ -6,7 +6,9 @@ Where HEXCUTE_COMPARISONS names a file, each comparison becomes a row of it.
 from __future__ import annotations
 
 import csv
+import itertools
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,8 +26,11 @@ from hexcute_core.runtime import (
     device_target,
 )
 from hexcute_core.runtime.storage import TENSOR_STORAGE
+from hexcute_core.scalar import Compare, Const, Var, land
+from hexcute_core.simulator.primitives import polls
 from hexcute_core.simulator.values import storage
-from hexcute_core.thread import Prim, ThreadProgram
+from hexcute_core.thread import Assign, For, If, Prim, Stmt, ThreadProgram, While
+from hexcute_core.thread.prims_atomics import UPDATES
 from hexcute_core.thread.prims_sm90 import HOPPER
 from hexcute_core.thread.visit import calls, statements
 from hexcute_core.toolchain import compile_cubin
@@ -33,6 +38,8 @@ from hexcute_core.toolchain import compile_cubin
 # Resolved now: a test may change the working folder.
 ROWS = Path(path).resolve() if (path := os.environ.get("HEXCUTE_COMPARISONS")) else None
 COLUMNS = ("test", "program", "target", "blocks", "tensor", "bytes", "same", "skipped")
+ROUNDS = 1 << 20
+"""After so many a loop gives up that waits for another thread: under a second."""
 Arrays = dict[str, np.ndarray]
 
 
@@ -54,16 +61,41 @@ def bits_of(tensor: Any) -> np.ndarray:
 def needs(program: ThreadProgram) -> str:
     """The least target that has all instructions of the program."""
     names = {s.name for s in statements(program.body) if isinstance(s, Prim)}
-    if program.maps or program.cluster_dim != (1, 1, 1) or names & HOPPER:
+    newer = {n for n in names if n in HOPPER or (n in UPDATES and ".bf16" in n)}
+    if program.maps or program.cluster_dim != (1, 1, 1) or newer:
         return "sm_90"
     narrow = any(p.dtype.name.startswith("f8") for p in program.params)
     return "sm_89" if narrow else "sm_80"
 
 
+def bounded(body: tuple[Stmt, ...], number: Iterator[int]) -> Iterator[Stmt]:
+    """`body` with an end to every loop that waits for other threads, so that one they never end
+    leaves other bits and no GPU that hangs."""
+    for stmt in body:
+        match stmt:
+            case While() if polls(stmt):
+                rounds = Var(f"rounds{next(number)}")
+                yield Assign(rounds, Const(0, rounds.dtype), True)
+                yield While(
+                    land(stmt.cond, Compare("lt", rounds, Const(ROUNDS, rounds.dtype))),
+                    (*bounded(stmt.body, number), Assign(rounds, rounds + 1, False)),
+                    stmt.span,
+                )
+            case For() | While():
+                yield replace(stmt, body=tuple(bounded(stmt.body, number)))
+            case If():
+                then, otherwise = bounded(stmt.then, number), bounded(stmt.otherwise, number)
+                yield replace(stmt, then=tuple(then), otherwise=tuple(otherwise))
+            case _:
+                yield stmt
+
+
 def image_of(program: ThreadProgram, arrays: Arrays, target: str) -> KernelImage:
     """The program as the runtime launches it on tensors like `arrays`, pointers first; waits that
-    never end trap."""
-    program = replace(program, params=tuple(sorted(program.params, key=lambda p: not p.pointer)))
+    never end trap, and loops that never end are left."""
+    ordered = tuple(sorted(program.params, key=lambda p: not p.pointer))
+    body = tuple(bounded(program.body, itertools.count()))
+    program = replace(program, params=ordered, body=body)
     source = emit(program, target)
     cubin = compile_cubin(guarded(source.text), target)
     params = tuple(

@@ -4,13 +4,16 @@ fails a test, and what is left out and why."""
 from __future__ import annotations
 
 import csv
+import itertools
 from contextlib import suppress
+from dataclasses import replace
 from types import SimpleNamespace
 
-import gpu_comparisons
 import gpu_mirror
 import numpy as np
 import pytest
+import test_simulator_agents as agents
+import test_simulator_atomics as atomics
 from gpu_comparisons import Comparisons
 from gpu_programs import ONE, TRUE, TX, ZERO, loaded, per_lane, reg
 from test_simulator import ragged_copy
@@ -23,6 +26,7 @@ from hexcute_core.driver.simulation import compare_with_tile_program
 from hexcute_core.errors import SimulationError
 from hexcute_core.pytest_plugin import KernelSimulation
 from hexcute_core.scalar import Binary, Call, Const, Unary, Var, compare
+from hexcute_core.simulator import warp
 from hexcute_core.simulator.launch import simulate
 from hexcute_core.thread import (
     DeclareArray,
@@ -32,6 +36,7 @@ from hexcute_core.thread import (
     SetElement,
     ThreadParam,
     ThreadProgram,
+    While,
 )
 
 n = hx.dim("n")
@@ -173,14 +178,15 @@ LEFT_OUT = {
         Binary("div", Unary("exp", A, dt.f32), A, dt.f32)
     ),
     "it adds or multiplies constants of many bits": lanes(A + 0.1),
-    "there is no machine code for vote.any": lanes(
-        Call("vote.any", (compare("gt", TX, 3),), dt.boolean), dt.boolean, []
+    "there is no machine code for vote.most": lanes(
+        Call("vote.most", (compare("gt", TX, 3),), dt.boolean), dt.boolean, []
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("reason", LEFT_OUT)
-def test_what_cannot_be_repeated_is_a_row_that_says_why(mirror, reason):
+def test_what_cannot_be_repeated_is_a_row_that_says_why(mirror, reason, monkeypatch):
+    monkeypatch.setitem(warp.CALLS, "vote.most", warp.CALLS["vote.any"])
     program, arrays = LEFT_OUT[reason]
     if program.params and program.params[0].dtype is dt.boolean:
         arrays = {"out": np.zeros(128, bool)}
@@ -191,8 +197,7 @@ def test_what_cannot_be_repeated_is_a_row_that_says_why(mirror, reason):
     assert not mirror.launched
 
 
-def test_results_that_depend_on_the_order_are_left_out(mirror, monkeypatch):
-    monkeypatch.setattr(gpu_comparisons, "compiles", lambda run: True)
+def test_results_that_depend_on_the_order_are_left_out(mirror):
     mirror.simulate(*tickets(), {})
     mirror.ends()
     (row,) = mirror.rows()
@@ -223,6 +228,49 @@ def test_instructions_of_a_newer_gpu_are_left_out(mirror, monkeypatch):
     mirror.ends()
     assert [row["skipped"] for row in mirror.rows()] == ["it has no tensors", "it needs sm_89"]
     assert gpu_mirror.needs(empty(Prim("fence.proxy", ()))[0]) == "sm_90"
+    assert gpu_mirror.needs(empty(Prim("red.shared.add.bf16", ()))[0]) == "sm_90"
+    assert gpu_mirror.needs(empty(Prim("red.shared.add.f16", ()))[0]) == "sm_80"
+
+
+MEETINGS = [
+    (atomics.test_reductions_into_few_places, ("dec", "u32", 1), 1),
+    (atomics.test_several_elements_a_lane_and_a_predicate, (), 1),
+    (atomics.test_votes_are_a_warps, (2,), 1),
+    (agents.test_a_flag_released_and_acquired_orders_what_it_guards, (), 1),
+    (agents.test_the_last_block_sees_what_all_left, (), 1),
+    (agents.test_a_block_may_wait_for_a_later_one, (), 1),
+    (atomics.test_tickets_are_handed_out_once, (1,), 0),
+    (atomics.test_compare_and_swap_lets_one_thread_win, (0,), 0),
+    (atomics.test_the_order_of_float_additions_is_drawn, (), 0),
+]
+
+
+@pytest.mark.parametrize(("test", "arguments", "launched"), MEETINGS)
+def test_threads_that_meet_are_repeated_where_any_order_gives_the_same(
+    mirror, monkeypatch, test, arguments, launched
+):
+    """What is launched has machine code."""
+    for module in (atomics, agents):
+        monkeypatch.setattr(module, "simulate", mirror.simulate)
+    test(*arguments)
+    mirror.ends()
+    assert len(mirror.launched) == launched
+    assert not any("no machine code" in row["skipped"] for row in mirror.rows())
+    for program, arrays in mirror.launched:
+        assert gpu_mirror.image_of(program, arrays, "sm_90").cubin
+
+
+def test_a_loop_that_waits_for_others_has_an_end(monkeypatch):
+    """A flag that nobody raises is read so many times; other loops stay as they are."""
+    monkeypatch.setattr(gpu_mirror, "ROUNDS", 7)
+    made = agents.flag_program("st.shared.release.4", "ld.shared.acquire.4", signal=False)
+    counting = While(compare("lt", TX, 3), (Prim("bar.sync", ()),))
+    *body, last = gpu_mirror.bounded((*made.body, counting), itertools.count())
+    assert last == counting
+    arrays = {"y": np.zeros(32, dtype=np.float32)}
+    report = simulate(replace(made, body=tuple(body)), arrays, {}, check=False)
+    kinds = {found.kind for found in report.findings}
+    assert "race" in kinds and "deadlock" not in kinds
 
 
 def test_sums_are_of_whole_numbers(mirror):
