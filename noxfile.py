@@ -35,7 +35,9 @@ PYTHONS = INSTALLED if HERE in INSTALLED else None
 PACKAGES = ("packages/cute_layout", "packages/hexcute_core", "packages/hexcute_kernels")
 SOURCES = ":".join(f"{package}/src" for package in (*PACKAGES, "bench"))
 CUDA = ("nvidia-cuda-nvrtc==13.0.*", "nvidia-cuda-runtime==13.0.*")
-TESTING = ("pytest", "hypothesis", "ml_dtypes", "nvidia-cuda-nvdisasm==13.*")
+TESTING = ("pytest", "pytest-xdist", "hypothesis", "ml_dtypes", "nvidia-cuda-nvdisasm==13.*")
+# A process a core; whoever is done takes from those who are not. `-- -n 0` runs them in one.
+PARALLEL = ("-n", "auto", "--dist", "worksteal")
 # What Hidet's compiler part needs; its own list would bring torch and an AMD package.
 HIDET_NEEDS = ("filelock", "tabulate", "tomlkit", "tqdm", "numpy")
 
@@ -64,7 +66,8 @@ def demo(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """All tests that need no GPU, on each supported Python that is installed."""
     compiler(session, *TESTING)
-    session.run("python", "-m", "pytest", "-m", "not gpu and not fuzz", *session.posargs)
+    chosen = ("-m", "not gpu and not fuzz")
+    session.run("python", "-m", "pytest", *chosen, *PARALLEL, *session.posargs)
 
 
 @nox.session
@@ -96,7 +99,7 @@ def fuzz(session: nox.Session) -> None:
     compiler(session, *TESTING)
     session.run(
         "python", "-m", "pytest", "-m", "not gpu and (fuzz or hypothesis)",
-        "--hypothesis-profile=fuzz", *session.posargs,
+        "--hypothesis-profile=fuzz", *PARALLEL, *session.posargs,
     )  # fmt: skip
 
 
