@@ -8,6 +8,7 @@ another, and prints what each took; another builds a space of 102 with all cores
 from __future__ import annotations
 
 import compileall
+import functools
 import importlib.util
 import json
 import os
@@ -72,6 +73,7 @@ def measure(key: str, settings: Settings) -> Sequence[Mapping[str, Any]]:
     return [{**row, "status": OK, "processes": 1, **_columns(told)}]
 
 
+@functools.cache
 def _install() -> None:
     """Compiles the packages' Python, as installing them does; Triton is installed already."""
     for name in ("cute_layout", "hexcute_core", "hexcute_kernels", "hexcute_bench", "hidet"):

@@ -7,7 +7,7 @@ passed has simulated is launched, or becomes a row that says why it was not.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import gpu_mirror
@@ -16,12 +16,12 @@ import pytest
 
 import hexcute_core.simulator
 from hexcute_core.errors import BackendError, ToolchainError
-from hexcute_core.scalar import Binary, Call, Const, Scalar, ScalarBase, Unary
+from hexcute_core.scalar import Binary, Call, Const, Scalar, Unary
 from hexcute_core.scalar.visit import walk
 from hexcute_core.simulator.findings import FoundError
 from hexcute_core.simulator.launch import simulate
 from hexcute_core.simulator.values import storage
-from hexcute_core.thread import PRIMS, GlobalPtr, MapRef, Prim, ThreadProgram
+from hexcute_core.thread import PRIMS, GlobalPtr, MapRef, Prim, ThreadProgram, visit
 from hexcute_core.thread.prims_atomics import ATOMICS
 from hexcute_core.thread.visit import statements
 
@@ -117,7 +117,7 @@ def unfit(run: Run) -> str:
         return "it has no tensors"
     if target > gpu_mirror.device_target():
         return f"it needs {target}"
-    nodes, names = list(scalars_of(program.body)), called(program)
+    nodes, names = list(nodes_of(program)), called(program)
     foreign = {n for n in names if n not in KNOWN}
     asked = {n.name for n in nodes if isinstance(n, Call)} - VOTES
     foreign |= {name for name in asked if not name.startswith("shfl.")}
@@ -148,7 +148,7 @@ def sums(program: ThreadProgram) -> bool:
     """Whether the order or the contraction of its operations shows where floats round."""
     names = called(program)
     return any(n.startswith(SUMS) for n in names) or bool(
-        operations(scalars_of(program.body)) & SUMMING
+        operations(nodes_of(program)) & SUMMING
     )
 
 
@@ -161,16 +161,11 @@ def compiles(run: Run) -> bool:
     return True
 
 
-def scalars_of(value: Any) -> Iterator[Scalar]:
-    """Every node of the scalars in a statement, an operand or a tuple of such."""
-    if isinstance(value, ScalarBase):
-        yield from walk(value)
-    elif isinstance(value, tuple):
-        for part in value:
-            yield from scalars_of(part)
-    elif is_dataclass(value):
-        for field in fields(value):
-            yield from scalars_of(getattr(value, field.name))
+def nodes_of(program: ThreadProgram) -> Iterator[Scalar]:
+    """Every node of the scalars in the program's statements."""
+    for stmt in statements(program.body):
+        for scalar in visit.scalars(stmt):
+            yield from walk(scalar)
 
 
 def inputs(run: Run) -> dict[str, np.ndarray]:

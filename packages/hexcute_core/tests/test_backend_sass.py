@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from machine_code import opcodes_of
 
 from hexcute_core import dtypes as dt
 from hexcute_core.backend import emit
@@ -86,7 +87,7 @@ def compiled(
         text = sass(cubin)
     except MissingDependency as error:
         pytest.skip(str(error))
-    return re.findall(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", text, re.M), text
+    return opcodes_of(text), text
 
 
 def no_local_memory(opcodes: list[str]) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 import pytest
+from machine_code import opcodes_of
 
 from hexcute_core import dtypes as dt
 from hexcute_core.backend import emit
@@ -36,7 +37,6 @@ TRUE, SOME = Const(True, dt.boolean), compare("lt", T, 9)
 AT = SourceSpan("kernel.py", 8)
 SCOPES = {"global": "gpu", "shared": "cta"}
 ARCHES = ["sm_80", "sm_90"]
-OPCODE = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", re.M)
 SHARED = 40 * 2048
 BY_SIZE = {1: dt.u8, 2: dt.f16, 4: dt.i32, 8: dt.i64, 16: dt.f32}
 
@@ -102,7 +102,7 @@ def compiled(p: ThreadProgram, arch: str) -> tuple[list[str], str]:
     source = emit(p, arch).text
     try:
         cubin = compile_cubin(source, arch)
-        return OPCODE.findall(sass(cubin)), source
+        return opcodes_of(sass(cubin)), source
     except MissingDependency as error:
         pytest.skip(str(error))
 

@@ -7,6 +7,7 @@ import re
 import pytest
 from hopper_gemm import BM, BN, STAGES, gemm
 from hopper_probe import BOXES, MAPS, TRUE, N, T, i32, product, products, program, shared, words
+from machine_code import opcodes_of
 
 from hexcute_core import dtypes as dt
 from hexcute_core.backend import emit
@@ -29,8 +30,6 @@ from hexcute_core.thread import (
 from hexcute_core.thread.prims_sm90 import HOPPER
 from hexcute_core.toolchain import Cubin, compile_cubin, sass
 
-OPCODE = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", re.M)
-
 
 def machine(p: ThreadProgram) -> tuple[list[str], Cubin]:
     """(opcodes, cubin) or a skip where a tool is missing."""
@@ -42,7 +41,7 @@ def machine(p: ThreadProgram) -> tuple[list[str], Cubin]:
         pytest.skip(str(error))
     assert not any(r.uses_local_memory for r in cubin.resources)
     assert "C75" not in cubin.log
-    return OPCODE.findall(text), cubin
+    return opcodes_of(text), cubin
 
 
 def count(opcodes: list[str], prefix: str) -> int:

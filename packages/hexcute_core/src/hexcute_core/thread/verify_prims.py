@@ -24,6 +24,7 @@ from hexcute_core.thread.prims_atomics import UPDATES
 from hexcute_core.thread.prims_sm90 import HOPPER
 from hexcute_core.thread.spec import OperandKind, PrimSpec
 from hexcute_core.thread.verify_sm90 import verify_hopper
+from hexcute_core.thread.visit import operand_scalars
 
 if TYPE_CHECKING:
     from hexcute_core.thread.verify import Scope
@@ -58,13 +59,9 @@ def verify_prim(stmt: Prim, scope: Scope) -> None:
                 _verify_global(operand, spec, stmt.span, scope)
             case SharedPtr():
                 _verify_shared(operand, shared_bytes, stmt, scope)
-            case MapRef():
-                for coord in operand.coords:
-                    scope.check_scalar(coord, stmt.span)
-            case MatrixDesc() | RemotePtr():
-                scope.check_scalar(operand.offset, stmt.span)
             case _:
-                scope.check_scalar(operand, stmt.span)
+                for scalar in operand_scalars(operand):
+                    scope.check_scalar(scalar, stmt.span)
     if stmt.name in UPDATES:
         _verify_update(stmt, spec, scope)
     else:

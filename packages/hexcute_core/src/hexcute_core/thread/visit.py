@@ -54,7 +54,7 @@ def scalars(stmt: Stmt) -> Iterator[Scalar]:
             yield stmt.value
         case Prim():
             for operand in stmt.operands:
-                yield from _scalars_of(operand)
+                yield from operand_scalars(operand)
         case For():
             yield from (stmt.start, stmt.stop, stmt.step)
         case While() | If():
@@ -63,7 +63,8 @@ def scalars(stmt: Stmt) -> Iterator[Scalar]:
             assert_never(stmt)
 
 
-def _scalars_of(operand: Operand) -> tuple[Scalar, ...]:
+def operand_scalars(operand: Operand) -> tuple[Scalar, ...]:
+    """The scalars of one operand: of its place, or itself."""
     match operand:
         case RemotePtr():
             return operand.offset, operand.rank

@@ -102,7 +102,7 @@ def _standing_options() -> tuple[str, ...]:
 def run(source: str, file_name: str, options: Sequence[str]) -> Compilation:
     """Compiles one source. A source that is wrong gives `ok=False` and the compiler's log."""
     library = _library()
-    options = (*options, *_standing_options())
+    options = (*_standing_options(), *options)
     program = ctypes.c_void_p()
     status = library.nvrtcCreateProgram(
         ctypes.byref(program), source.encode(), file_name.encode(), 0, None, None

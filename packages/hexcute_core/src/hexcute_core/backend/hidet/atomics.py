@@ -58,10 +58,8 @@ def _update(
     scope: Scope, name: str, old: Regs | None, target: Operand, rest: Sequence[Operand]
 ) -> list[Any]:
     dtype = dtypes.BY_NAME[name.split(".")[3]]
-    if dtype == dtypes.bf16 and scope.capability < 90:
-        raise scope.error(
-            f"{name} needs sm_90, the target is {scope.arch}", fix='compile with target="sm_90"'
-        )
+    if dtype == dtypes.bf16:
+        scope.need_hopper(name)
     values = [_elements(scope, operand) for operand in rest if isinstance(operand, Regs)]
     ins = _instruction(name, dtype, len(values))
     before, updates, after = [], [], []

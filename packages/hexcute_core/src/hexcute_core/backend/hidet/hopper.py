@@ -72,7 +72,7 @@ _REMOTE_RELEASE = Instruction(
 def emit(scope: Scope, stmt: Prim) -> list[Any]:
     """The statements of one Hopper primitive, its operands of the kinds of its row."""
     name = stmt.name
-    _need_hopper(scope, name)
+    scope.need_hopper(name)
     if name in _FIXED:
         return [_run(scope, Instruction(_function_name(name), _FIXED[name], memory=True))]
     match (name.split("."), stmt.operands):
@@ -128,15 +128,8 @@ def emit(scope: Scope, stmt: Prim) -> list[Any]:
 
 def emit_products(scope: Scope, steps: Sequence[Prim]) -> list[Any]:
     """The statements of products that follow one another."""
-    _need_hopper(scope, steps[0].name)
+    scope.need_hopper(steps[0].name)
     return wgmma.products(scope, steps)
-
-
-def _need_hopper(scope: Scope, name: str) -> None:
-    if scope.capability < 90:
-        raise scope.error(
-            f"{name} needs sm_90, the target is {scope.arch}", fix='compile with target="sm_90"'
-        )
 
 
 def _function_name(name: str, *numbers: int) -> str:

@@ -26,8 +26,7 @@ from hexcute_core.scalar.visit import walk
 from hexcute_core.thread import DeclareArray, For, Prim, Regs, SetElement
 from hexcute_core.thread.visit import scalars, statements
 
-MOVED_AT_ONCE = 32
-"""What the C++ compiler takes for an asm grows with the square of its operands."""
+_AT_ONCE = 32
 
 
 def resident_in(scope: Scope, loop: For, wait: Prim) -> tuple[RegisterArray, ...]:
@@ -88,15 +87,21 @@ def declarations(scope: Scope) -> list[Any]:
     ]
 
 
+def portions(array: RegisterArray) -> Iterator[range]:
+    """The array's entries, as many at once as an asm should have: what the C++ compiler takes for
+    one grows with the square of its operands."""
+    for start in range(0, array.entries, _AT_ONCE):
+        yield range(start, min(start + _AT_ONCE, array.entries))
+
+
 def _moves(scope: Scope, array: RegisterArray, back: bool) -> Iterator[Any]:
     name, kind = scope.resident(array), array.cell.type_name
-    for start in range(0, array.entries, MOVED_AT_ONCE):
-        places = range(start, min(start + MOVED_AT_ONCE, array.entries))
-        pairs = [(f"%{i - start}", f"{name}{i}") for i in places]
+    for places in portions(array):
+        pairs = [(f"%{at}", f"{name}{i}") for at, i in enumerate(places)]
         texts = [f"mov.{_type(array)} {a if back else b}, {b if back else a};" for a, b in pairs]
         kinds = (kind,) * len(places)
         ins = Instruction(
-            f"hx_{'leave' if back else 'enter'}_{name}{start}", " ".join(texts),
+            f"hx_{'leave' if back else 'enter'}_{name}{places[0]}", " ".join(texts),
             outputs=kinds if back else (), inputs=() if back else kinds,
         )  # fmt: skip
         entries = [he.TensorElement(array.var, (integer(i),)) for i in places]

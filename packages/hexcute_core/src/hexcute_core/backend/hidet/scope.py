@@ -85,6 +85,13 @@ class Scope:
     def error(self, message: str, fix: str | None = None) -> BackendError:
         return BackendError(message, self.span, fix)
 
+    def need_hopper(self, name: str) -> None:
+        """Refuses the primitive `name` on targets before sm_90."""
+        if self.capability < 90:
+            raise self.error(
+                f"{name} needs sm_90, the target is {self.arch}", fix='compile with target="sm_90"'
+            )
+
     def variable(self, name: str) -> Any:
         """The Hidet variable called `name`."""
         if name in BUILTINS:

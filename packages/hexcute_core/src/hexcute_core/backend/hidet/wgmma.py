@@ -19,7 +19,7 @@ from hidet.ir.type import data_type
 from hexcute_core.backend.hidet import registers, scalars
 from hexcute_core.backend.hidet.accesses import split_constant
 from hexcute_core.backend.hidet.asm import PTX_TYPES, Instruction, vector
-from hexcute_core.backend.hidet.resident import MOVED_AT_ONCE
+from hexcute_core.backend.hidet.resident import portions
 from hexcute_core.backend.hidet.scope import RegisterArray, Scope, integer
 from hexcute_core.scalar import Const, Scalar, is_const
 from hexcute_core.thread import MatrixDesc, Prim, Regs
@@ -82,19 +82,7 @@ def products(scope: Scope, steps: Sequence[Prim]) -> list[Any]:
     n, k, d_type, a_type, b_type, x, y = parts.groups()
     count = int(n) // 2 if d_type in ("f32", "i32") else int(n) // 4
     operands: list[tuple[Any, ...]] = [step.operands for step in steps]
-    outputs: list[Any] = []
-    results: dict[Regs, str] = {}
-    names: list[str] = []
-    for c in dict.fromkeys(o[0] for o in operands):
-        entries = _words(scope, name, c, count).entries
-        resident = scope.array(c.array).resident
-        if resident is None:
-            results[c] = vector(len(outputs), count)
-            outputs += entries
-        else:
-            places = [int(entry.indices[0].value) for entry in entries]
-            results[c] = "{" + ", ".join(f"{resident}{place}" for place in places) + "}"
-            names.append(f"{resident}{places[0]}")
+    outputs, results, names = _accumulators(scope, name, [o[0] for o in operands], count)
     types = ".".join(PTX_TYPES.get(t, t) for t in (d_type, a_type, b_type))
     head = f"wgmma.mma_async.sync.aligned.m64n{n}k{k}.{types}"
     modifiers = _modifiers(a_type, x, y)
@@ -147,6 +135,27 @@ def products(scope: Scope, steps: Sequence[Prim]) -> list[Any]:
         updated=True,
     )
     return [*before, hs.EvaluateStmt(scope.instruction(ins, [*outputs, *inputs]))]
+
+
+def _accumulators(
+    scope: Scope, name: str, wanted: Sequence[Regs], count: int
+) -> tuple[list[Any], dict[Regs, str], list[str]]:
+    """Entries that become operands of the asm, each accumulator's text in it, and the PTX names of
+    those that are no operands."""
+    outputs: list[Any] = []
+    texts: dict[Regs, str] = {}
+    names: list[str] = []
+    for c in dict.fromkeys(wanted):
+        entries = _words(scope, name, c, count).entries
+        resident = scope.array(c.array).resident
+        if resident is None:
+            texts[c] = vector(len(outputs), count)
+            outputs += entries
+        else:
+            places = [int(entry.indices[0].value) for entry in entries]
+            texts[c] = "{" + ", ".join(f"{resident}{place}" for place in places) + "}"
+            names.append(f"{resident}{places[0]}")
+    return outputs, texts, names
 
 
 def _accumulates(scope: Scope, e: Scalar) -> Any:
@@ -206,13 +215,11 @@ def _hold(scope: Scope, stmt: Prim) -> list[Any]:
 
 def _hold_array(scope: Scope, array: RegisterArray) -> list[Any]:
     out = []
-    for start in range(0, array.entries, MOVED_AT_ONCE):
-        stop = min(start + MOVED_AT_ONCE, array.entries)
-        kind = array.cell.type_name
+    kind = array.cell.type_name
+    for places in portions(array):
         ins = Instruction(
-            f"hx_hold_{kind}_{stop - start}", "", (kind,) * (stop - start), updated=True,
-            memory=True,
-        )  # fmt: skip
-        entries = [he.TensorElement(array.var, (integer(i),)) for i in range(start, stop)]
+            f"hx_hold_{kind}_{len(places)}", "", (kind,) * len(places), updated=True, memory=True
+        )
+        entries = [he.TensorElement(array.var, (integer(i),)) for i in places]
         out.append(hs.EvaluateStmt(scope.instruction(ins, entries)))
     return out
