@@ -45,6 +45,16 @@ def test_each_package_runs_on_the_same_pythons_and_is_typed(folder: Path) -> Non
         assert (folder / "src" / folder.name / "py.typed").is_file()
 
 
+@pytest.mark.parametrize("folder", [*PACKAGES, ROOT / "bench"], ids=lambda path: path.name)
+def test_each_package_carries_and_declares_the_licence(folder: Path) -> None:
+    text = (ROOT / "LICENSE").read_text()
+    assert "Apache License" in text and "END OF TERMS AND CONDITIONS" in text
+    assert (folder / "LICENSE").read_text() == text
+    project = (folder / "pyproject.toml").read_text()
+    assert declared(folder, "license") == "Apache-2.0"
+    assert '\nlicense-files = ["LICENSE"]\n' in project
+
+
 def test_the_workspace_has_its_three_packages() -> None:
     names = [folder.name for folder in PACKAGES]
     assert names == ["cute_layout", "hexcute_core", "hexcute_kernels"]

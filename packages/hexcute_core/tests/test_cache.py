@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hexcute_core.driver.cache import Cache, Entry, cache_key, default_root
+from hexcute_core.errors import CacheWarning
 
 FILES = {"kernel.cubin": bytes(range(256)) * 9, "kernel.ptx": b"", "log": b"ptxas info"}
 META = {"arch": "sm_90a", "shared_bytes": 49152, "grid": [1, None, {"k": True, "x": 0.5}]}
@@ -66,7 +67,7 @@ def test_a_failed_write_leaves_the_old_entry_and_no_litter(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", refuse)
-        with pytest.warns(UserWarning, match=r"not cached: disk full.*HEXCUTE_CACHE_DIR"):
+        with pytest.warns(CacheWarning, match=r"not cached: disk full.*HEXCUTE_CACHE_DIR"):
             cache.put(KEY, {"new": b""})
     assert cache.get(KEY) == Entry(FILES, META)
     assert len([path for path in cache.root.rglob("*") if path.is_file()]) == 1
@@ -75,7 +76,7 @@ def test_a_failed_write_leaves_the_old_entry_and_no_litter(
 def test_a_root_that_is_no_folder_warns_and_misses(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     cache = Cache(tmp_path / "file")
-    with pytest.warns(UserWarning, match="not cached"):
+    with pytest.warns(CacheWarning, match="not cached"):
         cache.put(KEY, FILES)
     assert cache.get(KEY) is None
 

@@ -38,7 +38,7 @@ def odd_table():
     )  # fmt: skip
     timing = Timing(5.0, 40.0, "made up")
     mma = MmaRow(NAME, (24, 8, 12), 32, f32, f32, f32, A, B, C, timing)
-    return Arch("odd_1", (1, 0), 48 * 1024, 128, 512, rows, (mma,))
+    return Arch("odd_1", (1, 0), 48 * 1024, 128, rows, (mma,))
 
 
 def odd_mma(stmt, compiler):
@@ -68,7 +68,7 @@ def odd_mma(stmt, compiler):
 def odd_machine(monkeypatch):
     monkeypatch.setattr(registry, "_TABLES", dict(registry._TABLES))
     register(odd_table())
-    monkeypatch.setitem(PRIMS, NAME, prims.PrimSpec(NAME, ("regs",) * 3, warp_wide=True))
+    monkeypatch.setitem(PRIMS, NAME, prims.PrimSpec(NAME, ("regs",) * 3))
     instruction = Instruction(make=odd_mma)
     tables = (lambda name: instruction if name == NAME else None, *primitives.TABLES)
     monkeypatch.setattr(primitives, "TABLES", tables)

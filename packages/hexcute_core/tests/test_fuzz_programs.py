@@ -10,9 +10,8 @@ import pytest
 import tile_runs
 from random_programs import KINDS, random_program
 
-from hexcute_core.errors import NoLayout
+from hexcute_core.errors import NoLayout, RearrangeWarning
 from hexcute_core.scalar import Const, Var
-from hexcute_core.synthesis.solve import RearrangeWarning
 from hexcute_core.tile import Copy, GlobalView
 
 SAMPLE = range(116)

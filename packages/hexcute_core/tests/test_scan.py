@@ -10,13 +10,12 @@ from random_scans import random_scan
 
 from hexcute_core import bf16, f8e4m3, f16, f32, i4, i8, i16, i32, i64, u8
 from hexcute_core.arch import Fragment, Mode, arch
-from hexcute_core.errors import LayoutConflict, VerifyError
+from hexcute_core.errors import LayoutConflict, RearrangeWarning, VerifyError
 from hexcute_core.lowering.scan_plan import plan_scan
 from hexcute_core.scalar import Const, Var, maximum, minimum
 from hexcute_core.synthesis import synthesize
 from hexcute_core.synthesis.check import check
 from hexcute_core.synthesis.compute_cost import compute_clocks
-from hexcute_core.synthesis.solve import RearrangeWarning
 from hexcute_core.tile import Scan
 from hexcute_core.tile.printer import show_program
 from hexcute_core.tile.verify import verify as verify_tile

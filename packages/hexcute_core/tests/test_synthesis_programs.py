@@ -10,10 +10,9 @@ import tile_runs
 
 from hexcute_core.arch import arch
 from hexcute_core.dtypes import bf16, f8e4m3, f16, f32, i8, i32, u4
-from hexcute_core.errors import LayoutConflict, NoLayout
+from hexcute_core.errors import LayoutConflict, NoLayout, RearrangeWarning
 from hexcute_core.scalar import Const, Var, cast, maximum
 from hexcute_core.synthesis import synthesize
-from hexcute_core.synthesis.solve import RearrangeWarning
 
 SM80 = arch("sm_80")
 

@@ -8,21 +8,33 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hexcute_core import errors
+from hexcute_core.dtypes import DType
+from hexcute_core.errors import CacheWarning, HexcuteError, HexcuteWarning, RearrangeWarning
 from hexcute_core.language import *  # noqa: F403
 from hexcute_core.language import __all__ as _language
 
 if TYPE_CHECKING:
-    from hexcute_core.driver import kernel, preload
+    from hexcute_core.driver.compiled import CompiledKernel
+    from hexcute_core.driver.kernel import Kernel, kernel
+    from hexcute_core.driver.preload import preload
 
 __version__ = "0.1.0"
-__all__ = [*_language, "errors", "kernel", "preload"]
+# The driver stands above the language and pulls in the whole compiler: loaded when first used.
+_DRIVER = ("CompiledKernel", "Kernel", "kernel", "preload")
+__all__ = [
+    *_language, "CacheWarning", "CompiledKernel", "DType", "HexcuteError", "HexcuteWarning",
+    "Kernel", "RearrangeWarning", "errors", "kernel", "preload",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:
-    # The driver stands above the language and pulls in the whole compiler: loaded when first used.
-    if name in ("kernel", "preload"):
+    if name in _DRIVER:
         from hexcute_core import driver
 
         globals()[name] = getattr(driver, name)
         return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_DRIVER})

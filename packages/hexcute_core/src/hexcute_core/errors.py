@@ -1,4 +1,4 @@
-"""Every error a user can cause or meet: one base class, one located rendering.
+"""Every error and warning a user can cause or meet: a base class each, one located rendering.
 
 ``str(error)`` is ``file:line: message``, followed by ``  fix: ...`` where a fix is known.
 """
@@ -74,3 +74,15 @@ class LaunchError(HexcuteError):
 
 class MissingDependency(HexcuteError):
     """Something that must be installed is not; ``fix`` is the line to run."""
+
+
+class HexcuteWarning(UserWarning):
+    """The base of all warnings of this package."""
+
+
+class RearrangeWarning(HexcuteWarning):
+    """The compiler had to move a tile between threads, which the author did not ask for."""
+
+
+class CacheWarning(HexcuteWarning):
+    """A compiled kernel could not be kept; it works, and is compiled again by the next process."""

@@ -1,4 +1,4 @@
-"""The language of kernels: every name that a kernel's author writes as `hx.name`."""
+"""The language of kernels: every name that a kernel's author writes after `hx.`"""
 
 from __future__ import annotations
 

@@ -100,7 +100,6 @@ class BulkRows:
     box: int
     rank: int
     alignment: int
-    bytes_per_clock: float
     timing: Timing
 
 
@@ -113,11 +112,8 @@ class Arch:
     capability: tuple[int, int]
     shared_per_block: int
     registers_per_thread: int
-    threads_per_block: int
     copies: tuple[CopyRow, ...]
     mmas: tuple[MmaRow, ...]
-    bank_bytes: int = 4
-    banks: int = 32
     wgmmas: tuple[WgmmaRow, ...] = ()
     bulk: BulkRows | None = None
     registers_per_block: int = 65536

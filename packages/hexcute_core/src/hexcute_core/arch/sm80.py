@@ -112,7 +112,6 @@ SM80 = Arch(
     capability=(8, 0),
     shared_per_block=163 * 1024,
     registers_per_thread=255,
-    threads_per_block=1024,
     copies=(
         *(_ldmatrix(n, bits) for n in (4, 2, 1) for bits in (16, 8, 32)),
         *(_ldmatrix_trans(n) for n in (4, 2, 1)),

@@ -106,7 +106,6 @@ SM90 = replace(
         box=256,
         rank=5,
         alignment=16,
-        bytes_per_clock=14.5,
         timing=timed(_NAME, "tma.load.1024", Timing(issue=4, latency=700, source=_BULK)),
     ),
 )

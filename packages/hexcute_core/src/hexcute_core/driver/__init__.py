@@ -2,7 +2,6 @@
 
 from hexcute_core.driver.compiled import CompiledKernel
 from hexcute_core.driver.kernel import Kernel, kernel
-from hexcute_core.driver.pipeline import PIPELINE
 from hexcute_core.driver.preload import preload
 
-__all__ = ["PIPELINE", "CompiledKernel", "Kernel", "kernel", "preload"]
+__all__ = ["CompiledKernel", "Kernel", "kernel", "preload"]

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, Union
 
+from hexcute_core.errors import CacheWarning
+
 Json: TypeAlias = Union[bool, int, float, str, "list[Json]", "dict[str, Json]", None]
 KeyPart: TypeAlias = Union[
     bool, int, float, str, bytes, "tuple[KeyPart, ...]", "Mapping[str, KeyPart]", None
@@ -119,6 +121,7 @@ class Cache:
             warnings.warn(
                 f"the compiled kernel is not cached: {error}; "
                 "set HEXCUTE_CACHE_DIR to a folder that can be written",
+                CacheWarning,
                 stacklevel=2,
             )
 

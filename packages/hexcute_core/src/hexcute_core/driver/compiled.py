@@ -13,7 +13,6 @@ from hexcute_core.driver.pipeline import Compilation, Observer, Request
 from hexcute_core.driver.simulation import bind_host
 from hexcute_core.errors import LaunchError
 from hexcute_core.runtime import KernelImage, LoadedKernel, Signature, decode, multiprocessors
-from hexcute_core.runtime.specialisation import Specialisation
 from hexcute_core.scalar import MULTIPROCESSORS, as_scalar, free_vars, substitute
 from hexcute_core.synthesis import Solution
 from hexcute_core.synthesis.explain import explain_html, explain_json, explain_text
@@ -162,14 +161,14 @@ class CompiledKernel:
                 raise LaunchError(
                     f"{self._signature.kernel}: compiled for {name} a multiple of {multiple}",
                     self._signature.span,
-                    "compile it with assume=hx.NOTHING, or call the kernel itself",
+                    "compile it with aligned=False, or call the kernel itself",
                 )
         missing = promise.aligned - set(found.aligned)
         if missing:
             raise LaunchError(
                 f"{self._signature.kernel}: compiled for 16-byte aligned {sorted(missing)}",
                 self._signature.span,
-                "pass tensors that start at a multiple of 16 bytes, or call the kernel itself",
+                "compile it with aligned=False, or call the kernel itself",
             )
 
     def load(self, device: int = 0) -> tuple[LoadedKernel, GridFunction]:
@@ -190,9 +189,3 @@ class CompiledKernel:
                 grid = tuple(substitute(e, {MULTIPROCESSORS.name: count}) for e in grid)
             self._grids[device] = grid_function(grid, self._signature.value_names)
         return self._loaded, self._grids[device]
-
-    @property
-    def specialisation(self) -> Specialisation:
-        """What this kernel relies on."""
-        promise = self._request.promise
-        return Specialisation(tuple(sorted(promise.aligned)), promise.multiples, promise.wide)

@@ -1,4 +1,4 @@
-"""PIPELINE: the stages a kernel goes through, in order, each from one frozen value to the next."""
+"""The stages a kernel goes through, in order, each from one frozen value to the next."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from hexcute_core.tile.ir import Promise
 from hexcute_core.tile.verify import verify as verify_tile
 from hexcute_core.toolchain import Cubin, compile_cubin
 
-PIPELINE = ("frontend", "synthesis", "lowering", "backend", "toolchain")
-
 Observer = Callable[[str, object], None]
 """Called with a stage's name and its result."""
 
@@ -40,18 +38,6 @@ class Request:
     arch: Arch
     code: str
     only: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class Stages:
-    """Every intermediate value of one compilation, with the seconds each stage took."""
-
-    tile: TileProgram
-    solution: Solution
-    thread: ThreadProgram
-    source: CudaSource
-    cubin: Cubin
-    seconds: Mapping[str, float]
 
 
 class Compilation:
@@ -113,10 +99,4 @@ class Compilation:
         source = self.source
         return self._stage(  # type: ignore[no-any-return]
             "toolchain", lambda: compile_cubin(source.text, self.request.code), lambda _: None
-        )
-
-    def stages(self) -> Stages:
-        """Everything, from the tile program to the cubin."""
-        return Stages(
-            self.tile, self.solution, self.thread, self.source, self.cubin, dict(self.seconds)
         )

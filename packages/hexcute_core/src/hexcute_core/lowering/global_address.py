@@ -13,7 +13,6 @@ from hexcute_core import dtypes
 from hexcute_core.arch import Mode
 from hexcute_core.lowering.digits import digits, index_in
 from hexcute_core.scalar import Const, Scalar, add, cast, compare, land, mul
-from hexcute_core.scalar.expr import Var
 from hexcute_core.scalar.visit import free_vars
 from hexcute_core.synthesis.facts import Facts
 from hexcute_core.synthesis.graph import Team
@@ -107,8 +106,3 @@ class GlobalAddress:
         }
         upper = self._facts.upper(substitute(coordinate, tops))
         return upper is not None and isinstance(extent, Const) and upper < int(extent.value)
-
-
-def loop_names(loops: Sequence[tuple[Var, int]]) -> dict[str, int]:
-    """Loop variables with their trip counts."""
-    return {var.name: size for var, size in loops}

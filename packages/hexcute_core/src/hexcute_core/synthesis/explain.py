@@ -12,15 +12,9 @@ from html import escape
 from hexcute_core.arch import Arch
 from hexcute_core.synthesis.explanation import Explanation, OperationEntry, explanation
 from hexcute_core.synthesis.solution import Solution
-from hexcute_core.tile import Copy
 
 # A summary lists this many rejected candidates; `explain(rejected=None)` lists all.
 SHOWN = 12
-
-
-def bytes_per_instruction(solution: Solution, op: Copy) -> int:
-    """Bytes one thread moves with one instruction of copy `op`."""
-    return solution.copies[op.id].row.bytes
 
 
 def explain_text(solution: Solution, arch: Arch, rejected: int | None = SHOWN) -> str:

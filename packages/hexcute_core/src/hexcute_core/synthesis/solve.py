@@ -8,6 +8,7 @@ from dataclasses import replace
 from time import perf_counter
 
 from hexcute_core.arch import Arch, Fragment
+from hexcute_core.errors import RearrangeWarning
 from hexcute_core.synthesis.candidates import ComponentChoices, Conflicts, component_choices
 from hexcute_core.synthesis.cost import bulk_cost
 from hexcute_core.synthesis.dead import remove_dead
@@ -24,10 +25,6 @@ from hexcute_core.synthesis.rewrite import expand
 from hexcute_core.synthesis.search import Choice, Search, Unmovable
 from hexcute_core.synthesis.solution import Multicast, Rejected, Solution
 from hexcute_core.tile import TileProgram
-
-
-class RearrangeWarning(UserWarning):
-    """The compiler had to move a tile between threads, which the author did not ask for."""
 
 
 def synthesize(program: TileProgram, arch: Arch, only: Only | None = None) -> Solution:

@@ -44,7 +44,7 @@ def _table() -> dict[str, PrimSpec]:
     for count in (1, 2, 4):
         for suffix in ("", ".trans"):
             name = f"ldmatrix.x{count}{suffix}"
-            rows.append(PrimSpec(name, ("regs", "shared"), 4 * count, warp_wide=True))
+            rows.append(PrimSpec(name, ("regs", "shared"), 4 * count))
     for name in (
         "mma.16x8x16.f32.f16.f16",
         "mma.16x8x16.f16.f16.f16",
@@ -54,7 +54,7 @@ def _table() -> dict[str, PrimSpec]:
         "mma.16x8x32.i32.u8.u8",
         *(f"mma.16x8x32.f32.{a}.{b}" for a in _FLOATS_8 for b in _FLOATS_8),
     ):
-        rows.append(PrimSpec(name, ("regs", "regs", "regs"), warp_wide=True))
+        rows.append(PrimSpec(name, ("regs", "regs", "regs")))
     return {row.name: row for row in (*rows, *ATOMICS.values(), *hopper_rows())}
 
 

@@ -77,6 +77,6 @@ ATOMICS: Mapping[str, PrimSpec] = {
     **FLAGS,
     "fence.cta": PrimSpec("fence.cta", ()),
     "fence.gpu": PrimSpec("fence.gpu", ()),
-    "bar.warp.sync": PrimSpec("bar.warp.sync", (), warp_wide=True),
+    "bar.warp.sync": PrimSpec("bar.warp.sync", ()),
 }
 """All of the table above."""

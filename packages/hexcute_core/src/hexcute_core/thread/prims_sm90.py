@@ -74,7 +74,7 @@ def _wgmma_rows() -> list[PrimSpec]:
             for majors in wgmma_majors(a):
                 first: OperandKind = "regs" if majors[0] == "r" else "desc"
                 name = f"wgmma.64x{n}x{WGMMA_K[a]}.{d}.{a}.{b}.{majors}"
-                rows.append(PrimSpec(name, ("regs", first, "desc", "scalar"), warp_wide=True))
+                rows.append(PrimSpec(name, ("regs", first, "desc", "scalar")))
     return rows
 
 
@@ -97,11 +97,11 @@ def hopper_rows() -> list[PrimSpec]:
         PrimSpec("tma.commit", ()),
         PrimSpec("tma.wait", ("scalar",)),
         PrimSpec("tma.wait.read", ("scalar",)),
-        PrimSpec("wgmma.fence", (), warp_wide=True),
-        PrimSpec("wgmma.commit", (), warp_wide=True),
-        PrimSpec("wgmma.wait", ("scalar",), warp_wide=True),
-        PrimSpec("setmaxnreg.inc", ("scalar",), warp_wide=True),
-        PrimSpec("setmaxnreg.dec", ("scalar",), warp_wide=True),
+        PrimSpec("wgmma.fence", ()),
+        PrimSpec("wgmma.commit", ()),
+        PrimSpec("wgmma.wait", ("scalar",)),
+        PrimSpec("setmaxnreg.inc", ("scalar",)),
+        PrimSpec("setmaxnreg.dec", ("scalar",)),
         PrimSpec("bar.named.sync", ("scalar", "scalar")),
         PrimSpec("bar.named.arrive", ("scalar", "scalar")),
         PrimSpec("cluster.arrive", ()),
@@ -121,7 +121,7 @@ def hopper_rows() -> list[PrimSpec]:
     for count in (1, 2, 4):
         for suffix in ("", ".trans"):
             name = f"stmatrix.x{count}{suffix}"
-            rows.append(PrimSpec(name, ("shared", "regs"), 4 * count, warp_wide=True))
+            rows.append(PrimSpec(name, ("shared", "regs"), 4 * count))
     return [*rows, *_wgmma_rows()]
 
 

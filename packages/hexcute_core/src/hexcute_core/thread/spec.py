@@ -15,4 +15,3 @@ class PrimSpec:
     name: str
     operands: tuple[OperandKind, ...]
     bytes: int = 0
-    warp_wide: bool = False
