@@ -262,6 +262,15 @@ def test_shuffles_move_any_type_of_32_bits() -> None:
     assert "shfl.sync.up.b32 %0, %1, %2, 0, 0xffffffff;" in up
 
 
+@pytest.mark.parametrize("t", [dt.f64, dt.i64, dt.u64], ids=str)
+@pytest.mark.parametrize("name", ["shfl.xor", "shfl.idx", "shfl.up", "shfl.down"])
+def test_shuffles_move_64_bits_in_two(name: str, t: dt.DType) -> None:
+    lane = Call(name, (Cast(Var("scale", dt.f32), t), i32(3)), t)
+    source = emitted(*store(Cast(lane, dt.f32)))
+    compile_cubin(source.text, "sm_80")
+    assert source.text.count("shfl.sync.") == 2
+
+
 F8 = Cast(Var("scale", dt.f32), dt.f8e4m3)
 
 

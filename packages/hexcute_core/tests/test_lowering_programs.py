@@ -5,10 +5,12 @@ import pytest
 import tile_builder
 import tile_runs
 
-from hexcute_core.dtypes import bf16, f8e4m3, f16, f32, i4, i8, i32, i64, u1, u2, u4
+from hexcute_core.backend import emit
+from hexcute_core.dtypes import bf16, f8e4m3, f16, f32, f64, i4, i8, i32, i64, u1, u2, u4, u64
 from hexcute_core.errors import NoLayout
 from hexcute_core.scalar import Const, Var, maximum
 from hexcute_core.thread import For, If, Prim
+from hexcute_core.toolchain import compile_cubin
 
 
 def prims(stmts):
@@ -187,6 +189,17 @@ def test_the_cheapest_rearrange():
 def test_any_layout_may_be_asked_for(layout):
     rearranged(layout)
     rearranged(layout, dtype=f16)
+
+
+@pytest.mark.parametrize("dtype", [i64, u64, f64], ids=str)
+def test_elements_of_64_bits_shuffle_in_two_instructions(dtype):
+    narrow, wide = (rearranged("((8,4),8):((1,8),32)", dtype=t) for t in (f32, dtype))
+    for found, words in ((narrow, 1), (wide, 2)):
+        (plan,) = found.solution.exchanges.values()
+        assert way(found) == "shuffles"
+        assert found.counters.instructions["shfl.idx"] == words * plan.shuffles
+    machine = compile_cubin(emit(wide.thread, "sm_80").text, "sm_80")
+    assert machine.cubin
 
 
 def test_a_layout_that_is_none_is_refused_where_it_was_written():

@@ -190,6 +190,13 @@ def test_shuffles(name, operand, expected):
     assert got.tolist() == expected + [32 + lane for lane in expected]
 
 
+@pytest.mark.parametrize("dtype, numpy", [(dt.i64, np.int64), (dt.f64, np.float64)])
+def test_a_shuffle_of_64_bits_is_two_instructions(dtype, numpy):
+    state = LaneState({"x": np.arange(32).astype(numpy) * 2**40}, 32, [(0, 0, 0)])
+    got = compile_scalar(Call("shfl.xor", (Var(X, dtype), Const(1, dt.i32)), dtype))(state)
+    assert got.tolist() == [(lane ^ 1) * 2**40 for lane in range(32)]
+
+
 def test_votes():
     lanes = np.arange(64, dtype=np.int32)
     for name, dtype, expected in [

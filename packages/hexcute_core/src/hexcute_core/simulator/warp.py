@@ -17,9 +17,11 @@ WarpCall = Callable[..., Value]
 SourceLane = Callable[[Array, Array], Array]
 
 
-def _pick(m: LaneState, name: str, value: Value, source: Array) -> Value:
-    """value of lane `source` [lanes], checked to be executing; `source` counts all lanes."""
-    m.count(name)
+def _pick(m: LaneState, name: str, value: Value, source: Array, words: int) -> Value:
+    """value of lane `source` [lanes], checked to be executing; `source` counts all lanes. An
+    instruction moves one of its `words`."""
+    for _ in range(words):
+        m.count(name)
     lanes = m.active()
     held = np.clip(source, 0, m.lanes - 1)
     lost = (source != held) | (m.warp_of[held] != m.warp_of)
@@ -57,12 +59,14 @@ def _lane_and_base(m: LaneState) -> tuple[Array, Array]:
 
 def _shuffle(name: str, source_lane: SourceLane) -> Callable[[DType], WarpCall]:
     def make(dtype: DType) -> WarpCall:
+        words = 2 if dtype.bits == 64 else 1
+
         def run(m: LaneState, value: Value, operand: Value) -> Value:
             lane, base = _lane_and_base(m)
             wanted = source_lane(lane, np.asarray(operand).astype(np.int64))
             # Past the warp's ends a lane keeps its own value.
             wanted = np.where((wanted < 0) | (wanted > 31), lane, wanted)
-            return _pick(m, name, value, base + wanted)
+            return _pick(m, name, value, base + wanted, words)
 
         return run
 

@@ -44,9 +44,9 @@ def plan_exchange(f: Fragment, g: Fragment, threads: int) -> Exchange | None:
     return plan if _within_warps(plan, threads) else None
 
 
-def exchange_clocks(plan: Exchange, warps: float) -> float:
-    """Clocks of one block."""
-    return warps * plan.shuffles * SHUFFLE
+def exchange_clocks(plan: Exchange, bits: int, warps: float) -> float:
+    """Clocks of one block for elements of `bits` bits; a shuffle moves 32."""
+    return warps * plan.shuffles * SHUFFLE * (2 if bits > 32 else 1)
 
 
 def _digits(f: Fragment) -> tuple[list[tuple[Mode, Place]], list[tuple[int, int]]]:

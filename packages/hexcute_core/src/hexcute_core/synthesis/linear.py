@@ -39,7 +39,7 @@ def from_linear(layout: Layout, shape: tuple[int, ...]) -> tuple[tuple[Mode, ...
     for size, stride in zip(shapes, strides):
         modes: list[Mode] = []
         for n, s in zip(_leaves(size), _leaves(stride)):
-            found = _modes(n, s, shape)
+            found = digit_modes(n, s, shape)
             if found is None:
                 return None
             modes += found
@@ -54,7 +54,7 @@ def _leaves(tree: object) -> list[int]:
     return [tree]
 
 
-def _modes(size: int, stride: int, shape: tuple[int, ...]) -> list[Mode] | None:
+def digit_modes(size: int, stride: int, shape: tuple[int, ...]) -> list[Mode] | None:
     """`size:stride` of tile indices as modes; a digit that runs off one dimension's end onto the
     next is cut there."""
     if size == 1:
@@ -70,6 +70,6 @@ def _modes(size: int, stride: int, shape: tuple[int, ...]) -> list[Mode] | None:
                 return [Mode(size, step, dim)]
             if shape[dim] % step or size % room:
                 return None
-            rest = _modes(size // room, unit(shape, dim + 1), shape)
+            rest = digit_modes(size // room, unit(shape, dim + 1), shape)
             return None if rest is None else [Mode(room, step, dim), *rest]
     return None

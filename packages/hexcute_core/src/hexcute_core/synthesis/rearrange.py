@@ -1,24 +1,35 @@
-"""Layouts that the author gave to rearranged tensors: CuTe notation -> Fragment."""
+"""Layouts that the author gave to rearranged tensors: CuTe notation -> Fragment.
+
+A step is written as `explain()` prints it, `8@1` for eight along mode 1 of the tile, or as a
+number: so many of the tile's colexicographic index.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import prod
 
-from cute_layout import Layout, LayoutError
-from hexcute_core.arch import Fragment
+from cute_layout import Basis, Layout, LayoutError
+from hexcute_core.arch import Fragment, Mode
 from hexcute_core.errors import LayoutConflict
-from hexcute_core.synthesis.linear import from_linear
+from hexcute_core.synthesis.graph import build_graph
+from hexcute_core.synthesis.linear import digit_modes
 from hexcute_core.synthesis.rewrite import statements
 from hexcute_core.tile import Rearrange, TileProgram
 
 
 def forced_layouts(program: TileProgram) -> Mapping[str, Fragment]:
-    """Fragments that the author gave to rearranged tensors."""
+    """Fragments that the author gave to rearranged tensors.
+
+    Raises LayoutConflict, located, for a text that is no layout of the tile over its threads.
+    """
+    given = (s for s in statements(program.body) if isinstance(s, Rearrange))
+    if all(op.layout is None for op in given):
+        return {}
     return {
-        op.dst.tensor: _parse(op, program.block_dim)
-        for op in statements(program.body)
-        if isinstance(op, Rearrange) and op.layout is not None
+        item.op.dst.tensor: _parse(item.op, item.team.threads)
+        for item in build_graph(program).ops
+        if isinstance(item.op, Rearrange) and item.op.layout is not None
     }
 
 
@@ -26,22 +37,78 @@ def _parse(op: Rearrange, threads: int) -> Fragment:
     shape = op.dst.shape
     try:
         layout = Layout.parse(str(op.layout))
-        thread, value = (from_linear(layout[i], shape) for i in (0, 1))
-    except (LayoutError, IndexError, ValueError) as error:
+    except LayoutError as error:
+        raise _not_a_layout(op, str(error)) from error
+    if not isinstance(layout.shape, tuple) or len(layout.shape) != 2:
+        raise _not_a_layout(op, "it has not two modes, threads and values")
+    modes: list[tuple[Mode, ...]] = []
+    for sizes, steps in zip(layout.shape, layout.stride):
+        found: list[Mode] = []
+        for size, step in zip(_leaves(sizes), _leaves(steps)):
+            digit = _digit(size, step, shape)
+            if digit is None:
+                tile = "x".join(map(str, shape))
+                raise _not_a_layout(op, f"{size}:{step} is no digit of a {tile} tile")
+            found += digit
+        modes.append(tuple(found))
+    fragment = Fragment(shape, modes[0], modes[1])
+    fault = _fault(fragment, threads)
+    if fault is not None:
         raise LayoutConflict(
-            f"rearrange to {op.layout!r}: not a thread-value layout ({error})",
+            f"rearrange to {op.layout}: not a layout of {prod(shape)} elements of a "
+            f"{'x'.join(map(str, shape))} tile over {threads} threads: {fault}",
             op.span,
-            "write ((threads...),(values...)):((strides...),(strides...)) over the tile's "
-            "colexicographic index",
-        ) from error
-    if thread is not None and value is not None:
-        found = Fragment(shape, tuple(m for p in thread for m in p),
-                         tuple(m for p in value for m in p))  # fmt: skip
-        if found.threads == threads and found.covers():
-            return found
-    raise LayoutConflict(
-        f"rearrange to {op.layout}: not a layout of {prod(shape)} elements of a "
-        f"{'x'.join(map(str, shape))} tile over {threads} threads",
+            "every element must be held, by the threads that run this, by each once",
+        )
+    return fragment
+
+
+def _not_a_layout(op: Rearrange, reason: str) -> LayoutConflict:
+    return LayoutConflict(
+        f"rearrange to {op.layout!r}: not a thread-value layout ({reason})",
         op.span,
-        "every element must be held, by threads of the block",
+        "write ((threads...),(values...)):((steps...),(steps...)), a step as explain() prints it "
+        "(8@1 is eight along mode 1) or as one of the tile's colexicographic index",
     )
+
+
+def _leaves(tree: object) -> Iterator[object]:
+    if isinstance(tree, tuple):
+        for part in tree:
+            yield from _leaves(part)
+    else:
+        yield tree
+
+
+def _digit(size: object, step: object, shape: tuple[int, ...]) -> list[Mode] | None:
+    """One digit of a layout as modes of the tile; None where it is none."""
+    if not isinstance(size, int) or size < 1:
+        return None
+    if isinstance(step, int):
+        return None if step < 0 else digit_modes(size, step, shape)
+    assert isinstance(step, Basis)
+    if not step or size == 1:
+        return [Mode(size, 0, 0)] if size > 1 else []
+    if len(step.terms) != 1:
+        return None
+    ((path, along),) = step.terms
+    inside = len(path) == 1 and path[0] < len(shape) and along > 0
+    return [Mode(size, along, path[0])] if inside else None
+
+
+def _fault(f: Fragment, threads: int) -> str | None:
+    """Why `f` is no layout of its tile over `threads`; what reaches beyond the tile is nothing."""
+    if f.threads > threads:
+        return f"it has {f.threads} threads"
+    everything = prod(f.shape)
+    if f.values > everything << len(f.shape):
+        return f"it gives each thread {f.values} values"
+    held: set[tuple[int, ...]] = set()
+    for t in range(f.threads):
+        row = [f.coord(t, v) for v in range(f.values)]
+        mine = [c for c in row if all(x < extent for x, extent in zip(c, f.shape))]
+        if len(set(mine)) != len(mine):
+            return f"thread {t} holds an element twice"
+        held.update(mine)
+    missing = everything - len(held)
+    return None if missing == 0 else f"{missing} elements are held by none"

@@ -231,7 +231,8 @@ class Search:
                 direct = self._direct(detour, found, fragments)
                 around = choice.cost + item.weight * 2 * BARRIER
                 if direct is not None:
-                    clocks = item.weight * exchange_clocks(direct, item.team.threads / WARP)
+                    bits, warps = self.graph.tensors[name].dtype.bits, item.team.threads / WARP
+                    clocks = item.weight * exchange_clocks(direct, bits, warps)
                     if clocks <= around:
                         exchanges[detour.op], cost[detour.op] = direct, clocks
                         continue

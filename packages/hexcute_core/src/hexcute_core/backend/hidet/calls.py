@@ -34,6 +34,13 @@ _SHUFFLES = {
     "shfl.xor": ("bfly", 31), "shfl.idx": ("idx", 31), "shfl.up": ("up", 0),
     "shfl.down": ("down", 31),
 }  # fmt: skip
+# A shuffle moves 32 bits: 64 go in two.
+_HALVES = (
+    "{{ .reg .b32 low, high; mov.b64 {{low, high}}, %1; "
+    "shfl.sync.{mode}.b32 low, low, %2, {clamp}, 0xffffffff; "
+    "shfl.sync.{mode}.b32 high, high, %2, {clamp}, 0xffffffff; "
+    "mov.b64 %0, {{low, high}}; }}"
+)
 # What a vote gives, and how its PTX ends: a predicate has to become a register.
 _VOTES = {
     "vote.all": (dtypes.boolean, "vote.sync.all.pred p, p, 0xffffffff; selp.u32 %0, 1, 0, p;"),
@@ -73,24 +80,29 @@ def _shuffle(scope: Scope, name: str, args: list[Argument], result: DType | None
     (value, dtype), (lane, _) = args
     if result is not None and result != dtype:
         raise scope.error(f"{name} of {dtype} gives {dtype}, not {result}")
-    if dtype.bits == 64:
-        raise scope.error(
-            f"{name} moves 32 bits, got {dtype}", fix="shuffle the two halves, or cast to f32"
-        )
     mode, clamp = _SHUFFLES[name]
-    word = "float32" if dtype in (dtypes.f32, dtypes.tf32) else "uint32"
+    word = _shuffled_as(dtype)
     ins = Instruction(
         f"hx_shfl_{mode}_{word}",
-        f"shfl.sync.{mode}.b32 %0, %1, %2, {clamp}, 0xffffffff;",
+        _HALVES.format(mode=mode, clamp=clamp)
+        if dtype.bits == 64
+        else f"shfl.sync.{mode}.b32 %0, %1, %2, {clamp}, 0xffffffff;",
         (word,),
         (word, "int32"),
         result=True,
     )
     lane = he.Cast(lane, data_type("int32"))
-    if word == "float32":
+    if dtype.is_float and dtype.bits >= 32:
         return scope.instruction(ins, [value, lane])
-    moved = scope.instruction(ins, [he.Cast(value, data_type("uint32")), lane])
+    moved = scope.instruction(ins, [he.Cast(value, data_type(word)), lane])
     return he.Cast(moved, value_type(dtype))
+
+
+def _shuffled_as(dtype: DType) -> str:
+    """The type of the register that a shuffle of `dtype` moves."""
+    if dtype.bits == 64:
+        return "float64" if dtype.is_float else "uint64"
+    return "float32" if dtype in (dtypes.f32, dtypes.tf32) else "uint32"
 
 
 def _vote(scope: Scope, name: str, args: list[Argument], result: DType | None) -> Any:
