@@ -47,6 +47,10 @@ if TYPE_CHECKING:
         draw_axes,
         draw_tv,
     )
+    from cute_layout.grid import (
+        Cell,
+        Grid,
+    )
     from cute_layout.linear import (
         LinearLayout,
         from_linear_layout,
@@ -95,6 +99,7 @@ __all__ = [
     "BankConflicts",
     "Basis",
     "blocked_product",
+    "Cell",
     "choose_swizzle",
     "coalesce",
     "compatible",
@@ -122,6 +127,7 @@ __all__ = [
     "flat_product",
     "flatten",
     "from_linear_layout",
+    "Grid",
     "identity",
     "idx2crd",
     "inverse",
@@ -169,7 +175,9 @@ __all__ = [
 
 _LAZY = {
     "BankConflicts": "banks",
+    "Cell": "grid",
     "Expression": "symbolic",
+    "Grid": "grid",
     "LinearLayout": "linear",
     "Mode": "partial",
     "PartialLayout": "partial",

@@ -11,7 +11,7 @@ from typing import Any
 
 from cute_layout.composed import ComposedLayout
 from cute_layout.errors import DomainError
-from cute_layout.grid import PALETTE, Cell, Grid, layout_grid, thread_value_grid
+from cute_layout.grid import Cell, Grid, layout_grid, thread_value_grid
 from cute_layout.layout import Layout
 from cute_layout.thread_value import TVLayout
 
@@ -20,13 +20,15 @@ __all__ = ["draw", "draw_axes", "draw_tv"]
 _CELL = 34
 _MARGIN = 28
 _LINE = 11
+_LEGEND = 16
 
 
-def draw(layout: Layout | ComposedLayout | TVLayout, format: str = "svg") -> str:
+def draw(layout: Layout | ComposedLayout | TVLayout | Grid, format: str = "svg") -> str:
     """The picture of a layout's values over its first mode (down) and the others (across).
 
     Args:
-        layout: a plain or composed layout; a `TVLayout` is drawn by `draw_tv`.
+        layout: a plain or composed layout; a `TVLayout` is drawn by `draw_tv`, a `Grid` of cells
+            as it is.
         format: ``svg``, ``ascii`` or ``latex`` (a standalone TikZ document).
 
     >>> print(draw(Layout((2, 4), (4, 1)), "ascii"))
@@ -43,6 +45,8 @@ def draw(layout: Layout | ComposedLayout | TVLayout, format: str = "svg") -> str
     """
     if isinstance(layout, TVLayout):
         return draw_tv(layout, format)
+    if isinstance(layout, Grid):
+        return _renderer(format)(layout)
     return _renderer(format)(layout_grid(layout))
 
 
@@ -71,15 +75,17 @@ def draw_axes(layout: Layout | ComposedLayout | TVLayout, axes: Any) -> Any:
     height, width = len(grid.rows), len(grid.rows[0])
     for i, row in enumerate(grid.rows):
         for j, cell in enumerate(row):
-            axes.fill(
-                [j, j + 1, j + 1, j], [i, i, i + 1, i + 1], facecolor=_colour(cell), edgecolor="0.3"
-            )
+            colour = _colour(grid, cell)
+            corners = [j, j + 1, j + 1, j], [i, i, i + 1, i + 1]
+            axes.fill(*corners, facecolor=colour, edgecolor="0.3")
             axes.text(j + 0.5, i + 0.5, "\n".join(cell.lines), ha="center", va="center", fontsize=7)
     axes.set_xlim(0, width)
     axes.set_ylim(height, 0)
     axes.set_aspect("equal")
-    axes.set_xticks([j + 0.5 for j in range(width)], [str(j) for j in range(width)])
-    axes.set_yticks([i + 0.5 for i in range(height)], [str(i) for i in range(height)])
+    across = [str(j * grid.column_unit) for j in range(width)]
+    down = [str(i * grid.row_unit) for i in range(height)]
+    axes.set_xticks([j + 0.5 for j in range(width)], across)
+    axes.set_yticks([i + 0.5 for i in range(height)], down)
     axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
     axes.set_title(grid.title, fontsize=9, pad=18 if is_tv else 14)
     return axes
@@ -92,16 +98,19 @@ def _renderer(format: str) -> Callable[[Grid], str]:
     return renderers[format]
 
 
-def _colour(cell: Cell) -> str:
-    return "#ffffff" if cell.shade < 0 else PALETTE[cell.shade]
+def _colour(grid: Grid, cell: Cell) -> str:
+    return "#ffffff" if cell.shade < 0 else grid.palette[cell.shade]
 
 
 def _svg(grid: Grid) -> str:
     height, width = len(grid.rows), len(grid.rows[0])
     longest = max(len(line) for row in grid.rows for cell in row for line in cell.lines)
     cell_width = max(_CELL, 7 * longest + 8)
-    total_width = max(_MARGIN + width * cell_width + 2, 7 * len(grid.title) + 8)
-    total_height = 2 * _MARGIN + height * _CELL + 2
+    legend = sum(7 * len(" ".join(cell.lines)) + 8 for cell in grid.legend)
+    total_width = max(
+        _MARGIN + width * cell_width + 2, 7 * len(grid.title) + 8, _MARGIN + legend + 2
+    )
+    total_height = 2 * _MARGIN + height * _CELL + 2 + (_LEGEND + 8 if grid.legend else 0)
     top = 2 * _MARGIN - 8
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total_width} {total_height}" '
@@ -112,15 +121,16 @@ def _svg(grid: Grid) -> str:
     ]
     for j in range(width):
         x = _MARGIN + j * cell_width + cell_width // 2
-        out.append(f'<text x="{x}" y="{top - 6}" fill="#666666">{j}</text>')
+        out.append(f'<text x="{x}" y="{top - 6}" fill="#666666">{j * grid.column_unit}</text>')
     for i, row in enumerate(grid.rows):
         y = top + i * _CELL
-        out.append(f'<text x="{_MARGIN // 2}" y="{y + _CELL // 2 + 4}" fill="#666666">{i}</text>')
+        label = f'<text x="{_MARGIN // 2}" y="{y + _CELL // 2 + 4}" fill="#666666">'
+        out.append(f"{label}{i * grid.row_unit}</text>")
         for j, cell in enumerate(row):
             x = _MARGIN + j * cell_width
             out.append(
                 f'<rect x="{x}" y="{y}" width="{cell_width}" height="{_CELL}" '
-                f'fill="{_colour(cell)}" stroke="#555555" stroke-width="0.5"/>'
+                f'fill="{_colour(grid, cell)}" stroke="#555555" stroke-width="0.5"/>'
             )
             first = y + _CELL // 2 + 4 - (len(cell.lines) - 1) * _LINE // 2
             for k, line in enumerate(cell.lines):
@@ -133,20 +143,37 @@ def _svg(grid: Grid) -> str:
     for j in range(grid.column_step or width, width, grid.column_step or width):
         x = _MARGIN + j * cell_width
         out.append(f'<path d="M{x} {top}V{bottom}" stroke="#000000" stroke-width="2"/>')
+    out += _legend(grid, bottom + 8)
     return "\n".join([*out, "</svg>", ""])
+
+
+def _legend(grid: Grid, y: int) -> list[str]:
+    """A row of small cells that say what the shades mean, from `y` down."""
+    out, x = [], _MARGIN
+    for cell in grid.legend:
+        text = " ".join(cell.lines)
+        wide = 7 * len(text) + 8
+        if cell.shade >= 0:
+            out.append(
+                f'<rect x="{x}" y="{y}" width="{wide}" height="{_LEGEND}" '
+                f'fill="{_colour(grid, cell)}"/>'
+            )
+        out.append(f'<text x="{x + wide // 2}" y="{y + _LEGEND - 4}">{escape(text)}</text>')
+        x += wide
+    return out
 
 
 def _ascii(grid: Grid) -> str:
     texts = [[" ".join(cell.lines) for cell in row] for row in grid.rows]
     height, width = len(texts), len(texts[0])
-    wide = max(max(len(t) for row in texts for t in row), len(str(width - 1)))
-    left = len(str(height - 1)) + 1
+    wide = max(max(len(t) for row in texts for t in row), len(str((width - 1) * grid.column_unit)))
+    left = len(str((height - 1) * grid.row_unit)) + 1
     rule = " " * (left + 1) + "+" + ("-" * (wide + 2) + "+") * width
-    heads = "".join(f"{j:>{wide + 2}} " for j in range(width)).rstrip()
+    heads = "".join(f"{j * grid.column_unit:>{wide + 2}} " for j in range(width)).rstrip()
     out = [grid.title, " " * (left + 1) + heads, rule]
     for i, row in enumerate(texts):
         cells = "|".join(f" {t:>{wide}} " for t in row)
-        out.append(f"{i:>{left}} |{cells}|")
+        out.append(f"{i * grid.row_unit:>{left}} |{cells}|")
         out.append(rule)
     return "\n".join(out)
 
@@ -160,13 +187,16 @@ def _latex(grid: Grid) -> str:
         r"\usepackage{tikz}",
         r"\begin{document}",
         rf"% {grid.title}",
-        *(rf"\definecolor{{shade{k}}}{{HTML}}{{{c[1:].upper()}}}" for k, c in enumerate(PALETTE)),
+        *(
+            rf"\definecolor{{shade{k}}}{{HTML}}{{{colour[1:].upper()}}}"
+            for k, colour in enumerate(grid.palette)
+        ),
         rf"\begin{{tikzpicture}}[x={step}cm,y=-1cm,every node/.style={{align=center,font=\small}}]",
     ]
     for j in range(width):
-        out.append(rf"\node[gray] at ({j},-1) {{{j}}};")
+        out.append(rf"\node[gray] at ({j},-1) {{{j * grid.column_unit}}};")
     for i, row in enumerate(grid.rows):
-        out.append(rf"\node[gray] at (-1,{i}) {{{i}}};")
+        out.append(rf"\node[gray] at (-1,{i}) {{{i * grid.row_unit}}};")
         for j, cell in enumerate(row):
             fill = f"fill=shade{cell.shade}," if cell.shade >= 0 else ""
             text = r"\\".join(cell.lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from colorsys import hls_to_rgb
 from typing import Any, NamedTuple
 
 from cute_layout.composed import ComposedLayout
@@ -11,7 +12,7 @@ from cute_layout.table import offsets
 from cute_layout.thread_value import TVLayout
 from cute_layout.trees import Tree, product, spell
 
-__all__ = ["PALETTE", "Cell", "Grid", "layout_grid", "thread_value_grid"]
+__all__ = ["PALETTE", "SPECTRUM", "Cell", "Grid", "layout_grid", "thread_value_grid"]
 
 MOST_CELLS = 1 << 14
 
@@ -27,6 +28,12 @@ PALETTE = (
 )
 """Background colours, taken modulo 8."""
 
+SPECTRUM = tuple(
+    "#" + "".join(f"{round(255 * c):02x}" for c in hls_to_rgb(k / 32, 0.86 - 0.14 * (k % 2), 0.75))
+    for k in range(32)
+)
+"""A colour for each of the 32 banks of shared memory, in the order of the rainbow."""
+
 
 class Cell(NamedTuple):
     """One element: its lines of text and its colour's index."""
@@ -36,12 +43,20 @@ class Cell(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """Rows of cells, with the row and column distances at which a heavier line is drawn."""
+    """Rows of cells, with the row and column distances at which a heavier line is drawn.
+
+    Rows and columns are numbered in units, for cells of several elements. `palette` is what shades
+    index; `legend` names shades below an SVG.
+    """
 
     title: str
     rows: tuple[tuple[Cell, ...], ...]
-    row_step: int
-    column_step: int
+    row_step: int = 0
+    column_step: int = 0
+    row_unit: int = 1
+    column_unit: int = 1
+    palette: tuple[str, ...] = PALETTE
+    legend: tuple[Cell, ...] = ()
 
 
 def layout_grid(layout: Layout | ComposedLayout) -> Grid:
