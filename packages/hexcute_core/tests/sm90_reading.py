@@ -12,17 +12,10 @@ from dataclasses import dataclass
 from hexcute_core import dtypes as dt
 from hexcute_core.scalar import Const, free_vars, substitute
 from hexcute_core.thread import Assign, For, If, Prim
+from hexcute_core.thread.visit import statements as walk
 
 WGMMA = re.compile(r"wgmma\.64x(\d+)x(\d+)\.(\w+)\.(\w+)\.(\w+)\.([kmr])([km])")
 SWIZZLED_BITS = {0: 0, 32: 1, 64: 2, 128: 3}
-
-
-def walk(body):
-    """Every statement, outer ones first."""
-    for stmt in body:
-        yield stmt
-        for name in ("body", "then", "otherwise"):
-            yield from walk(getattr(stmt, name, ()))
 
 
 def prims(thread, name):

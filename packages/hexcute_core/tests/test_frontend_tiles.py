@@ -9,7 +9,7 @@ from hexcute_core import f16, f32, i32
 from hexcute_core.errors import FrontendError
 from hexcute_core.frontend import define, trace
 from hexcute_core.simulator import interpret
-from hexcute_core.tile import CastTile, Elementwise, Fill, Reduce
+from hexcute_core.tile import CastTile, Elementwise, Fill, Reduce, visit
 from hexcute_core.tile.ir import Promise
 from hexcute_core.tile.printer import show_program
 from hexcute_core.tile.verify import verify
@@ -55,15 +55,7 @@ def close(got, expected, tolerance=1e-5):
 
 def statements(program, kind):
     """All statements of `kind`, in order, at any depth."""
-
-    def walk(body):
-        for stmt in body:
-            if isinstance(stmt, kind):
-                yield stmt
-            for name in ("body", "then", "otherwise"):
-                yield from walk(getattr(stmt, name, ()))
-
-    return list(walk(program.body))
+    return [stmt for stmt in visit.statements(program.body) if isinstance(stmt, kind)]
 
 
 def test_arithmetic_and_math_in_one_statement():

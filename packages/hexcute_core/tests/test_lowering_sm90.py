@@ -19,6 +19,7 @@ from hexcute_core import bf16, f8e4m3, f8e5m2, f16, i8, tf32, u8
 from hexcute_core.scalar import Const, free_vars
 from hexcute_core.thread import If, MatrixDesc, Regs, SharedPtr
 from hexcute_core.tile import Copy
+from hexcute_core.tile.visit import statements
 from hexcute_kernels.hopper_gemm import hopper_gemm
 
 M, N, K = 1024, 1024, 512
@@ -61,7 +62,7 @@ def arena_start(low, tensor):
     """The first byte of a buffer that TMA fills: its least address in slot 0."""
     spans = {
         stmt.span
-        for stmt in walk(low.solution.program.body)
+        for stmt in statements(low.solution.program.body)
         if isinstance(stmt, Copy) and stmt.dst.tensor == tensor
     }
     known = {**block_zero(), **loops_at_zero(low.thread), "s": 0}

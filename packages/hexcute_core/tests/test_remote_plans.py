@@ -6,7 +6,6 @@ from dataclasses import replace
 import cluster_kernels as ck
 import pytest
 import remote_kernels as rk
-from sm90_reading import walk
 
 from hexcute_core import f16, f32, i8, i32
 from hexcute_core.arch import arch
@@ -15,13 +14,14 @@ from hexcute_core.scalar import Const, Var
 from hexcute_core.synthesis.check import check
 from hexcute_core.tile import Copy, Gemm
 from hexcute_core.tile.verify import verify
+from hexcute_core.tile.visit import statements
 
 
 def remotes(program):
     """Copies that reach into another block."""
     return [
         s
-        for s in walk(program.body)
+        for s in statements(program.body)
         if isinstance(s, Copy) and (s.src.rank is not None or s.dst.rank is not None)
     ]
 
@@ -65,7 +65,7 @@ def test_laws_of_the_tile_program(number):
 
 def test_only_registers_are_copied_to_another_block():
     program = rk.started.compile("sm_90").tile
-    loads = (s for s in walk(program.body) if isinstance(s, Copy) and s.dst.tensor == "here")
+    loads = (s for s in statements(program.body) if isinstance(s, Copy) and s.dst.tensor == "here")
     op = next(loads)
     with pytest.raises(VerifyError, match="`view_x` to `here` of another block"):
         verify(changed(program, op, dst=replace(op.dst, rank=Const(0, i32))))
@@ -73,14 +73,14 @@ def test_only_registers_are_copied_to_another_block():
 
 def test_products_read_their_own_memory():
     program = rk.handed_out.compile("sm_90").tile
-    op = next(s for s in walk(program.body) if isinstance(s, Gemm))
+    op = next(s for s in statements(program.body) if isinstance(s, Gemm))
     with pytest.raises(VerifyError, match="a gemm that reads another block's memory"):
         verify(changed(program, op, a=replace(op.a, rank=Const(0, i32))))
 
 
 def test_slots_are_not_reached_into():
     program = ck.in_rows.compile("sm_90", REGISTERS=True).tile
-    op = next(s for s in walk(program.body) if isinstance(s, Copy) and s.dst.tensor == "ra")
+    op = next(s for s in statements(program.body) if isinstance(s, Copy) and s.dst.tensor == "ra")
     with pytest.raises(VerifyError, match="`sa`, a slot of `pipe`, is reached into"):
         verify(changed(program, op, src=replace(op.src, rank=Const(0, i32))))
 
@@ -149,7 +149,7 @@ def test_the_proof_tells_own_memory_from_another_block_s(number):
 def test_the_proof_lets_no_one_else_reach_out():
     solution = rk.handed_out.compile("sm_90").solution
     program = solution.program
-    op = next(s for s in walk(program.body) if isinstance(s, Gemm))
+    op = next(s for s in statements(program.body) if isinstance(s, Gemm))
     far = changed(program, op, b=replace(op.b, rank=Const(0, i32)))
     with pytest.raises(VerifyError, match="`sb` of another block is no operand here"):
         check(replace(solution, program=far))

@@ -13,6 +13,7 @@ from hexcute_core.tile import Assign, NamedBarrier, PipelineWait, Produce, Role
 from hexcute_core.tile.ir import Promise
 from hexcute_core.tile.printer import show_program
 from hexcute_core.tile.verify import verify
+from hexcute_core.tile.visit import statements
 
 m, n, k = hx.dims("m n k")
 
@@ -182,16 +183,9 @@ def test_statements_may_follow_roles_that_claim_nothing():
 
 def test_device_functions_carry_pipelines_and_slots():
     program = program_of(rk.taking_turns)
-    waits = [s for role in program.body[1:] for s in nested(role) if isinstance(s, PipelineWait)]
-    fills = [s for s in nested(program.body[0]) if isinstance(s, Produce)]
+    waits = [s for s in statements(program.body[1:]) if isinstance(s, PipelineWait)]
+    fills = [s for s in statements(program.body[:1]) if isinstance(s, Produce)]
     assert len(waits) == 2 and len(fills) == 1
-
-
-def nested(stmt):
-    for name in ("body", "then", "otherwise"):
-        for inner in getattr(stmt, name, ()):
-            yield inner
-            yield from nested(inner)
 
 
 def test_turns_are_named_barriers_of_both_roles():
@@ -227,13 +221,12 @@ def test_turns_of_three_roles_of_other_sizes():
 def test_skipping_slots_turns_the_parity():
     """slot and parity after skipping t slots from (s, p), against counting one by one."""
     program = program_of(rk.taking_turns)
-    moves = [
-        s for s in nested(program.body[1]) if isinstance(s, Assign) and "//" in str(s.value)
-    ]
+    inside = list(statements(program.body[1].body))
+    moves = [s for s in inside if isinstance(s, Assign) and "//" in str(s.value)]
     turned = next(s for s in moves if s.var.name.startswith("pipe_wait_round"))
     steps = next(
         s
-        for s in nested(program.body[1])
+        for s in inside
         if isinstance(s, Assign) and s.var.name == "pipe_wait_slot" and "%" in str(s.value)
     )
     for stages_from in range(3):

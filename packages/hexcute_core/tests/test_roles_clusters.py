@@ -3,12 +3,13 @@
 import cluster_kernels as ck
 import numpy as np
 import pytest
-from sm90_reading import prims, value, walk
+from sm90_reading import prims, value
 
 import hexcute_core as hx
 from hexcute_core import i32
 from hexcute_core.synthesis.solution import Multicast
 from hexcute_core.tile import Copy
+from hexcute_core.tile.visit import statements
 
 m = hx.dims("m")
 
@@ -27,7 +28,7 @@ def run(kernel, shape, schedules=2, **constants):
 
 def shared_loads(compiled):
     """How the loads of each operand are shared, by the tensor they fill."""
-    ops = {s.id: s for s in walk(compiled.solution.program.body) if isinstance(s, Copy)}
+    ops = {s.id: s for s in statements(compiled.solution.program.body) if isinstance(s, Copy)}
     return {ops[i].dst.tensor: how for i, how in compiled.solution.multicasts.items()}
 
 

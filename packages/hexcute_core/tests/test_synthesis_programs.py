@@ -13,6 +13,8 @@ from hexcute_core.dtypes import bf16, f8e4m3, f16, f32, i8, i32, u4
 from hexcute_core.errors import LayoutConflict, NoLayout, RearrangeWarning
 from hexcute_core.scalar import Const, Var, cast, maximum
 from hexcute_core.synthesis import synthesize
+from hexcute_core.tile import Copy
+from hexcute_core.tile.visit import statements
 
 SM80 = arch("sm_80")
 
@@ -21,19 +23,17 @@ def var(i, dtype=f16):
     return Var(f"${i}", dtype)
 
 
+def copies(found):
+    """The copies of the program that was solved."""
+    return [s for s in statements(found.solution.program.body) if isinstance(s, Copy)]
+
+
 def bytes_of(found, src, dst):
     """Bytes an instruction of the copy between two named tensors."""
-    for stmt in _copies(found.solution.program.body):
+    for stmt in copies(found):
         if (stmt.src.tensor, stmt.dst.tensor) == (src, dst):
             return found.solution.copies[stmt.id].row.bytes
     raise KeyError((src, dst))
-
-
-def _copies(body):
-    for stmt in body:
-        if type(stmt).__name__ == "Copy":
-            yield stmt
-        yield from _copies(getattr(stmt, "body", ()))
 
 
 def test_mixed_type_gemm_moves_as_many_bytes_as_published():
@@ -167,7 +167,7 @@ def test_attention_agrees_on_warps_without_annotation(threads, rows):
 
 def test_attention_loads_v_transposed_and_reads_p_in_its_own_order():
     found = tile_runs.run(attention())
-    names = {found.solution.copies[c.id].name for c in _copies(found.solution.program.body)
+    names = {found.solution.copies[c.id].name for c in copies(found)
              if c.dst.tensor == "rv"}  # fmt: skip
     assert names == {"ldmatrix.x4.trans"}
     half = found.solution.fragments["half"]

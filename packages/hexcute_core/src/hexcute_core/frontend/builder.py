@@ -21,29 +21,30 @@ from hexcute_core.tile import (
     Assign,
     AsyncCommit,
     AsyncWait,
-    CastTile,
-    Copy,
-    Elementwise,
-    Fill,
+    CallStmt,
+    ClusterOp,
+    For,
     ForElements,
-    Gemm,
     GemmWait,
+    If,
     Mbarrier,
+    MbarrierOp,
     NamedBarrier,
+    NamedBarrierOp,
     Pipeline,
     PipelineRelease,
     PipelineWait,
-    Prefetch,
     Produce,
-    Rearrange,
-    Reduce,
     Role,
-    Scan,
     SetElement,
     Stmt,
     Sync,
     Tensor,
+    While,
 )
+from hexcute_core.tile.ir import TileOp
+from hexcute_core.tile.visit import results
+from hexcute_core.unions import assert_never
 
 if TYPE_CHECKING:
     from hexcute_core.frontend.pipelines import Ring
@@ -190,30 +191,25 @@ class Builder:
                     self.assume(stmt.var, stmt.value)
                 elif stmt.var.name in self._counts and not self.non_negative(stmt.value):
                     self.violated.add(stmt.var.name)
-            case Fill() | Copy() | CastTile() | Elementwise() | Reduce() | Rearrange():
+            case _ if isinstance(stmt, TileOp):
                 self.tile_operation(stmt.span)
-                self._write(stmt.dst.tensor)
-            case Scan():
-                self.tile_operation(stmt.span)
-                for ref in stmt.dsts:
-                    self._write(ref.tensor)
-            case Gemm():
-                self.tile_operation(stmt.span)
-                self._write(stmt.c.tensor)
+                if not isinstance(stmt, ForElements):
+                    # What a loop over elements writes was noted at the statements in it.
+                    for ref in results(stmt):
+                        self._write(ref.tensor)
             case (
-                Prefetch()
-                | ForElements()
-                | Sync()
-                | AsyncCommit()
-                | AsyncWait()
-                | GemmWait()
-                | Produce()
-                | PipelineWait()
+                Sync() | AsyncCommit() | AsyncWait() | GemmWait() | Produce() | PipelineWait()
                 | PipelineRelease()
-            ):
+            ):  # fmt: skip
                 self.tile_operation(stmt.span)
-            case _:
+            case (
+                CallStmt() | For() | While() | If() | Role() | MbarrierOp() | NamedBarrierOp()
+                | ClusterOp()
+            ):  # fmt: skip
+                # Threads may differ in running these.
                 pass
+            case _:
+                assert_never(stmt)
         self.region.block.append(stmt)
 
     def _write(self, tensor: str) -> None:

@@ -7,12 +7,12 @@ age >= n are finished; loops are followed to a fixpoint, their first iteration a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from hexcute_core.errors import FrontendError, SourceSpan
-from hexcute_core.frontend.accesses import OPERATIONS, Access, accesses
+from hexcute_core.frontend.accesses import Access, accesses
 from hexcute_core.frontend.intervals import (
     Env,
     Known,
@@ -26,6 +26,9 @@ from hexcute_core.scalar import Scalar, Var, compare, sub
 from hexcute_core.scalar.visit import free_vars, substitute
 from hexcute_core.tile import (
     Assign,
+    AsyncCommit,
+    AsyncWait,
+    CallStmt,
     ClusterOp,
     Copy,
     For,
@@ -33,17 +36,23 @@ from hexcute_core.tile import (
     GemmWait,
     If,
     MbarrierOp,
+    NamedBarrierOp,
     PipelineRelease,
     PipelineWait,
     Produce,
     Role,
+    SetElement,
     SharedTensor,
     Stmt,
+    Sync,
     TileProgram,
     TileRef,
     While,
     reached,
 )
+from hexcute_core.tile.ir import Control, Simple, TileOp
+from hexcute_core.tile.visit import statements
+from hexcute_core.unions import assert_never
 
 
 @dataclass(frozen=True)
@@ -76,18 +85,11 @@ _Follow: TypeAlias = Callable[[_Paths], _Paths]
 
 def check_pending(program: TileProgram) -> None:
     """Raises FrontendError, located, where a gemm in flight may lose what it works on."""
-    if not any(isinstance(s, (Gemm, PipelineWait)) for s in _all(program.body)):
+    if not any(isinstance(s, (Gemm, PipelineWait)) for s in statements(program.body)):
         return
     top = tuple(s for s in program.body if not isinstance(s, Role))
     for body in (top, *(s.body for s in program.body if isinstance(s, Role))):
         _Flow(program).run(body)
-
-
-def _all(body: Sequence[Stmt]) -> Iterator[Stmt]:
-    for stmt in body:
-        yield stmt
-        for part in ("body", "then", "otherwise"):
-            yield from _all(getattr(stmt, part, ()))
 
 
 class _Flow:
@@ -95,13 +97,13 @@ class _Flow:
 
     def __init__(self, program: TileProgram) -> None:
         self.program = program
-        self.gemms = {s.id: s for s in _all(program.body) if isinstance(s, Gemm)}
-        waits = [s.pending for s in _all(program.body) if isinstance(s, GemmWait)]
+        self.gemms = {s.id: s for s in statements(program.body) if isinstance(s, Gemm)}
+        waits = [s.pending for s in statements(program.body) if isinstance(s, GemmWait)]
         # Every wait finishes gemms of this age: older ones are alike.
         self.oldest = max(waits, default=0)
         self.filled = {
             s.dst.tensor: p.pipeline
-            for p in _all(program.body)
+            for p in statements(program.body)
             if isinstance(p, Produce)
             for s in p.body
             if isinstance(s, Copy)
@@ -139,27 +141,34 @@ class _Flow:
     def block(self, body: Sequence[Stmt], paths: _Paths) -> _Paths:
         for stmt in body:
             out: _Paths = {}
-            match stmt:
-                case For():
-                    out = self.loop(stmt, paths)
-                case While():
-                    out = self.repeat(stmt, paths)
-                case If():
-                    for state, env in paths.items():
-                        known = decide(stmt.cond, env)
-                        if known is not False:
-                            _merge(out, self.block(stmt.then, {state: env}))
-                        if known is not True:
-                            _merge(out, self.block(stmt.otherwise, {state: env}))
-                case Produce():
-                    out = self.block(stmt.body, paths)
-                case _:
-                    for state, env in paths.items():
-                        found = self.step(stmt, state, env)
-                        if found is not None:
-                            _merge(out, {found[0]: found[1]})
+            if isinstance(stmt, Control):
+                self.enter(stmt, paths, out)
+            else:
+                for state, env in paths.items():
+                    found = self.step(stmt, state, env)
+                    if found is not None:
+                        _merge(out, {found[0]: found[1]})
             paths = out
         return paths
+
+    def enter(self, stmt: Control, paths: _Paths, out: _Paths) -> None:
+        """Adds to `out` what paths become by a statement that contains others."""
+        match stmt:
+            case For():
+                _merge(out, self.loop(stmt, paths))
+            case While():
+                _merge(out, self.repeat(stmt, paths))
+            case If():
+                for state, env in paths.items():
+                    known = decide(stmt.cond, env)
+                    if known is not False:
+                        _merge(out, self.block(stmt.then, {state: env}))
+                    if known is not True:
+                        _merge(out, self.block(stmt.otherwise, {state: env}))
+            case Produce() | Role():
+                _merge(out, self.block(stmt.body, paths))
+            case _:
+                assert_never(stmt)
 
     def loop(self, stmt: For, paths: _Paths) -> _Paths:
         out: _Paths = {}
@@ -214,7 +223,7 @@ class _Flow:
             _merge(out, ended)
             paths = following(ended)
 
-    def step(self, stmt: Stmt, state: _State, env: Env) -> tuple[_State, Env] | None:
+    def step(self, stmt: TileOp | Simple, state: _State, env: Env) -> tuple[_State, Env] | None:
         """What a path becomes by `stmt`; None where it ends there."""
         match stmt:
             case Assign():
@@ -232,10 +241,16 @@ class _Flow:
             case ClusterOp(action="arrive") | MbarrierOp(action="remote"):
                 self._hand_on(stmt, state)
                 return state, env
-            case _:
-                if isinstance(stmt, OPERATIONS):
-                    self._touch(accesses(stmt), stmt.span, state)
+            case _ if isinstance(stmt, TileOp):
+                self._touch(accesses(stmt), stmt.span, state)
                 return state, env
+            case (
+                Sync() | AsyncCommit() | AsyncWait() | CallStmt() | SetElement() | NamedBarrierOp()
+                | ClusterOp() | MbarrierOp()
+            ):  # fmt: skip
+                return state, env
+            case _:
+                assert_never(stmt)
 
     def _wait(self, stmt: PipelineWait, state: _State, env: Env) -> tuple[_State, Env] | None:
         name, count = stmt.pipeline, state.holds(stmt.pipeline)

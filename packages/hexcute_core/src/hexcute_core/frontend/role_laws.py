@@ -6,8 +6,7 @@ that stand directly in its slot, and every role that waits for its slots frees t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hexcute_core.errors import FrontendError, SourceSpan
 from hexcute_core.frontend.accesses import touched
@@ -23,10 +22,12 @@ from hexcute_core.tile import (
     RegisterTensor,
     Role,
     SharedTensor,
-    Stmt,
     TileProgram,
     While,
 )
+from hexcute_core.tile.ir import Nest
+from hexcute_core.tile.visit import placed
+from hexcute_core.unions import assert_never
 
 
 def check_laws(program: TileProgram) -> None:
@@ -34,20 +35,18 @@ def check_laws(program: TileProgram) -> None:
     uses = {p.name: _Uses() for p in program.pipelines}
     holders: dict[str, _Holder] = {}
     registers = {t.name for t in program.tensors if isinstance(t, RegisterTensor)}
-    for stmt, role, slot in _statements(program.body, None, None):
+    for stmt, around in placed(program.body, _Around(), _enter):
+        role, slot = around.role, around.slot
         for name in sorted(touched(stmt) & registers):
             _hold(holders, name, role, stmt.span)
-        match stmt:
-            case Produce():
-                uses[stmt.pipeline].fills.append((stmt, role))
-            case PipelineWait():
-                uses[stmt.pipeline].waits.append((stmt, role))
-            case PipelineRelease():
-                uses[stmt.pipeline].frees.append((stmt, role))
-            case Copy() if slot is not None and not any(stmt is s for s in slot.body):
-                _check_nested(program, stmt, slot)
-            case _:
-                pass
+        if isinstance(stmt, Produce):
+            uses[stmt.pipeline].fills.append((stmt, role))
+        elif isinstance(stmt, PipelineWait):
+            uses[stmt.pipeline].waits.append((stmt, role))
+        elif isinstance(stmt, PipelineRelease):
+            uses[stmt.pipeline].frees.append((stmt, role))
+        elif isinstance(stmt, Copy) and slot is not None and not any(stmt is s for s in slot.body):
+            _check_nested(program, stmt, slot)
     for barrier in program.named_barriers:
         if barrier.threads > program.block_dim:
             raise FrontendError(
@@ -76,23 +75,24 @@ class _Uses:
     frees: list[tuple[PipelineRelease, Role | None]] = field(default_factory=list)
 
 
-def _statements(
-    body: Iterable[Stmt], role: Role | None, slot: Produce | None
-) -> Iterator[tuple[Stmt, Role | None, Produce | None]]:
-    """Every statement with the role and the slot being filled that it stands in."""
-    for stmt in body:
-        yield stmt, role, slot
-        match stmt:
-            case Role():
-                yield from _statements(stmt.body, stmt, slot)
-            case Produce():
-                yield from _statements(stmt.body, role, stmt)
-            case For() | While() | ForElements():
-                yield from _statements(stmt.body, role, slot)
-            case If():
-                yield from _statements((*stmt.then, *stmt.otherwise), role, slot)
-            case _:
-                pass
+@dataclass(frozen=True)
+class _Around:
+    """The role that a statement stands in, and the slot being filled there."""
+
+    role: Role | None = None
+    slot: Produce | None = None
+
+
+def _enter(stmt: Nest, around: _Around) -> _Around:
+    match stmt:
+        case Role():
+            return replace(around, role=stmt)
+        case Produce():
+            return replace(around, slot=stmt)
+        case For() | While() | If() | ForElements():
+            return around
+        case _:
+            assert_never(stmt)
 
 
 def _hold(holders: dict[str, _Holder], name: str, role: Role | None, span: SourceSpan) -> None:

@@ -10,16 +10,16 @@ before the first statement of the later one, the threads that use it meet.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hexcute_core.arch import Arch
 from hexcute_core.errors import NoLayout
 from hexcute_core.scalar import Scalar
-from hexcute_core.synthesis.graph import op_refs
 from hexcute_core.tile import (
     Copy,
     For,
+    ForElements,
     Gemm,
     GemmWait,
     If,
@@ -32,6 +32,9 @@ from hexcute_core.tile import (
     While,
     reached,
 )
+from hexcute_core.tile.ir import Nest, TileOp
+from hexcute_core.tile.visit import operands, placed, results
+from hexcute_core.unions import assert_never
 
 ALIGNMENT = 1024
 """Bytes: a swizzle's period must start at zero; TMA and wgmma ask for as much."""
@@ -134,14 +137,14 @@ def _lives(program: TileProgram) -> list[_Life]:
         i, j = place
         settled = _settled(body, i if j < 0 else j)
         until = (settled, -1) if j < 0 else (i, settled)
-        for name, pipeline in _touches(part, None):
+        for name, pipeline in _touches(part):
             used = (place, until)
             if pipeline in drained:
                 # The fill has landed by the time its reader has waited for it.
                 used = (drained[pipeline], drained[pipeline])
             touched.setdefault(name, []).extend(used)
             homes.setdefault(name, set()).add(used[0][0])
-        for stmt, _ in _looped(part, []):
+        for stmt, _ in _looped(part):
             if isinstance(stmt, Copy) and stmt.completes is not None:
                 # When it lands is the author's affair.
                 touched.setdefault(stmt.dst.tensor, []).extend(((0, -1), (len(program.body), -1)))
@@ -184,7 +187,7 @@ def _drained(program: TileProgram) -> dict[str, Place]:
         if not isinstance(stmt, Role):
             continue
         for j, part in enumerate(stmt.body):
-            for inner, trips in _looped(part, []):
+            for inner, trips in _looped(part):
                 if not isinstance(inner, (Produce, PipelineWait)):
                     continue
                 if trips is None:
@@ -202,24 +205,24 @@ def _drained(program: TileProgram) -> dict[str, Place]:
     }
 
 
-def _looped(stmt: Stmt, trips: list[Trips] | None) -> Iterator[tuple[Stmt, list[Trips] | None]]:
+def _looped(stmt: Stmt) -> Iterator[tuple[Stmt, list[Trips] | None]]:
     """Statements with the bounds of the `for` loops around them; None where a `while` or `if`
     leaves open how often they run."""
-    yield stmt, trips
+    around: list[Trips] | None = []
+    return placed((stmt,), around, _within)
+
+
+def _within(stmt: Nest, around: list[Trips] | None) -> list[Trips] | None:
     match stmt:
         case For():
             bounds = (stmt.start, stmt.stop, stmt.step)
-            around = None if trips is None else [*trips, bounds]
-            inner: tuple[Stmt, ...] = stmt.body
+            return None if around is None else [*around, bounds]
         case While() | If():
-            around = None
-            inner = stmt.body if isinstance(stmt, While) else (*stmt.then, *stmt.otherwise)
-        case Produce():
-            around, inner = trips, stmt.body
+            return None
+        case Produce() | Role() | ForElements():
+            return around
         case _:
-            return
-    for part in inner:
-        yield from _looped(part, around)
+            assert_never(stmt)
 
 
 def _settled(body: Sequence[Stmt], at: int) -> int:
@@ -227,7 +230,7 @@ def _settled(body: Sequence[Stmt], at: int) -> int:
     certain: until then they read their operands. Past the last one where none says so."""
     last: list[Trips] | None = None
     pending = False
-    for stmt, trips in _looped(body[at], []):
+    for stmt, trips in _looped(body[at]):
         if isinstance(stmt, Gemm) and stmt.asynchronous:
             last, pending = trips, True
         elif isinstance(stmt, GemmWait) and stmt.pending == 0 and trips is not None:
@@ -243,24 +246,19 @@ def _waits(stmt: Stmt) -> bool:
     return isinstance(stmt, GemmWait) and stmt.pending == 0
 
 
-def _touches(stmt: Stmt, pipeline: str | None) -> Iterator[tuple[str, str | None]]:
+def _touches(stmt: Stmt) -> Iterator[tuple[str, str | None]]:
     """Tensors that `stmt` touches, with the pipeline whose slot it fills with them."""
+    for op, pipeline in placed((stmt,), None, _filling):
+        if isinstance(op, TileOp):
+            yield from ((ref.tensor, None) for ref in operands(op))
+            yield from ((ref.tensor, pipeline) for ref in results(op))
+
+
+def _filling(stmt: Nest, pipeline: str | None) -> str | None:
     match stmt:
-        case Copy():
-            yield stmt.src.tensor, None
-            yield stmt.dst.tensor, pipeline
-        case Gemm():
-            yield from ((ref.tensor, None) for ref in op_refs(stmt))
         case Produce():
-            yield from _all_touches(stmt.body, stmt.pipeline)
-        case For() | While() | Role():
-            yield from _all_touches(stmt.body, pipeline)
-        case If():
-            yield from _all_touches((*stmt.then, *stmt.otherwise), pipeline)
+            return stmt.pipeline
+        case For() | While() | If() | Role() | ForElements():
+            return pipeline
         case _:
-            pass
-
-
-def _all_touches(body: Iterable[Stmt], pipeline: str | None) -> Iterator[tuple[str, str | None]]:
-    for stmt in body:
-        yield from _touches(stmt, pipeline)
+            assert_never(stmt)

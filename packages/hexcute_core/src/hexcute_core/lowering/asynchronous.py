@@ -14,8 +14,8 @@ from hexcute_core.dtypes import i32
 from hexcute_core.errors import SourceSpan
 from hexcute_core.lowering.context import Context
 from hexcute_core.scalar import Const
-from hexcute_core.synthesis.rewrite import statements
 from hexcute_core.tile import AsyncCommit, AsyncWait, Copy, Produce, SharedTensor, Stmt, Sync
+from hexcute_core.tile.visit import bodies, statements
 
 
 def proxy_fence(ctx: Context, op: Copy) -> tuple[th.Stmt, ...]:
@@ -72,8 +72,8 @@ def _ungrouped(body: Sequence[Stmt]) -> Iterator[Copy]:
         if isinstance(stmt, Copy):
             yield stmt
     for stmt in body:
-        for name in ("body", "then", "otherwise"):
-            yield from _ungrouped(getattr(stmt, name, ()))
+        for part in bodies(stmt):
+            yield from _ungrouped(part)
 
 
 def _fence(ctx: Context, span: SourceSpan) -> tuple[th.Stmt, ...]:

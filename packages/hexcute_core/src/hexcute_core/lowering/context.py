@@ -17,13 +17,9 @@ from hexcute_core.lowering.digits import index_in
 from hexcute_core.scalar import Const, Element, Scalar, Var, add, cast, mul
 from hexcute_core.synthesis.facts import Facts
 from hexcute_core.synthesis.graph import Team, build_graph
-from hexcute_core.synthesis.rewrite import statements
 from hexcute_core.synthesis.solution import Rep, Solution
 from hexcute_core.tile import (
-    Assign,
     Copy,
-    For,
-    ForElements,
     Gemm,
     Reached,
     RegisterTensor,
@@ -31,6 +27,7 @@ from hexcute_core.tile import (
     TileRef,
     reached,
 )
+from hexcute_core.tile.visit import statements, variables
 
 if TYPE_CHECKING:
     from hexcute_core.lowering.pipeline import Ring
@@ -211,11 +208,5 @@ def names_in(program: TileProgram) -> set[str]:
     names = {p.name for p in program.params} | {t.name for t in program.tensors}
     names |= {name for name, _ in program.scalars} | set(program.symbols)
     for stmt in statements(program.body):
-        match stmt:
-            case Assign() | For():
-                names.add(stmt.var.name)
-            case ForElements():
-                names |= {var.name for var in stmt.coords}
-            case _:
-                pass
+        names |= {var.name for var in variables(stmt)}
     return names

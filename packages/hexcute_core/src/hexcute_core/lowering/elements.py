@@ -13,9 +13,8 @@ from hexcute_core.lowering.context import Context, nest
 from hexcute_core.lowering.digits import digits
 from hexcute_core.lowering.elementwise import walk_values
 from hexcute_core.scalar import Const, Element, Scalar, add, cast, mul, rebuild
-from hexcute_core.synthesis.graph import op_tensors
-from hexcute_core.synthesis.rewrite import statements
 from hexcute_core.tile import ForElements, SetElement, Stmt
+from hexcute_core.tile.visit import statements, tensors
 
 Lower = Callable[[Context, tuple[Stmt, ...]], tuple[th.Stmt, ...]]
 
@@ -23,7 +22,7 @@ Lower = Callable[[Context, tuple[Stmt, ...]], tuple[th.Stmt, ...]]
 def lower_elements(ctx: Context, op: ForElements, lower: Lower) -> tuple[th.Stmt, ...]:
     """Coordinates become locals; element accesses become registers of the current value."""
     f = ctx.fragment(op.ref)
-    names = [n for n in op_tensors(op) if n != op.ref.tensor]
+    names = [n for n in tensors(op) if n != op.ref.tensor]
     others = [replace(op.ref, tensor=n) for n in names]
     sizes, loops, indices = walk_values(ctx, op.ref, others)
     coords: list[Scalar] = [Const(0, i32) for _ in f.shape]

@@ -129,8 +129,13 @@ def _scratch(solution: Solution, op: TileOp) -> int:
             return scratch_bytes(f, op.axis, dtype, program.block_dim)
         case Scan():
             return plan_scan(op, solution.fragments).scratch_bytes(program.block_dim)
-        case _:
+        case (
+            Fill() | Copy() | Prefetch() | Gemm() | CastTile() | Elementwise() | Rearrange()
+            | ForElements()
+        ):  # fmt: skip
             return 0
+        case _:
+            assert_never(op)
 
 
 def _params(program: TileProgram) -> tuple[th.ThreadParam, ...]:
@@ -209,12 +214,11 @@ def _rule(ctx: Context, stmt: Stmt) -> tuple[th.Stmt, ...]:
         case MbarrierOp() | NamedBarrierOp() | ClusterOp():
             return lower_barrier(ctx, stmt)
         case For():
+            start, stop, step = (resolve(ctx, e) for e in (stmt.start, stmt.stop, stmt.step))
             body = lower_body(ctx, stmt.body)
-            return (
-                th.For(stmt.var, stmt.start, stmt.stop, stmt.step, body, stmt.unroll, stmt.span),
-            )
+            return (th.For(stmt.var, start, stop, step, body, stmt.unroll, stmt.span),)
         case While():
-            return (th.While(stmt.cond, lower_body(ctx, stmt.body), stmt.span),)
+            return (th.While(resolve(ctx, stmt.cond), lower_body(ctx, stmt.body), stmt.span),)
         case If():
             cond = resolve(ctx, stmt.cond)
             then, otherwise = lower_body(ctx, stmt.then), lower_body(ctx, stmt.otherwise)

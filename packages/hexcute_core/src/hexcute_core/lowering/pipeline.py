@@ -10,7 +10,7 @@ release  arrive at empty[s]: one thread a warp group where wgmma alone reads the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 
@@ -44,6 +44,9 @@ from hexcute_core.tile import (
     TileProgram,
     While,
 )
+from hexcute_core.tile.ir import Nest
+from hexcute_core.tile.visit import placed
+from hexcute_core.unions import assert_never
 
 Lower = Callable[[Context, tuple[Stmt, ...]], tuple[th.Stmt, ...]]
 
@@ -101,17 +104,18 @@ def rings(program: TileProgram, solution: Solution) -> dict[str, Ring]:
 
 
 def walk(program: TileProgram) -> Iterator[tuple[Stmt, Team]]:
-    """Every statement with the threads that run it."""
+    """Every statement with the threads that run it; the statement of a role with those around."""
+    return placed(program.body, Team(0, program.block_dim), _enter)
 
-    def visit(body: Iterable[Stmt], team: Team) -> Iterator[tuple[Stmt, Team]]:
-        for stmt in body:
-            inner = Team(stmt.first, stmt.threads) if isinstance(stmt, Role) else team
-            yield stmt, inner
-            for name in ("body", "then", "otherwise"):
-                if not isinstance(stmt, ForElements):
-                    yield from visit(getattr(stmt, name, ()), inner)
 
-    return visit(program.body, Team(0, program.block_dim))
+def _enter(stmt: Nest, team: Team) -> Team:
+    match stmt:
+        case Role():
+            return Team(stmt.first, stmt.threads)
+        case For() | While() | If() | Produce() | ForElements():
+            return team
+        case _:
+            assert_never(stmt)
 
 
 def _barrier(ctx: Context, name: str, stage: Scalar, empty: bool) -> th.SharedPtr:
@@ -167,14 +171,14 @@ def lower_produce(ctx: Context, stmt: Produce, lower: Lower) -> tuple[th.Stmt, .
     boxes: list[Copy] = []
     asynchronous = False
     for part in stmt.body:
-        match part:
-            case Copy() if part.id in ctx.solution.bulk and ctx.solution.bulk[part.id].load:
-                boxes.append(part)
-            case Copy() if part.id in ctx.solution.copies:
-                out += lower_copy(ctx, part)
-                asynchronous |= ctx.solution.copies[part.id].row.asynchronous
-            case _:
-                out += lower(ctx, (part,))
+        bulk = ctx.solution.bulk.get(part.id) if isinstance(part, Copy) else None
+        if isinstance(part, Copy) and bulk is not None and bulk.load:
+            boxes.append(part)
+        elif isinstance(part, Copy) and part.id in ctx.solution.copies:
+            out += lower_copy(ctx, part)
+            asynchronous |= ctx.solution.copies[part.id].row.asynchronous
+        else:
+            out += lower(ctx, (part,))
     issue: list[th.Stmt] = []
     if boxes:
         total = sum(ctx.solution.bulk[c.id].bytes for c in boxes)

@@ -15,23 +15,33 @@ from hexcute_core.dtypes import i32
 from hexcute_core.errors import SourceSpan
 from hexcute_core.lowering.context import Context
 from hexcute_core.scalar import Const, compare
-from hexcute_core.synthesis.graph import Graph, Team, op_refs
+from hexcute_core.synthesis.graph import Graph, Team
 from hexcute_core.synthesis.solution import Solution
 from hexcute_core.tile import (
+    Assign,
+    AsyncCommit,
+    AsyncWait,
+    CallStmt,
     ClusterOp,
     Copy,
     For,
+    GemmWait,
     If,
     MbarrierOp,
     NamedBarrierOp,
     PipelineRelease,
+    PipelineWait,
     Produce,
     Role,
+    SetElement,
     Stmt,
     Sync,
     TileProgram,
     While,
 )
+from hexcute_core.tile.ir import Control, TileOp
+from hexcute_core.tile.visit import results
+from hexcute_core.unions import assert_never
 
 
 @dataclass
@@ -53,8 +63,15 @@ class Stores:
                 return team in self.lenders
             case Copy():
                 return stmt.completes is not None and team in self.lenders
-            case _:
+            case _ if isinstance(stmt, TileOp):
                 return False
+            case (
+                For() | While() | If() | Role() | AsyncCommit() | AsyncWait() | Assign()
+                | CallStmt() | SetElement() | GemmWait() | PipelineWait()
+            ):  # fmt: skip
+                return False
+            case _:
+                assert_never(stmt)
 
     def follow(self, body: Iterable[Stmt], team: Team, unread: bool) -> bool:
         """Notes where stores may be unread, on any path through `body`; whether they are after it,
@@ -63,24 +80,30 @@ class Stores:
             if unread:
                 self.before.add(id(stmt))
                 unread = not self.settled_by(stmt, team)
-            match stmt:
-                case Copy():
-                    unread |= stmt.id in self.issued
-                case Produce():
-                    unread = self.follow(stmt.body, team, unread)
-                case Role():
-                    if self.follow(stmt.body, Team(stmt.first, stmt.threads), False):
-                        self.at_end.add(id(stmt))
-                case For() | While():
-                    # What one iteration leaves, the next one finds.
-                    unread |= self.follow(stmt.body, team, unread)
-                    self.follow(stmt.body, team, unread)
-                case If():
-                    ways = [self.follow(b, team, unread) for b in (stmt.then, stmt.otherwise)]
-                    unread = any(ways)
-                case _:
-                    pass
+            if isinstance(stmt, TileOp):
+                unread |= stmt.id in self.issued
+            elif isinstance(stmt, Control):
+                unread = self._inside(stmt, team, unread)
         return unread
+
+    def _inside(self, stmt: Control, team: Team, unread: bool) -> bool:
+        match stmt:
+            case Produce():
+                return self.follow(stmt.body, team, unread)
+            case Role():
+                if self.follow(stmt.body, Team(stmt.first, stmt.threads), False):
+                    self.at_end.add(id(stmt))
+                return unread
+            case For() | While():
+                # What one iteration leaves, the next one finds.
+                unread |= self.follow(stmt.body, team, unread)
+                self.follow(stmt.body, team, unread)
+                return unread
+            case If():
+                ways = [self.follow(b, team, unread) for b in (stmt.then, stmt.otherwise)]
+                return any(ways)
+            case _:
+                assert_never(stmt)
 
 
 def find_stores(program: TileProgram, graph: Graph, solution: Solution) -> Stores:
@@ -96,7 +119,7 @@ def find_stores(program: TileProgram, graph: Graph, solution: Solution) -> Store
         team
         for team, names in sources.items()
         for item in graph.ops
-        if op_refs(item.op)[0].tensor in names
+        if any(ref.tensor in names for ref in results(item.op))
         and (item.team != team or item.op.id in solution.bulk)
     )
     found = Stores(frozenset(issued), frozenset(lenders))

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from hexcute_core.errors import SimulationError, SourceSpan
 from hexcute_core.tile import (
-    ForElements,
     PipelineRelease,
     Produce,
     Role,
     Stmt,
     TileProgram,
 )
+from hexcute_core.tile.visit import statements
 
 Ready = Callable[[], bool]
 Waits = Iterator[Ready]
@@ -73,16 +73,8 @@ def _roles_with(
 ) -> int:
     """How many roles have such a statement of pipeline `name`; all threads are one."""
 
-    def found(stmts: Sequence[Stmt]) -> bool:
-        for stmt in stmts:
-            if isinstance(stmt, kind) and stmt.pipeline == name:
-                return True
-            if isinstance(stmt, ForElements):
-                continue
-            for part in ("body", "then", "otherwise"):
-                if found(getattr(stmt, part, ())):
-                    return True
-        return False
+    def found(part: Sequence[Stmt]) -> bool:
+        return any(isinstance(s, kind) and s.pipeline == name for s in statements(part))
 
     roles = [stmt for stmt in body if isinstance(stmt, Role)]
     rest = [stmt for stmt in body if not isinstance(stmt, Role)]

@@ -19,12 +19,13 @@ from hexcute_core.arch import CopyRow, Fragment, Mode
 from hexcute_core.errors import SourceSpan, VerifyError
 from hexcute_core.synthesis.check_gemm import check_gemm
 from hexcute_core.synthesis.check_hopper import check_boxes, check_bulk, check_wgmma
-from hexcute_core.synthesis.graph import WeightedOp, build_graph, op_refs
+from hexcute_core.synthesis.graph import WeightedOp, build_graph
 from hexcute_core.synthesis.solution import CopyPlan, Exchange, SharedLayout, Solution
 from hexcute_core.tile import (
     CastTile,
     Copy,
     Elementwise,
+    Fill,
     ForElements,
     Gemm,
     GlobalView,
@@ -38,6 +39,8 @@ from hexcute_core.tile import (
     TileRef,
 )
 from hexcute_core.tile.ir import TileOp
+from hexcute_core.tile.visit import tiles
+from hexcute_core.unions import assert_never
 
 Table: TypeAlias = NDArray[np.int64]
 
@@ -79,15 +82,20 @@ def check(solution: Solution) -> None:
                 _exchanged(solution, op, solution.exchanges[op.id], threads)
             case ForElements():
                 _covers(solution, op.ref, op.span, threads)
-            case _:
+            case Fill() | Prefetch():
+                # A fill is the same everywhere; a prefetch without a plan does nothing.
                 pass
+            case Gemm():
+                raise VerifyError(f"nothing multiplies into `{op.c.tensor}`", op.span)
+            case _:
+                assert_never(op)
 
 
 def _own(solution: Solution, op: TileOp) -> None:
     """Only a copy of threads may touch another block's memory."""
     if isinstance(op, Copy) and op.id in solution.copies:
         return
-    for ref in op_refs(op):
+    for ref in tiles(op):
         if ref.rank is not None:
             raise VerifyError(f"`{ref.tensor}` of another block is no operand here", op.span)
 

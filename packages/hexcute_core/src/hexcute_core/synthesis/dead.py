@@ -8,32 +8,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from hexcute_core.synthesis.graph import op_results, op_tensors
-from hexcute_core.synthesis.rewrite import change, statements
+from hexcute_core.scalar import Call
+from hexcute_core.scalar.visit import walk
 from hexcute_core.tile import (
     Assign,
-    CallStmt,
-    CastTile,
-    Copy,
-    Elementwise,
-    Fill,
+    For,
     ForElements,
-    Gemm,
     GlobalView,
-    Rearrange,
-    Reduce,
-    Scan,
+    If,
+    SetElement,
     Stmt,
     TileProgram,
+    While,
 )
 from hexcute_core.tile.ir import TileOp
-
-_OPS = (Fill, Copy, Gemm, CastTile, Elementwise, Reduce, Scan, Rearrange, ForElements)
+from hexcute_core.tile.visit import change, results, scalars, statements, tensors
 
 
 def remove_dead(program: TileProgram) -> TileProgram:
     """`program` without the operations whose results nobody reads, and their tensors."""
-    ops = [s for s in statements(program.body) if isinstance(s, _OPS)]
+    ops = [s for s in statements(program.body) if isinstance(s, TileOp)]
     live = {t.name for t in program.tensors if isinstance(t, GlobalView)}
     declared = _outer(program)
     kept: set[int] = set()
@@ -43,16 +37,16 @@ def remove_dead(program: TileProgram) -> TileProgram:
         for op in ops:
             if op.id not in kept and _lives(op, live, declared):
                 kept.add(op.id)
-                live.update(op_tensors(op))
+                live.update(tensors(op))
                 changed = True
     if len(kept) == len(ops):
         return program
 
     def f(stmt: Stmt) -> Iterable[Stmt]:
-        return () if isinstance(stmt, _OPS) and stmt.id not in kept else (stmt,)
+        return () if isinstance(stmt, TileOp) and stmt.id not in kept else (stmt,)
 
-    tensors = tuple(t for t in program.tensors if t.name in live)
-    return replace(program, body=change(program.body, f), tensors=tensors)
+    left = tuple(t for t in program.tensors if t.name in live)
+    return replace(program, body=change(program.body, f), tensors=left)
 
 
 def _outer(program: TileProgram) -> frozenset[str]:
@@ -71,9 +65,20 @@ def _outer(program: TileProgram) -> frozenset[str]:
 
 
 def _lives(op: TileOp, live: set[str], outer: frozenset[str]) -> bool:
+    found = results(op)
     if isinstance(op, ForElements):
-        return any(name in live for name in op_tensors(op)) or any(
-            isinstance(s, CallStmt) or (isinstance(s, Assign) and s.var.name in outer)
-            for s in statements(op.body)
-        )
-    return any(ref.tensor in live for ref in op_results(op))
+        acts = any(_acts(stmt, outer) for stmt in statements(op.body))
+    else:
+        # What writes no tile is there for another effect.
+        acts = not found
+    return acts or any(ref.tensor in live for ref in found)
+
+
+def _acts(stmt: Stmt, outer: frozenset[str]) -> bool:
+    """Whether a statement of thread-level code does more than to set elements and its own
+    variables."""
+    if any(isinstance(node, Call) for e in scalars(stmt) for node in walk(e)):
+        return True
+    if isinstance(stmt, Assign):
+        return stmt.var.name in outer
+    return not isinstance(stmt, SetElement | For | While | If)

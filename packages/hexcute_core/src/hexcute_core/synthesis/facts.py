@@ -6,36 +6,15 @@ many bytes a copy may move. Bounds prove that an edge needs no predicate.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from math import gcd
 
 from hexcute_core.scalar import Binary, Cast, Compare, Const, Scalar, Select, Var
-from hexcute_core.tile import (
-    Assign,
-    For,
-    ForElements,
-    If,
-    Produce,
-    Role,
-    Stmt,
-    TileProgram,
-    While,
-)
+from hexcute_core.tile import Assign, For, TileProgram
+from hexcute_core.tile.visit import statements
 
 _ANY = 1
-
-
-def _statements(body: Iterable[Stmt]) -> Iterator[Stmt]:
-    for stmt in body:
-        yield stmt
-        match stmt:
-            case For() | While() | ForElements() | Role() | Produce():
-                yield from _statements(stmt.body)
-            case If():
-                yield from _statements(stmt.then)
-                yield from _statements(stmt.otherwise)
-            case _:
-                pass
+# Rounds of a loop of which nothing is known: a K of 1024 in steps of 32.
+UNKNOWN_TRIPS = 32
 
 
 class Facts:
@@ -48,7 +27,7 @@ class Facts:
         self._symbols = frozenset(program.symbols)
         self._block_dim = program.block_dim
         self._grid = dict(zip(("blockIdx.x", "blockIdx.y", "blockIdx.z"), program.grid_dim))
-        for stmt in _statements(program.body):
+        for stmt in statements(program.body):
             if isinstance(stmt, Assign):
                 self._defs.setdefault(stmt.var.name, []).append(stmt.value)
             elif isinstance(stmt, For):
@@ -156,9 +135,9 @@ class Facts:
         return self._bounds[name]
 
     def trips(self, loop: For) -> int:
-        """Estimated iterations: exact where constant, else 32 (a K of 1024 in steps of 32)."""
+        """Estimated iterations: exact where constant."""
         bounds = (loop.start, loop.stop, loop.step)
         if all(isinstance(b, Const) for b in bounds):
             start, stop, step = (int(b.value) for b in bounds if isinstance(b, Const))
             return max(0, -(-(stop - start) // step))
-        return 32
+        return UNKNOWN_TRIPS

@@ -6,38 +6,27 @@ cast and register-to-register copies. Shared and global memory cut the graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 
-from hexcute_core.scalar import Element, Scalar
-from hexcute_core.scalar.visit import walk
-from hexcute_core.synthesis.facts import Facts
+from hexcute_core.synthesis.facts import UNKNOWN_TRIPS, Facts
 from hexcute_core.tile import (
-    Assign,
-    CallStmt,
-    CastTile,
-    Copy,
-    Elementwise,
-    Fill,
     For,
     ForElements,
-    Gemm,
     If,
-    Prefetch,
     Produce,
     Rearrange,
-    Reduce,
     RegisterTensor,
     Role,
-    Scan,
-    SetElement,
-    Stmt,
     Tensor,
     TileProgram,
     TileRef,
     While,
 )
-from hexcute_core.tile.ir import TileOp
+from hexcute_core.tile.ir import Nest, TileOp
+from hexcute_core.tile.visit import placed, tensors
+from hexcute_core.unions import assert_never
 
 BRANCH_WEIGHT = 0.5
 
@@ -95,8 +84,12 @@ class Graph:
 def build_graph(program: TileProgram) -> Graph:
     """The graph of `program`; components in order of their first operation."""
     facts = Facts(program)
-    block = Team(0, program.block_dim)
-    ops = tuple(_weighted(program.body, 1.0, block, None, facts))
+    block = _Around(1.0, Team(0, program.block_dim))
+    ops = tuple(
+        WeightedOp(stmt, around.weight, around.team, around.pipeline)
+        for stmt, around in placed(program.body, block, partial(_enter, facts))
+        if isinstance(stmt, TileOp)
+    )
     registers = {t.name for t in program.tensors if isinstance(t, RegisterTensor)}
     parent = {name: name for name in registers}
 
@@ -108,7 +101,7 @@ def build_graph(program: TileProgram) -> Graph:
 
     touched: list[list[str]] = []
     for item in ops:
-        names = [n for n in op_tensors(item.op) if n in registers]
+        names = [n for n in tensors(item.op) if n in registers]
         touched.append(names)
         for name in names[1:]:
             if not isinstance(item.op, Rearrange):
@@ -126,103 +119,29 @@ def build_graph(program: TileProgram) -> Graph:
     return Graph(program, facts, ops, components, {t.name: t for t in program.tensors})
 
 
-def op_refs(op: TileOp) -> tuple[TileRef, ...]:
-    """Tiles an operation touches, destination first."""
-    match op:
-        case Fill():
-            return (op.dst,)
-        case Copy() | CastTile() | Reduce() | Rearrange():
-            return (op.dst, op.src)
-        case Prefetch():
-            return (op.src,)
-        case Gemm():
-            return (op.c, op.a, op.b)
-        case Elementwise():
-            return (op.dst, *op.srcs)
-        case Scan():
-            return (*op.dsts, *op.srcs)
+@dataclass(frozen=True)
+class _Around:
+    """How often a place of the program is reached in one block, who runs it, and the pipeline
+    whose slot is filled there."""
+
+    weight: float
+    team: Team
+    pipeline: str | None = None
+
+
+def _enter(facts: Facts, stmt: Nest, around: _Around) -> _Around:
+    match stmt:
+        case For():
+            return replace(around, weight=around.weight * facts.trips(stmt))
+        case While():
+            return replace(around, weight=around.weight * UNKNOWN_TRIPS)
+        case If():
+            return replace(around, weight=around.weight * BRANCH_WEIGHT)
+        case Role():
+            return replace(around, team=Team(stmt.first, stmt.threads, stmt.registers))
+        case Produce():
+            return replace(around, pipeline=stmt.pipeline)
         case ForElements():
-            return (op.ref,)
-
-
-def op_results(op: TileOp) -> tuple[TileRef, ...]:
-    """Tiles an operation writes; of a loop over elements, the tile it runs over."""
-    match op:
-        case Scan():
-            return op.dsts
-        case Prefetch():
-            return ()
+            return around
         case _:
-            return op_refs(op)[:1]
-
-
-def op_tensors(op: TileOp) -> tuple[str, ...]:
-    """Names of the tensors an operation touches, element accesses of its body included."""
-    names = [ref.tensor for ref in op_refs(op)]
-    if isinstance(op, ForElements):
-        names += element_tensors(op.body)
-    return tuple(dict.fromkeys(names))
-
-
-def element_tensors(body: Iterable[Stmt]) -> list[str]:
-    """Register tensors whose elements `body` reads or writes."""
-    names: list[str] = []
-
-    def scan(e: Scalar) -> None:
-        names.extend(n.array for n in walk(e) if isinstance(n, Element))
-
-    for stmt in body:
-        match stmt:
-            case Assign():
-                scan(stmt.value)
-            case SetElement():
-                names.append(stmt.tensor)
-                scan(stmt.value)
-            case CallStmt():
-                for arg in stmt.args:
-                    scan(arg)
-            case If():
-                scan(stmt.cond)
-                names += element_tensors(stmt.then) + element_tensors(stmt.otherwise)
-            case For() | While():
-                names += element_tensors(stmt.body)
-            case _:
-                pass
-    return names
-
-
-def _weighted(
-    body: Iterable[Stmt], weight: float, team: Team, pipeline: str | None, facts: Facts
-) -> Iterator[WeightedOp]:
-    def inside(body: Iterable[Stmt], weight: float) -> Iterator[WeightedOp]:
-        return _weighted(body, weight, team, pipeline, facts)
-
-    for stmt in body:
-        match stmt:
-            case (
-                Fill()
-                | Copy()
-                | Prefetch()
-                | Gemm()
-                | CastTile()
-                | Elementwise()
-                | Reduce()
-                | Scan()
-                | Rearrange()
-                | ForElements()
-            ):
-                yield WeightedOp(stmt, weight, team, pipeline)
-            case For():
-                yield from inside(stmt.body, weight * facts.trips(stmt))
-            case While():
-                yield from inside(stmt.body, weight * 32)
-            case If():
-                yield from inside(stmt.then, weight * BRANCH_WEIGHT)
-                yield from inside(stmt.otherwise, weight * BRANCH_WEIGHT)
-            case Role():
-                role = Team(stmt.first, stmt.threads, stmt.registers)
-                yield from _weighted(stmt.body, weight, role, pipeline, facts)
-            case Produce():
-                yield from _weighted(stmt.body, weight, team, stmt.pipeline, facts)
-            case _:
-                pass
+            assert_never(stmt)

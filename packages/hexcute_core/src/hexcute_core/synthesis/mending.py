@@ -15,12 +15,12 @@ from typing import TypeAlias
 
 from hexcute_core.errors import LayoutConflict, NoLayout, SourceSpan
 from hexcute_core.synthesis.candidates import Conflicts
-from hexcute_core.synthesis.graph import op_refs, op_results
-from hexcute_core.synthesis.rewrite import Edge, edges, insert
+from hexcute_core.synthesis.rewrite import edges, insert
 from hexcute_core.synthesis.search import Unmovable
 from hexcute_core.synthesis.solution import Inserted, Solution
 from hexcute_core.tile import CastTile, Gemm, RegisterTensor, TileProgram
 from hexcute_core.tile.ir import TileOp
+from hexcute_core.tile.visit import operands, results, tiles
 
 # Rearranges put in one after the other: both operands of a product and four vectors beside it.
 DEPTH = 6
@@ -33,7 +33,10 @@ Cause: TypeAlias = "Conflicts | Unmovable"
 
 @dataclass(frozen=True)
 class _Place:
-    edge: Edge
+    """Operations whose operand at place `edge` may come through a rearrange, and the line that its
+    tensor comes from."""
+
+    edge: int
     ops: tuple[TileOp, ...]
     source: SourceSpan
 
@@ -57,7 +60,7 @@ class _Mender:
             self.left -= 1
             changed, numbers = insert(program, place.ops, place.edge)
             added = tuple(
-                Inserted(n, place.edge.of(op).tensor, place.source, op.span)
+                Inserted(n, operands(op)[place.edge].tensor, place.source, op.span)
                 for n, op in zip(numbers, place.ops)
             )
             try:
@@ -104,36 +107,36 @@ def _broken(program: TileProgram, conflict: Conflicts) -> Iterator[_Place]:
     from."""
     ops = [item.op for item in conflict.component.ops]
     broken, tensor = conflict.conflict.op, conflict.conflict.tensor
-    wrong = [e for e in edges(broken) if e.of(broken).tensor == tensor]
+    wrong = [e for e in edges(broken) if operands(broken)[e].tensor == tensor]
     # Where it is the result that differs, every operand may be brought to its layout.
     for edge in wrong or edges(broken):
         place = _place(program, ops, broken, edge)
         if place is None:
             continue
         yield place
-        name = edge.of(broken).tensor
+        name = operands(broken)[edge].tensor
         cast = next((o for o in ops if isinstance(o, CastTile) and o.dst.tensor == name), None)
         if cast is not None and _bits(program, cast.src.tensor) < _bits(program, name):
-            narrower = _place(program, ops, cast, Edge("src"))
+            narrower = _place(program, ops, cast, 0)
             if narrower is not None:
                 yield narrower
 
 
-def _place(program: TileProgram, ops: list[TileOp], op: TileOp, edge: Edge) -> _Place | None:
-    """The operand `edge` of `op` and of all like it, with where its tensor comes from."""
-    if not isinstance(program.tensor(edge.of(op).tensor), RegisterTensor):
+def _place(program: TileProgram, ops: list[TileOp], op: TileOp, edge: int) -> _Place | None:
+    """The operand at place `edge` of `op`, and of all like it, with where its tensor comes from."""
+    if not isinstance(program.tensor(operands(op)[edge].tensor), RegisterTensor):
         return None
-    names = tuple(r.tensor for r in op_refs(op))
+    names = tuple(r.tensor for r in tiles(op))
     alike = tuple(o for o in ops if type(o) is type(op) and _names(o) == names)
-    moved = edge.of(op).tensor
+    moved = operands(op)[edge].tensor
     writers = [
-        o.span for o in ops if moved in {r.tensor for r in op_results(o)} and o not in alike
+        o.span for o in ops if moved in {r.tensor for r in results(o)} and o not in alike
     ]
     return _Place(edge, alike, writers[-1] if writers else op.span)
 
 
 def _names(op: TileOp) -> tuple[str, ...]:
-    return tuple(r.tensor for r in op_refs(op))
+    return tuple(r.tensor for r in tiles(op))
 
 
 def _bits(program: TileProgram, name: str) -> int:

@@ -8,17 +8,16 @@ such conditions, is too. Slots are filled and freed in step where loops and cond
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from hexcute_core.scalar import Binary, Call, Const, Element, Scalar, Var, children
 from hexcute_core.synthesis.operands import CORE_ROWS, BulkPlan
-from hexcute_core.synthesis.rewrite import statements
 from hexcute_core.synthesis.solution import Multicast, Rejected, subject
 from hexcute_core.tile import (
-    Assign,
     Copy,
     For,
+    ForElements,
     GlobalView,
     If,
     PipelineRelease,
@@ -30,18 +29,32 @@ from hexcute_core.tile import (
     TileRef,
     While,
 )
+from hexcute_core.tile.ir import Nest
+from hexcute_core.tile.visit import placed, scalars, statements, variables
+from hexcute_core.unions import assert_never
 
 AXES = "xyz"
 
 
 @dataclass(frozen=True)
-class _Placed:
-    """A statement with the values that decide whether and how often it runs, and the pipeline
-    whose slot it fills."""
+class _Around:
+    """The values that decide whether and how often a statement runs, and the pipeline whose slot
+    it fills."""
 
-    stmt: Stmt
-    guards: tuple[Scalar, ...]
-    pipeline: str | None
+    guards: tuple[Scalar, ...] = ()
+    pipeline: str | None = None
+
+
+def _enter(stmt: Nest, around: _Around) -> _Around:
+    match stmt:
+        case For() | While() | If():
+            return replace(around, guards=(*around.guards, *scalars(stmt)))
+        case Produce():
+            return replace(around, pipeline=stmt.pipeline)
+        case Role() | ForElements():
+            return around
+        case _:
+            assert_never(stmt)
 
 
 def find_multicasts(
@@ -51,8 +64,8 @@ def find_multicasts(
     is not."""
     if program.cluster_dim == (1, 1, 1):
         return {}
-    placed = list(_placed(program.body, (), None))
-    places = _Places(program, placed)
+    all_placed = list(placed(program.body, _Around(), _enter))
+    places = _Places(program, all_placed)
     free = {
         p.name: tuple(
             axis
@@ -60,22 +73,21 @@ def find_multicasts(
             if extent > 1
             and all(
                 places.same(e, axis)
-                for item in placed
-                if isinstance(item.stmt, (Produce, PipelineWait, PipelineRelease))
-                and item.stmt.pipeline == p.name
-                for e in item.guards
+                for stmt, around in all_placed
+                if isinstance(stmt, (Produce, PipelineWait, PipelineRelease))
+                and stmt.pipeline == p.name
+                for e in around.guards
             )
         )
         for p in program.pipelines
     }
     found: dict[int, Multicast | str] = {}
-    for item in placed:
-        op = item.stmt
-        if not isinstance(op, Copy) or op.id not in bulk or item.pipeline is None:
+    for op, around in all_placed:
+        if not isinstance(op, Copy) or op.id not in bulk or around.pipeline is None:
             continue
         values = [*_coordinates(program, op.src), *op.dst.starts]
         axes = tuple(
-            axis for axis in free[item.pipeline] if all(places.same(e, axis) for e in values)
+            axis for axis in free[around.pipeline] if all(places.same(e, axis) for e in values)
         )
         found[op.id] = _shared(program, bulk[op.id], axes)
     return found
@@ -111,43 +123,17 @@ def _coordinates(program: TileProgram, ref: TileRef) -> Iterator[Scalar]:
     yield from ref.starts
 
 
-def _placed(
-    body: Iterable[Stmt], guards: tuple[Scalar, ...], pipeline: str | None
-) -> Iterator[_Placed]:
-    for stmt in body:
-        yield _Placed(stmt, guards, pipeline)
-        match stmt:
-            case Role():
-                yield from _placed(stmt.body, guards, pipeline)
-            case Produce():
-                yield from _placed(stmt.body, guards, stmt.pipeline)
-            case For():
-                bounds = (stmt.start, stmt.stop, stmt.step)
-                yield from _placed(stmt.body, (*guards, *bounds), pipeline)
-            case While():
-                yield from _placed(stmt.body, (*guards, stmt.cond), pipeline)
-            case If():
-                inner = (*guards, stmt.cond)
-                yield from _placed((*stmt.then, *stmt.otherwise), inner, pipeline)
-            case _:
-                pass
-
-
 class _Places:
     """What depends on a block's place in its cluster."""
 
-    def __init__(self, program: TileProgram, placed: Iterable[_Placed]) -> None:
+    def __init__(self, program: TileProgram, all_placed: Iterable[tuple[Stmt, _Around]]) -> None:
         self._extents = program.cluster_dim
         # What a variable's value follows from: everything assigned, and when.
         self._sources: dict[str, list[Scalar]] = {}
-        for item in placed:
-            stmt = item.stmt
-            if isinstance(stmt, Assign):
-                sources = self._sources.setdefault(stmt.var.name, [])
-                sources += (stmt.value, *item.guards)
-            elif isinstance(stmt, For):
-                bounds = (stmt.start, stmt.stop, stmt.step)
-                self._sources.setdefault(stmt.var.name, []).extend((*bounds, *item.guards))
+        for stmt, around in all_placed:
+            for var in variables(stmt):
+                sources = self._sources.setdefault(var.name, [])
+                sources += (*scalars(stmt), *around.guards)
 
     def same(self, e: Scalar, axis: int) -> bool:
         """Whether all blocks along `axis` of a cluster have one value of `e`."""

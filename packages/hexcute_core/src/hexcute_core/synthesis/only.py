@@ -16,9 +16,9 @@ from hexcute_core.errors import NoLayout
 from hexcute_core.synthesis.candidates import anchors
 from hexcute_core.synthesis.graph import build_graph
 from hexcute_core.synthesis.options import CopyOptions
-from hexcute_core.synthesis.rewrite import change, statements
 from hexcute_core.synthesis.solution import Solution, subject
 from hexcute_core.tile import Copy, Gemm, Stmt, TileProgram
+from hexcute_core.tile.visit import change, statements
 
 Only: TypeAlias = Mapping[str, str]
 _ARRANGEMENT = re.compile(r"(\d+)x(\d+)")

@@ -12,10 +12,24 @@ from dataclasses import dataclass, field
 
 from hexcute_core.arch import Fragment
 from hexcute_core.errors import SourceSpan
-from hexcute_core.synthesis.graph import Component, Graph, op_refs, op_tensors
+from hexcute_core.synthesis.graph import Component, Graph
 from hexcute_core.synthesis.registers import register_map
-from hexcute_core.tile import CastTile, Copy, Elementwise, ForElements, Reduce, Scan, TileRef
+from hexcute_core.tile import (
+    CastTile,
+    Copy,
+    Elementwise,
+    Fill,
+    ForElements,
+    Gemm,
+    Prefetch,
+    Rearrange,
+    Reduce,
+    Scan,
+    TileRef,
+)
 from hexcute_core.tile.ir import TileOp
+from hexcute_core.tile.visit import tiles
+from hexcute_core.unions import assert_never
 
 
 @dataclass(frozen=True)
@@ -90,18 +104,16 @@ def _rules(graph: Graph, op: TileOp) -> list[Rule]:
         case Reduce():
             return [Rule(op, op.src.tensor, op.dst.tensor, (op.axis,), op.dst.shape)]
         case Scan():
-            result, *alike = op_refs(op)
+            result, *alike = tiles(op)
             return [rule for ref in alike for rule in both(result, ref)]
         case ForElements():
-            first, *others = op_tensors(op)
-            shape = op.ref.shape
-            return [
-                r
-                for name in others
-                for r in (Rule(op, first, name, (), shape), Rule(op, name, first, (), shape))
-            ]
-        case _:
+            visited, *others = tiles(op)
+            return [rule for ref in others for rule in both(visited, ref)]
+        case Copy() | Fill() | Prefetch() | Gemm() | Rearrange():
+            # Memory has a layout of its own, a gemm has anchors, a rearrange leaves layouts free.
             return []
+        case _:
+            assert_never(op)
 
 
 def broadcast_dims(src: TileRef, dst: TileRef) -> tuple[int, ...]:
@@ -152,7 +164,7 @@ def tile_shape(component: Component, name: str) -> tuple[int, ...]:
 
 def component_refs(component: Component, name: str) -> list[TileRef]:
     """Every use of `name` by an operation of the component."""
-    return [r for item in component.ops for r in op_refs(item.op) if r.tensor == name]
+    return [r for item in component.ops for r in tiles(item.op) if r.tensor == name]
 
 
 def name_of(op: TileOp) -> str:

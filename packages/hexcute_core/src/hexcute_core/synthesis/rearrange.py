@@ -14,8 +14,8 @@ from hexcute_core.arch import Fragment, Mode
 from hexcute_core.errors import LayoutConflict
 from hexcute_core.synthesis.graph import build_graph
 from hexcute_core.synthesis.linear import digit_modes
-from hexcute_core.synthesis.rewrite import statements
 from hexcute_core.tile import Rearrange, TileProgram
+from hexcute_core.tile.visit import statements
 
 
 def forced_layouts(program: TileProgram) -> Mapping[str, Fragment]:

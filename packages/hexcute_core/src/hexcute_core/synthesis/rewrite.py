@@ -6,7 +6,7 @@ alone; `insert` puts a rearrange before an operation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from hexcute_core.dtypes import i32
@@ -16,15 +16,12 @@ from hexcute_core.tile import (
     Copy,
     Elementwise,
     Fill,
-    For,
     ForElements,
     Gemm,
-    If,
-    Produce,
+    Prefetch,
     Rearrange,
     Reduce,
     RegisterTensor,
-    Role,
     Scan,
     SharedTensor,
     Stmt,
@@ -32,11 +29,10 @@ from hexcute_core.tile import (
     Tensor,
     TileProgram,
     TileRef,
-    While,
 )
 from hexcute_core.tile.ir import TileOp
-
-Change = Callable[[Stmt], Iterable[Stmt]]
+from hexcute_core.tile.visit import change, operands, statements
+from hexcute_core.unions import assert_never
 
 
 @dataclass(frozen=True)
@@ -57,38 +53,9 @@ class Expanded:
     detours: tuple[Detour, ...]
 
 
-def change(body: Iterable[Stmt], f: Change) -> tuple[Stmt, ...]:
-    """`body` with every statement that has no body of its own replaced by `f` of it."""
-    out: list[Stmt] = []
-    for stmt in body:
-        match stmt:
-            case For() | While() | Role() | Produce():
-                out.append(replace(stmt, body=change(stmt.body, f)))
-            case If():
-                then, otherwise = change(stmt.then, f), change(stmt.otherwise, f)
-                out.append(replace(stmt, then=then, otherwise=otherwise))
-            case _:
-                out += f(stmt)
-    return tuple(out)
-
-
-def statements(body: Iterable[Stmt]) -> Iterator[Stmt]:
-    """Every statement, outer ones first."""
-    for stmt in body:
-        yield stmt
-        match stmt:
-            case For() | While() | ForElements() | Role() | Produce():
-                yield from statements(stmt.body)
-            case If():
-                yield from statements(stmt.then)
-                yield from statements(stmt.otherwise)
-            case _:
-                pass
-
-
 def last_id(program: TileProgram) -> int:
     """The largest number of an operation."""
-    return max((getattr(s, "id", 0) for s in statements(program.body)), default=0)
+    return max((s.id for s in statements(program.body) if isinstance(s, TileOp)), default=0)
 
 
 def whole(name: str, shape: tuple[int, ...]) -> TileRef:
@@ -109,30 +76,28 @@ def expand(program: TileProgram, kept: Collection[int] = ()) -> Expanded:
 
     def f(stmt: Stmt) -> Iterable[Stmt]:
         nonlocal number
-        match stmt:
-            case Rearrange():
-                number += 2
-                if stmt.id in kept:
-                    return (stmt,)
-                dtype = program.tensor(stmt.src.tensor).dtype
-                buffer = SharedTensor(f"rearranged_{stmt.id}", dtype, stmt.src.shape, stmt.span)
-                tensors.append(buffer)
-                detours.append(Detour(stmt.id, number - 1, number, buffer.name))
-                ref, span = whole(buffer.name, buffer.shape), stmt.span
-                store = Copy(number - 1, stmt.src, ref, span)
-                load = Copy(number, ref, stmt.dst, span)
-                # The first barrier protects an earlier reader of the buffer.
-                return (Sync(span), store, Sync(span), load)
-            case Fill() if stmt.dst.tensor in shared:
-                number += 1
-                dtype = program.tensor(stmt.dst.tensor).dtype
-                registers = RegisterTensor(f"fill_{stmt.id}", dtype, stmt.dst.shape, stmt.span)
-                tensors.append(registers)
-                ref = whole(registers.name, registers.shape)
-                fill = Fill(stmt.id, ref, stmt.value, stmt.span)
-                return (fill, Copy(number, ref, stmt.dst, stmt.span))
-            case _:
+        if isinstance(stmt, Rearrange):
+            number += 2
+            if stmt.id in kept:
                 return (stmt,)
+            dtype = program.tensor(stmt.src.tensor).dtype
+            buffer = SharedTensor(f"rearranged_{stmt.id}", dtype, stmt.src.shape, stmt.span)
+            tensors.append(buffer)
+            detours.append(Detour(stmt.id, number - 1, number, buffer.name))
+            ref, span = whole(buffer.name, buffer.shape), stmt.span
+            store = Copy(number - 1, stmt.src, ref, span)
+            load = Copy(number, ref, stmt.dst, span)
+            # The first barrier protects an earlier reader of the buffer.
+            return (Sync(span), store, Sync(span), load)
+        if isinstance(stmt, Fill) and stmt.dst.tensor in shared:
+            number += 1
+            dtype = program.tensor(stmt.dst.tensor).dtype
+            registers = RegisterTensor(f"fill_{stmt.id}", dtype, stmt.dst.shape, stmt.span)
+            tensors.append(registers)
+            ref = whole(registers.name, registers.shape)
+            fill = Fill(stmt.id, ref, stmt.value, stmt.span)
+            return (fill, Copy(number, ref, stmt.dst, stmt.span))
+        return (stmt,)
 
     body = change(program.body, f)
     changed = replace(program, body=body, tensors=(*program.tensors, *tensors))
@@ -140,65 +105,51 @@ def expand(program: TileProgram, kept: Collection[int] = ()) -> Expanded:
 
 
 def insert(
-    program: TileProgram, ops: Iterable[TileOp], edge: Edge
+    program: TileProgram, ops: Iterable[TileOp], edge: int
 ) -> tuple[TileProgram, list[int]]:
-    """`program` with operand `edge` of each of `ops` taken through a rearrange that stands right
-    before it, and the numbers of the rearranges."""
+    """`program` with the operand at place `edge` of each of `ops` taken through a rearrange that
+    stands right before it, and the numbers of the rearranges."""
     number = last_id(program)
     changed: dict[int, tuple[Stmt, ...]] = {}
     tensors: list[Tensor] = []
     numbers: list[int] = []
     for op in ops:
         number += 1
-        ref = edge.of(op)
+        ref = operands(op)[edge]
         tensor = program.tensor(ref.tensor)
         moved = RegisterTensor(f"{tensor.name}_moved_{number}", tensor.dtype, ref.shape, op.span)
         tensors.append(moved)
         numbers.append(number)
         taken = whole(moved.name, moved.shape)
         rearrange = Rearrange(number, taken, ref, None, op.span)
-        changed[op.id] = (rearrange, edge.put(op, taken))
+        refs = tuple(taken if i == edge else r for i, r in enumerate(operands(op)))
+        reading = _reading(op, refs)
+        assert reading is not None, "`edge` is one of `edges(op)`"
+        changed[op.id] = (rearrange, reading)
 
     def f(stmt: Stmt) -> Iterable[Stmt]:
-        return changed.get(getattr(stmt, "id", -1), (stmt,))
+        return changed.get(stmt.id, (stmt,)) if isinstance(stmt, TileOp) else (stmt,)
 
     body = change(program.body, f)
     return replace(program, body=body, tensors=(*program.tensors, *tensors)), numbers
 
 
-@dataclass(frozen=True)
-class Edge:
-    """An operand that an operation reads: a field, and a place in it for the sources of an
-    elementwise operation or a scan."""
-
-    side: str
-    place: int | None = None
-
-    def of(self, op: TileOp) -> TileRef:
-        """The operand of `op`."""
-        value = getattr(op, self.side)
-        ref: TileRef = value if self.place is None else value[self.place]
-        return ref
-
-    def put(self, op: TileOp, ref: TileRef) -> TileOp:
-        """`op` with the operand replaced."""
-        if self.place is None:
-            return replace(op, **{self.side: ref})  # type: ignore[arg-type]
-        refs = getattr(op, self.side)
-        put = tuple(ref if i == self.place else r for i, r in enumerate(refs))
-        return replace(op, **{self.side: put})  # type: ignore[arg-type]
+def edges(op: TileOp) -> range:
+    """The places, in `operands(op)`, of those that a rearrange may bring."""
+    return range(0 if _reading(op, operands(op)) is None else len(operands(op)))
 
 
-def edges(op: TileOp) -> list[Edge]:
-    """Every operand that `op` only reads."""
+def _reading(op: TileOp, refs: tuple[TileRef, ...]) -> TileOp | None:
+    """`op` with other operands, or None where a rearrange in front of it would help nobody."""
     match op:
+        case Copy() | CastTile() | Reduce():
+            return replace(op, src=refs[0])
         case Gemm():
-            return [Edge("a"), Edge("b")]
+            return replace(op, a=refs[0], b=refs[1])
         case Elementwise() | Scan():
-            return [Edge("srcs", i) for i in range(len(op.srcs))]
-        case CastTile() | Reduce():
-            return [Edge("src")]
-        case Copy():
-            return [Edge("src")]
+            return replace(op, srcs=refs)
+        case Fill() | Prefetch() | Rearrange() | ForElements():
+            # These read no registers, or in any layout, or what they read they also visit.
+            return None
         case _:
-            return []
+            assert_never(op)

@@ -12,29 +12,46 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hexcute_core.synthesis.compute_cost import BARRIERS
-from hexcute_core.synthesis.graph import build_graph, op_refs, op_results, op_tensors
-from hexcute_core.synthesis.solution import Solution
+from hexcute_core.synthesis.facts import UNKNOWN_TRIPS
+from hexcute_core.synthesis.graph import build_graph
+from hexcute_core.synthesis.solution import CopyPlan, Solution
 from hexcute_core.tile import (
+    Assign,
     AsyncCommit,
     AsyncWait,
+    CallStmt,
+    CastTile,
+    ClusterOp,
     Copy,
+    Elementwise,
+    Fill,
     For,
     ForElements,
     Gemm,
+    GemmWait,
     GlobalView,
     If,
+    MbarrierOp,
+    NamedBarrierOp,
+    PipelineRelease,
+    PipelineWait,
     Prefetch,
     Produce,
+    Rearrange,
+    Reduce,
     Role,
+    Scan,
+    SetElement,
     Stmt,
     Sync,
     While,
 )
 from hexcute_core.tile.ir import TileOp
+from hexcute_core.tile.visit import operands, results, tiles
+from hexcute_core.unions import assert_never
 
 # The rounds of a loop that are followed; later ones repeat the last.
 ROUNDS = 3
-UNKNOWN_TRIPS = 32
 # An operation that shares no unit with the next still takes its slots of the warp schedulers.
 START = 0.25
 ARITHMETIC_LATENCY = 6.0
@@ -93,10 +110,15 @@ class _Walk:
             case AsyncWait():
                 done = clock.groups[: max(0, len(clock.groups) - stmt.pending)]
                 clock.now = max([clock.now, *done])
-            case _ if hasattr(stmt, "id"):
-                self.operation(stmt)  # type: ignore[arg-type]
-            case _:
+            case _ if isinstance(stmt, TileOp):
+                self.operation(stmt)
+            case (
+                Assign() | CallStmt() | SetElement() | GemmWait() | PipelineWait()
+                | PipelineRelease() | MbarrierOp() | NamedBarrierOp() | ClusterOp()
+            ):  # fmt: skip
                 clock.now += START
+            case _:
+                assert_never(stmt)
 
     def loop(self, body: tuple[Stmt, ...], trips: int) -> None:
         """The first rounds, then the steady state."""
@@ -127,11 +149,9 @@ class _Walk:
 
     def operation(self, op: TileOp) -> None:
         """Starts when its operands are there and its unit free."""
-        clock, refs, results = self.clock, op_refs(op), op_results(op)
-        # An accumulator is read as well; so is whatever a loop over elements touches.
-        read = [r.tensor for r in (refs if isinstance(op, Gemm) else refs[len(results) :])]
-        if isinstance(op, ForElements):
-            read = list(op_tensors(op))
+        clock = self.clock
+        # An accumulator is read as well.
+        read = [ref.tensor for ref in (tiles(op) if isinstance(op, Gemm) else operands(op))]
         weight = self.weights.get(op.id, 1.0)
         busy = self.solution.op_cost.get(op.id, 0.0) / weight if weight else 0.0
         unit, latency, asynchronous = self._needs(op)
@@ -143,27 +163,34 @@ class _Walk:
         if asynchronous:
             clock.open_group = max(clock.open_group, done)
         else:
-            clock.ready.update({r.tensor: done for r in results})
+            clock.ready.update({r.tensor: done for r in results(op)})
         clock.now = start + (busy if unit == "arithmetic" else min(busy, START))
 
     def _needs(self, op: TileOp) -> tuple[str, float, bool]:
         """(unit, latency, whether its result is waited for apart)."""
         solution = self.solution
-        if isinstance(op, Gemm):
-            if op.id in solution.wgmmas:
+        match op:
+            case Gemm() if op.id in solution.wgmmas:
                 return "tensor", solution.wgmmas[op.id].row.timing.latency, False
-            return "tensor", solution.gemms[op.id].row.timing.latency, False
-        if isinstance(op, Copy):
-            plan = solution.copies.get(op.id)
-            if plan is None:
-                if op.id in solution.bulk:
-                    return "global", TMA_LATENCY, True
+            case Gemm():
+                return "tensor", solution.gemms[op.id].row.timing.latency, False
+            case Copy() if op.id in solution.copies:
+                return self._moved(op, solution.copies[op.id])
+            case Copy() if op.id in solution.bulk:
+                return "global", TMA_LATENCY, True
+            case Prefetch():
+                return "global", 0.0, False
+            case (
+                Copy() | Fill() | CastTile() | Elementwise() | Reduce() | Scan() | Rearrange()
+                | ForElements()
+            ):  # fmt: skip
                 return "arithmetic", ARITHMETIC_LATENCY, False
-            tensors = [solution.program.tensor(r.tensor) for r in (op.src, op.dst)]
-            outside = any(isinstance(t, GlobalView) for t in tensors)
-            stored = isinstance(tensors[1], GlobalView)
-            latency = 0.0 if stored else plan.row.timing.latency
-            return "global" if outside else "shared", latency, plan.row.asynchronous
-        if isinstance(op, Prefetch):
-            return "global", 0.0, False
-        return "arithmetic", ARITHMETIC_LATENCY, False
+            case _:
+                assert_never(op)
+
+    def _moved(self, op: Copy, plan: CopyPlan) -> tuple[str, float, bool]:
+        source, target = (self.solution.program.tensor(r.tensor) for r in (op.src, op.dst))
+        stored = isinstance(target, GlobalView)
+        outside = stored or isinstance(source, GlobalView)
+        latency = 0.0 if stored else plan.row.timing.latency
+        return "global" if outside else "shared", latency, plan.row.asynchronous

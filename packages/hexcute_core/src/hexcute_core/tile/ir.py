@@ -1,5 +1,7 @@
 """TileProgram = parameters, launch shape, tensors, statements; Stmt is a closed union.
 
+What each statement reads, writes and contains is said in `visit.py`.
+
 Every statement carries the span of the source that wrote it and, for tile operations, an `id`
 unique in the program: synthesis and lowering speak of operations by it.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, Union
+from typing import Literal, TypeAlias
 
 from hexcute_core.arch.boxes import Hint, Reduction
 from hexcute_core.dtypes import DType, boolean
@@ -288,14 +290,24 @@ class Role:
     span: SourceSpan
 
 
-TileOp: TypeAlias = Union[
-    Fill, Copy, Prefetch, Gemm, CastTile, Elementwise, Reduce, Scan, Rearrange, ForElements
-]
-Stmt: TypeAlias = Union[
-    Fill, Copy, Prefetch, Gemm, CastTile, Elementwise, Reduce, Scan, Rearrange, ForElements, Sync,
-    AsyncCommit, AsyncWait, Assign, CallStmt, SetElement, For, While, If, GemmWait, Produce,
-    PipelineWait, PipelineRelease, Role, MbarrierOp, NamedBarrierOp, ClusterOp,
-]  # fmt: skip
+TileOp: TypeAlias = (
+    Fill | Copy | Prefetch | Gemm | CastTile | Elementwise | Reduce | Scan | Rearrange | ForElements
+)
+"""The operations, which have an `id`: all threads of a team run them together."""
+
+Control: TypeAlias = For | While | If | Produce | Role
+"""Who runs the statements that these contain, when, and how often."""
+
+Nest: TypeAlias = ForElements | Control
+"""All statements that contain statements."""
+
+Simple: TypeAlias = (
+    Sync | AsyncCommit | AsyncWait | Assign | CallStmt | SetElement | GemmWait | PipelineWait
+    | PipelineRelease | MbarrierOp | NamedBarrierOp | ClusterOp
+)  # fmt: skip
+"""The other statements."""
+
+Stmt: TypeAlias = TileOp | Control | Simple
 
 
 @dataclass(frozen=True)

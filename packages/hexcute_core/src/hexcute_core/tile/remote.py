@@ -7,15 +7,27 @@ into them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
 from hexcute_core.errors import SourceSpan
 from hexcute_core.scalar import Const
-from hexcute_core.tile.ir import Copy, Fill, Produce, Stmt, TileProgram
+from hexcute_core.tile.ir import (
+    For,
+    ForElements,
+    If,
+    Nest,
+    Produce,
+    Role,
+    TileOp,
+    TileProgram,
+    While,
+)
 from hexcute_core.tile.tensors import SharedTensor, Tensor, TileRef
 from hexcute_core.tile.verify_barriers import Checks
+from hexcute_core.tile.visit import operands, placed, results, statements, tiles
+from hexcute_core.unions import assert_never
 
 
 @dataclass(frozen=True)
@@ -34,37 +46,40 @@ class Reached:
 def reached(program: TileProgram) -> Reached:
     """What blocks of `program` touch in one another."""
     read, written = set(), set()
-    for stmt, _ in _moves(program.body, None):
-        if isinstance(stmt, Copy) and stmt.src.rank is not None:
-            read.add(stmt.src.tensor)
-        if stmt.dst.rank is not None:
-            written.add(stmt.dst.tensor)
+    for stmt in statements(program.body):
+        if isinstance(stmt, TileOp):
+            read |= {ref.tensor for ref in operands(stmt) if ref.rank is not None}
+            written |= {ref.tensor for ref in results(stmt) if ref.rank is not None}
     return Reached(frozenset(read), frozenset(written))
 
 
 def slots_reached(program: TileProgram) -> Iterator[tuple[str, str, SourceSpan]]:
     """(tensor, pipeline, where) of every access to another block's slot of a pipeline."""
+    ops = list(_filled(program))
     filled = {
-        stmt.dst.tensor: slot.pipeline
-        for stmt, slot in _moves(program.body, None)
-        if slot is not None and isinstance(stmt, Copy)
+        ref.tensor: slot.pipeline for op, slot in ops if slot is not None for ref in results(op)
     }
-    for stmt, _ in _moves(program.body, None):
-        for ref in (stmt.src, stmt.dst) if isinstance(stmt, Copy) else (stmt.dst,):
+    for op, _ in ops:
+        for ref in tiles(op):
             if ref.rank is not None and ref.tensor in filled:
-                yield ref.tensor, filled[ref.tensor], stmt.span
+                yield ref.tensor, filled[ref.tensor], op.span
 
 
-def _moves(
-    body: Iterable[Stmt], slot: Produce | None
-) -> Iterator[tuple[Copy | Fill, Produce | None]]:
-    """Copies and fills, with the slot being filled that they stand in."""
-    for stmt in body:
-        if isinstance(stmt, (Copy, Fill)):
+def _filled(program: TileProgram) -> Iterator[tuple[TileOp, Produce | None]]:
+    """Operations with the slot being filled that they stand in."""
+    for stmt, slot in placed(program.body, None, _enter):
+        if isinstance(stmt, TileOp):
             yield stmt, slot
-        inside = stmt if isinstance(stmt, Produce) else slot
-        for part in ("body", "then", "otherwise"):
-            yield from _moves(getattr(stmt, part, ()), inside)
+
+
+def _enter(stmt: Nest, slot: Produce | None) -> Produce | None:
+    match stmt:
+        case Produce():
+            return stmt
+        case ForElements() | For() | While() | If() | Role():
+            return slot
+        case _:
+            assert_never(stmt)
 
 
 def verify_reach(checks: Checks, ref: TileRef, tensor: Tensor, span: SourceSpan) -> None:

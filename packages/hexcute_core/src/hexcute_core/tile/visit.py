@@ -1,0 +1,245 @@
+"""What each statement says of itself: what it writes, reads, evaluates and contains.
+
+It is said here alone, in closed matches: of a new statement mypy asks it here. Every walk over a
+tile program is made of these. `statements` visits all of it, `placed` visits it with what surrounds
+each statement, `change` rewrites it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import TypeVar
+
+from hexcute_core.scalar import Element, Scalar, Var
+from hexcute_core.scalar.visit import walk
+from hexcute_core.tile.barriers import (
+    ClusterOp,
+    MbarrierOp,
+    NamedBarrierOp,
+    PipelineRelease,
+    PipelineWait,
+)
+from hexcute_core.tile.ir import (
+    Assign,
+    AsyncCommit,
+    AsyncWait,
+    CallStmt,
+    CastTile,
+    Control,
+    Copy,
+    Elementwise,
+    Fill,
+    For,
+    ForElements,
+    Gemm,
+    GemmWait,
+    If,
+    Nest,
+    Prefetch,
+    Produce,
+    Rearrange,
+    Reduce,
+    Role,
+    Scan,
+    SetElement,
+    Stmt,
+    Sync,
+    TileOp,
+    While,
+)
+from hexcute_core.tile.tensors import TileRef
+from hexcute_core.unions import assert_never
+
+Context = TypeVar("Context")
+
+
+def results(op: TileOp) -> tuple[TileRef, ...]:
+    """The tiles that `op` writes; a gemm adds to its own."""
+    match op:
+        case Fill() | Copy() | CastTile() | Elementwise() | Reduce() | Rearrange():
+            return (op.dst,)
+        case Gemm():
+            return (op.c,)
+        case Scan():
+            return op.dsts
+        case Prefetch():
+            return ()
+        case ForElements():
+            return _alike(op, dict.fromkeys(n for n, written in elements(op.body) if written))
+        case _:
+            assert_never(op)
+
+
+def operands(op: TileOp) -> tuple[TileRef, ...]:
+    """The tiles that `op` reads, in the order of its fields, without those it only adds to."""
+    match op:
+        case Fill():
+            return ()
+        case Copy() | Prefetch() | CastTile() | Reduce() | Rearrange():
+            return (op.src,)
+        case Gemm():
+            return (op.a, op.b)
+        case Elementwise() | Scan():
+            return op.srcs
+        case ForElements():
+            return _alike(op, dict.fromkeys(n for n, written in elements(op.body) if not written))
+        case _:
+            assert_never(op)
+
+
+def tiles(op: TileOp) -> tuple[TileRef, ...]:
+    """All tiles that `op` touches, its results first. A loop over elements touches the tile that it
+    visits, whether or not it reads or writes it, and then others, in the order of its body."""
+    if isinstance(op, ForElements):
+        names = dict.fromkeys((op.ref.tensor, *(name for name, _ in elements(op.body))))
+        return _alike(op, names)
+    return (*results(op), *operands(op))
+
+
+def tensors(op: TileOp) -> tuple[str, ...]:
+    """The names of the tensors that `op` touches, each once, in the order of `tiles`."""
+    return tuple(dict.fromkeys(ref.tensor for ref in tiles(op)))
+
+
+def _alike(op: ForElements, names: Iterable[str]) -> tuple[TileRef, ...]:
+    """The tiles of tensors that a loop over elements indexes: all by the same coordinates."""
+    return tuple(replace(op.ref, tensor=name) for name in names)
+
+
+def elements(body: Iterable[Stmt]) -> Iterator[tuple[str, bool]]:
+    """(tensor, whether it is written) for every access of `body` to one element."""
+    for stmt in statements(body):
+        if isinstance(stmt, SetElement):
+            yield stmt.tensor, True
+        for e in scalars(stmt):
+            yield from ((node.array, False) for node in walk(e) if isinstance(node, Element))
+
+
+def bodies(stmt: Stmt) -> tuple[tuple[Stmt, ...], ...]:
+    """The blocks of statements that `stmt` contains."""
+    if not isinstance(stmt, Nest):
+        return ()
+    match stmt:
+        case ForElements() | For() | While() | Produce() | Role():
+            return (stmt.body,)
+        case If():
+            return (stmt.then, stmt.otherwise)
+        case _:
+            assert_never(stmt)
+
+
+def _around(stmt: Control, changed: Callable[[Iterable[Stmt]], tuple[Stmt, ...]]) -> Stmt:
+    """`stmt` with every block of statements that it contains changed."""
+    match stmt:
+        case For() | While() | Produce() | Role():
+            return replace(stmt, body=changed(stmt.body))
+        case If():
+            return replace(stmt, then=changed(stmt.then), otherwise=changed(stmt.otherwise))
+        case _:
+            assert_never(stmt)
+
+
+def scalars(stmt: Stmt) -> tuple[Scalar, ...]:
+    """The scalars that `stmt` evaluates itself: where its tiles begin among them, but not what the
+    statements in its bodies evaluate, nor the coordinates by which an element is named."""
+    if isinstance(stmt, TileOp):
+        return (*_own_scalars(stmt), *(e for ref in tiles(stmt) for e in ref_scalars(ref)))
+    match stmt:
+        case Assign() | SetElement():
+            return (stmt.value,)
+        case CallStmt():
+            return stmt.args
+        case For():
+            return (stmt.start, stmt.stop, stmt.step)
+        case While() | If():
+            return (stmt.cond,)
+        case Produce() | PipelineWait():
+            return (stmt.stage, stmt.phase)
+        case PipelineRelease():
+            return (stmt.stage,)
+        case MbarrierOp():
+            return (stmt.index,) if stmt.value is None else (stmt.index, stmt.value)
+        case (
+            Sync() | AsyncCommit() | AsyncWait() | GemmWait() | Role() | NamedBarrierOp()
+            | ClusterOp()
+        ):  # fmt: skip
+            return ()
+        case _:
+            assert_never(stmt)
+
+
+def _own_scalars(op: TileOp) -> tuple[Scalar, ...]:
+    match op:
+        case Fill():
+            return (op.value,)
+        case Copy():
+            return () if op.completes is None else (op.completes[1],)
+        case Gemm():
+            return (op.accumulate,)
+        case Elementwise():
+            return (op.expr,)
+        case Scan():
+            return op.combine
+        case Prefetch() | CastTile() | Reduce() | Rearrange() | ForElements():
+            return ()
+        case _:
+            assert_never(op)
+
+
+def variables(stmt: Stmt) -> tuple[Var, ...]:
+    """The variables to which `stmt` itself gives values."""
+    match stmt:
+        case Assign() | For():
+            return (stmt.var,)
+        case ForElements():
+            return stmt.coords
+        case _ if isinstance(stmt, TileOp):
+            return ()
+        case While() | If() | Produce() | Role():
+            return ()
+        case (
+            Sync() | AsyncCommit() | AsyncWait() | CallStmt() | SetElement() | GemmWait()
+            | PipelineWait() | PipelineRelease() | MbarrierOp() | NamedBarrierOp() | ClusterOp()
+        ):  # fmt: skip
+            return ()
+        case _:
+            assert_never(stmt)
+
+
+def ref_scalars(ref: TileRef) -> tuple[Scalar, ...]:
+    """The scalars that say where a tile begins, and in which block of the cluster it lies."""
+    return ref.starts if ref.rank is None else (*ref.starts, ref.rank)
+
+
+def statements(body: Iterable[Stmt]) -> Iterator[Stmt]:
+    """Every statement of `body`, each before those that it contains."""
+    for stmt in body:
+        yield stmt
+        for part in bodies(stmt):
+            yield from statements(part)
+
+
+def placed(
+    body: Iterable[Stmt], around: Context, enter: Callable[[Nest, Context], Context]
+) -> Iterator[tuple[Stmt, Context]]:
+    """Every statement of `body` with what surrounds it: `around` at the top, and
+    `enter(stmt, context of stmt)` in the bodies of `stmt`."""
+    for stmt in body:
+        yield stmt, around
+        if isinstance(stmt, Nest):
+            inner = enter(stmt, around)
+            for part in bodies(stmt):
+                yield from placed(part, inner, enter)
+
+
+def change(body: Iterable[Stmt], f: Callable[[Stmt], Iterable[Stmt]]) -> tuple[Stmt, ...]:
+    """`body` with every operation, and every other statement that contains none, replaced by `f`
+    of it. A loop over elements is an operation: `f` is given all of it."""
+    out: list[Stmt] = []
+    for stmt in body:
+        if isinstance(stmt, Control):
+            out.append(_around(stmt, lambda part: change(part, f)))
+        else:
+            out += f(stmt)
+    return tuple(out)
