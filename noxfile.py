@@ -80,7 +80,7 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def typecheck(session: nox.Session) -> None:
-    """mypy --strict on cute_layout and hexcute_core."""
+    """mypy --strict on the packages."""
     pip(session, "mypy", "numpy")
     session.run("mypy", *session.posargs)
 

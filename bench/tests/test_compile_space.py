@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("hexcute_kernels.hopper_gemm")
+pytest.importorskip("hexcute_kernels.gemm.warp_specialized")
 
 from hexcute_bench import compile_space
 from hexcute_bench.compile_space import build_all, space

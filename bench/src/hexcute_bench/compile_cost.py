@@ -106,15 +106,15 @@ def _hexcute(target: str, most: int) -> list[dict[str, Any]]:
     import hexcute_core as core
 
     if target == "sm_90":
-        kernels = module("hexcute_kernels.hopper_gemm")
-        kernel = kernels.hopper_gemm(core.f16)
+        kernels = module("hexcute_kernels.gemm.warp_specialized")
+        kernel = kernels.warp_specialized_gemm(core.f16)
         configs = list(dict.fromkeys(
             tuple(config.items()) for m in (4096, 64) for config in hopper.configs(m)
         ))  # fmt: skip
     else:
-        kernel = module("hexcute_kernels.pipelined_gemm").pipelined_gemm(core.f16)
-        gemm = module("hexcute_kernels.gemm")
-        configs = [tuple(hopper.constants(config).items()) for config in gemm.CONFIGS]
+        kernel = module("hexcute_kernels.gemm.pipelined").pipelined_gemm(core.f16)
+        table = module("hexcute_kernels.gemm.configs").MMA
+        configs = [tuple(hopper.constants(config).items()) for config in table]
     found = []
     for config in configs[:most]:
         start = time.perf_counter()

@@ -75,8 +75,9 @@ def space(system: str, target: str) -> tuple[Tile, ...]:
 def _hexcute_kernel(target: str) -> Any:
     import hexcute_core as core
 
-    name = "hopper_gemm" if target == "sm_90" else "pipelined_gemm"
-    return getattr(importlib.import_module(f"hexcute_kernels.{name}"), name)(core.f16)
+    name = "warp_specialized" if target == "sm_90" else "pipelined"
+    family = importlib.import_module(f"hexcute_kernels.gemm.{name}")
+    return getattr(family, f"{name}_gemm")(core.f16)
 
 
 def _hexcute_constants(target: str, tile: Tile) -> dict[str, int]:

@@ -68,7 +68,7 @@ def random_case(kernel: str, dtype_name: str, order: str, m: int, n: int, k: int
 
     import hexcute_core as hx
     from hexcute_kernels.gemm import matmul
-    from hexcute_kernels.simple_gemm import register_gemm
+    from hexcute_kernels.gemm.simple import register_gemm
 
     dtype = {"f16": torch.float16, "bf16": torch.bfloat16}[dtype_name]
     a, b = _operands(m, n, k, dtype, integers=False)
@@ -80,8 +80,8 @@ def random_case(kernel: str, dtype_name: str, order: str, m: int, n: int, k: int
         chosen(left if order[0] == "k" else left.t(), right if order[1] == "k" else right.t(), out)
     else:
         # Where wgmma cannot run, the operator is the mma.sync kernel anyway: one row for each.
-        target = "sm_80" if kernel == "pipelined_gemm" else None
-        matmul(left, right, out, target=target)
+        variant = "mma" if kernel == "pipelined_gemm" else None
+        matmul(left, right, out=out, variant=variant)
     error = (out.float() - a.float() @ b.float().t()).abs().max().item() / math.sqrt(k)
     bound = 7 * RELATIVE[dtype_name]
     # NaN compares false: an element that was not written fails.
@@ -95,8 +95,8 @@ def bits_case(kernel: str, dtype_name: str, order: str, m: int, n: int, k: int) 
     import torch
 
     import hexcute_core as hx
-    from hexcute_kernels.pipelined_gemm import pipelined_gemm
-    from hexcute_kernels.simple_gemm import register_gemm
+    from hexcute_kernels.gemm.pipelined import pipelined_gemm
+    from hexcute_kernels.gemm.simple import register_gemm
 
     family = register_gemm if kernel == "simple_gemm" else pipelined_gemm
     chosen = family(hx.f16, *order)

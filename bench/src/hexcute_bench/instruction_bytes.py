@@ -16,28 +16,28 @@ from hexcute_bench.rows import ABSENT, OK
 
 
 def _gemm(target: str) -> Any:
-    gemm = importlib.import_module("hexcute_kernels.gemm")
-    kernels = importlib.import_module("hexcute_kernels.pipelined_gemm")
+    table = importlib.import_module("hexcute_kernels.gemm.configs").MMA
+    kernels = importlib.import_module("hexcute_kernels.gemm.pipelined")
     core = importlib.import_module("hexcute_core")
     kernel = kernels.pipelined_gemm(core.f16)
-    return kernel.compile(target, constants=asdict(gemm.CONFIGS[0]))
+    return kernel.compile(target, constants=asdict(list(table)[3]))
 
 
 def _simple(target: str) -> Any:
-    return importlib.import_module("hexcute_kernels.simple_gemm").simple_gemm.compile(target)
+    return importlib.import_module("hexcute_kernels.gemm.simple").simple_gemm.compile(target)
 
 
 def _hopper(target: str) -> Any:
-    kernels = importlib.import_module("hexcute_kernels.hopper_gemm")
+    kernels = importlib.import_module("hexcute_kernels.gemm.warp_specialized")
     core = importlib.import_module("hexcute_core")
-    return kernels.hopper_gemm(core.f16).compile(target)
+    return kernels.warp_specialized_gemm(core.f16).compile(target)
 
 
 # kernel -> (its module, how to compile it, targets)
 KERNELS: dict[str, tuple[str, Callable[[str], Any], tuple[str, ...]]] = {
-    "simple_gemm": ("hexcute_kernels.simple_gemm", _simple, ("sm_80",)),
-    "gemm": ("hexcute_kernels.pipelined_gemm", _gemm, ("sm_80",)),
-    "hopper_gemm": ("hexcute_kernels.hopper_gemm", _hopper, ("sm_90",)),
+    "simple_gemm": ("hexcute_kernels.gemm.simple", _simple, ("sm_80",)),
+    "gemm": ("hexcute_kernels.gemm.pipelined", _gemm, ("sm_80",)),
+    "hopper_gemm": ("hexcute_kernels.gemm.warp_specialized", _hopper, ("sm_90",)),
 }
 
 

@@ -19,9 +19,9 @@ from hexcute_core import bf16, f8e4m3, f16, f32, i8, i32, tf32
 from hexcute_core.driver.simulation import compile_for
 from hexcute_core.runtime import bind, device_target
 from hexcute_core.simulator.values import storage
-from hexcute_kernels.hopper_gemm import hopper_gemm
-from hexcute_kernels.pipelined_gemm import pipelined_gemm
-from hexcute_kernels.simple_gemm import register_gemm, simple_gemm
+from hexcute_kernels.gemm.pipelined import pipelined_gemm
+from hexcute_kernels.gemm.simple import register_gemm, simple_gemm
+from hexcute_kernels.gemm.warp_specialized import warp_specialized_gemm
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def hopper_kernels() -> Iterator[KernelCase]:
         for consumers in (1, 2):
             yield KernelCase(
                 f"hopper_gemm_{dtype}_{''.join(orders)}_{consumers}",
-                lambda d=dtype, o=orders: hopper_gemm(d, *o, f32),
+                lambda d=dtype, o=orders: warp_specialized_gemm(d, *o, f32),
                 lambda d=dtype, o=orders: matrices(d, f32, (200, 144, 272), o),
                 {"BM": 128, "BN": 64, "STAGES": 3, "CONSUMERS": consumers},
                 "sm_90",
@@ -138,7 +138,7 @@ def schedules() -> Iterator[KernelCase]:
                 constants[cluster] = 2
             yield KernelCase(
                 f"hopper_gemm_{schedule}_{cluster or 'alone'}",
-                lambda: hopper_gemm(f16),
+                lambda: warp_specialized_gemm(f16),
                 lambda: matrices(f16, f16, (456, 520, 136)),
                 constants,
                 "sm_90",

@@ -20,7 +20,7 @@ from hexcute_core.scalar import Const, free_vars
 from hexcute_core.thread import If, MatrixDesc, Regs, SharedPtr
 from hexcute_core.tile import Copy
 from hexcute_core.tile.visit import statements
-from hexcute_kernels.hopper_gemm import hopper_gemm
+from hexcute_kernels.gemm.warp_specialized import warp_specialized_gemm
 
 M, N, K = 1024, 1024, 512
 """A problem of which block 0 has whole tiles."""
@@ -175,14 +175,14 @@ def repeats(thread, prim):
 @pytest.mark.parametrize("orders", ORDERS, ids="".join)
 @pytest.mark.parametrize("constants", TILES[:-1], ids=constants_id)
 def test_operands_lie_where_descriptors_and_boxes_say(constants, orders):
-    low = lowered(hopper_gemm(f16, *orders), **constants)
+    low = lowered(warp_specialized_gemm(f16, *orders), **constants)
     slot = constants["STAGES"] - 1
     check_boxes(low, orders, slot)
     check_descriptors(low, slot)
 
 
 def test_a_tile_of_more_rows_than_a_box_holds():
-    low = lowered(hopper_gemm(f16), **TILES[-1])
+    low = lowered(warp_specialized_gemm(f16), **TILES[-1])
     assert {m.box for m in low.thread.maps if m.param == "b"} == {(88, 64)}
     check_boxes(low, ("k", "k"), 1)
     check_descriptors(low, 1)
@@ -190,7 +190,7 @@ def test_a_tile_of_more_rows_than_a_box_holds():
 
 @pytest.mark.parametrize("dtype, a_major, b_major, depth", TYPES, ids=lambda x: str(x))
 def test_operands_of_every_type(dtype, a_major, b_major, depth):
-    kernel = hopper_gemm(dtype, a_major, b_major)
+    kernel = warp_specialized_gemm(dtype, a_major, b_major)
     low = lowered(kernel, BM=128, BN=80 if dtype.bits > 8 else 96, BK=depth, STAGES=2)
     check_boxes(low, (a_major, b_major), 1)
     check_descriptors(low, 1)
@@ -219,7 +219,7 @@ def variables(pointer):
 
 @pytest.mark.parametrize("constants", TILES, ids=constants_id)
 def test_arrivals_and_bytes(constants):
-    low = lowered(hopper_gemm(f16), **constants)
+    low = lowered(warp_specialized_gemm(f16), **constants)
     thread, stages = low.thread, constants["STAGES"]
     counts = inits(thread)
     assert len(counts) == 2 * stages and all(at % 8 == 0 for at in counts)
@@ -246,7 +246,7 @@ def test_arrivals_and_bytes(constants):
 
 
 def test_one_thread_of_a_group_frees_a_slot_that_wgmma_alone_reads():
-    low = lowered(hopper_gemm(f16), BM=128, BN=64, STAGES=2)
+    low = lowered(warp_specialized_gemm(f16), BM=128, BN=64, STAGES=2)
     arrive = prims(low.thread, "mbarrier.arrive")[0]
     guards = [s for s in walk(low.thread.body) if isinstance(s, If) and arrive in s.then]
     (guard,) = guards
@@ -260,7 +260,7 @@ def test_one_thread_of_a_group_frees_a_slot_that_wgmma_alone_reads():
 
 def test_threads_that_fill_a_slot_arrive_one_by_one():
     """Without alignment there is no TMA: 128 arrivals, no bytes, written before the barrier."""
-    compiled = hopper_gemm(f16).compile(
+    compiled = warp_specialized_gemm(f16).compile(
         "sm_90", aligned=False, verify=True, BM=64, BN=64, STAGES=2, CONSUMERS=1
     )
     thread = compiled.thread
@@ -273,7 +273,7 @@ def test_threads_that_fill_a_slot_arrive_one_by_one():
 
 
 def test_pointers_of_barriers_are_inside_the_arena():
-    low = lowered(hopper_gemm(f16), BM=64, BN=64, STAGES=3, CONSUMERS=1)
+    low = lowered(warp_specialized_gemm(f16), BM=64, BN=64, STAGES=3, CONSUMERS=1)
     for prim in prims(low.thread, "mbarrier.init"):
         pointer = prim.operands[0]
         assert isinstance(pointer, SharedPtr)

@@ -6,7 +6,7 @@ from sm90_reading import branch_of, locals_of, loops_at_zero, lowered, prims, va
 import hexcute_core as hx
 from hexcute_core import f16, f32
 from hexcute_core.thread import If
-from hexcute_kernels.hopper_gemm import hopper_gemm
+from hexcute_kernels.gemm.warp_specialized import warp_specialized_gemm
 
 
 def extent_of(low, name):
@@ -20,7 +20,7 @@ def extent_of(low, name):
 
 
 def test_the_epilogue_takes_the_slots_once_they_are_drained():
-    low = lowered(hopper_gemm(f16), BM=128, BN=128, STAGES=4)
+    low = lowered(warp_specialized_gemm(f16), BM=128, BN=128, STAGES=4)
     slots = 4 * (128 + 128) * 64 * 2
     assert low.thread.shared_bytes == slots + 1024, "the barriers have their own bytes"
     first, last = extent_of(low, "sc")

@@ -11,8 +11,8 @@ from hexcute_core.driver.simulation import compare_with_tile_program
 from hexcute_core.simulator import simulate
 from hexcute_core.simulator.values import storage
 from hexcute_core.tile import AsyncCommit, AsyncWait, Sync
-from hexcute_kernels.hopper_gemm import hopper_gemm
-from hexcute_kernels.pipelined_gemm import pipelined_gemm
+from hexcute_kernels.gemm.pipelined import pipelined_gemm
+from hexcute_kernels.gemm.warp_specialized import warp_specialized_gemm
 
 ORDERS = [(a, b) for a in "km" for b in "kn"]
 SIZES = {"m": 64, "n": 64, "k": 256}
@@ -113,7 +113,7 @@ HOPPER_TILE = {"BM": 128, "BN": 64, "STAGES": 3}
 
 @cache
 def hopper(dtype, orders, consumers):
-    kernel = hopper_gemm(dtype, *orders, f32)
+    kernel = warp_specialized_gemm(dtype, *orders, f32)
     return kernel.compile("sm_90", **HOPPER_TILE, CONSUMERS=consumers)
 
 
@@ -193,7 +193,7 @@ STAYING = {
 
 def staying(name):
     constants, sizes = STAYING[name]
-    kernel = hopper_gemm(f16, "k", "k", f32)
+    kernel = warp_specialized_gemm(f16, "k", "k", f32)
     return kernel.compile("sm_90", BN=64, STAGES=3, **constants), sizes
 
 

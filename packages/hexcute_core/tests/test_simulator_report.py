@@ -22,7 +22,7 @@ from hexcute_core.thread import (
     ThreadParam,
     ThreadProgram,
 )
-from hexcute_kernels.pipelined_gemm import pipelined_gemm
+from hexcute_kernels.gemm.pipelined import pipelined_gemm
 
 pytest_plugins = ("pytester",)
 

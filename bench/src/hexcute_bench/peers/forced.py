@@ -16,9 +16,9 @@ from hexcute_bench.peers.common import config_name, module
 
 TABLE = "sm_80"
 CHOSEN = "chosen"
-LOADS = ("copy ga -> sa", "copy gb -> sb")
+LOADS = ("copy view_a -> sa", "copy view_b -> sb")
 READS = ("copy sa -> ra", "copy sb -> rb")
-STAGE, UNSTAGE, STORE = "copy cast -> sc", "copy sc -> rd", "copy rd -> gc"
+STAGE, UNSTAGE, STORE = "copy cast -> sc", "copy sc -> rd", "copy rd -> view_c"
 
 
 def _both(copies: Sequence[str], instruction: str) -> Mapping[str, str]:
@@ -64,9 +64,10 @@ class ForcedLayout(CasePeer):
     def prepare(self, case: GemmCase) -> Sequence[Candidate]:
         core = module("hexcute_core")
         runtime = module("hexcute_core.runtime")
-        gemm = module("hexcute_kernels.gemm")
-        kernel = module("hexcute_kernels.pipelined_gemm").pipelined_gemm(core.f16)
-        config = gemm.default_config(case.m, case.n)
+        operator = module("hexcute_kernels.gemm.operators")
+        table = module("hexcute_kernels.gemm.configs").MMA
+        kernel = module("hexcute_kernels.gemm.pipelined").pipelined_gemm(core.f16)
+        config = table.choose("h100", operator.product(case.a[0], case.b[0]))
         compiled = kernel.compile(
             TABLE,
             code=runtime.device_target(0),

@@ -10,10 +10,10 @@ from hexcute_bench.cases.gemm import GemmCase
 from hexcute_bench.interface import Candidate, CasePeer, Run
 from hexcute_bench.peers.common import config_name, module
 
-KERNELS = "hexcute_kernels.hopper_gemm"
+KERNELS = "hexcute_kernels.gemm.warp_specialized"
 
 
-TUNING = "hexcute_kernels.gemm"
+TUNING = "hexcute_kernels.gemm.configs"
 UNTUNED = {"BM": 128, "BN": 256, "BK": 64, "STAGES": 3, "CONSUMERS": 2, "SCHEDULE": "persistent"}
 """As many stages as fit beside a whole tile of c."""
 
@@ -40,7 +40,7 @@ def configs(m: int) -> Sequence[Mapping[str, Any]]:
     """Those of the operator's configurations that suit many rows, or those of this file."""
     if m <= 128:
         return SLIM
-    named = module(TUNING).HOPPER_CONFIGS
+    named = module(TUNING).WGMMA
     return [constants(config) for config in named if config.BM * config.BN >= 128 * 128]
 
 
@@ -55,7 +55,7 @@ class HopperGemm(CasePeer):
 
     def prepare(self, case: GemmCase) -> Sequence[Candidate]:
         core, kernels = module("hexcute_core"), module(KERNELS)
-        kernel = kernels.hopper_gemm(core.f16)
+        kernel = kernels.warp_specialized_gemm(core.f16)
         tried = configs(case.m) if self._only is None else [self._only]
 
         def build(config: Mapping[str, Any]) -> Run:

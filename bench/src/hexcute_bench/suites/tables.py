@@ -15,9 +15,9 @@ _RUN = ("commit", "date", "run", "note")
 
 # (suite, system) -> module, and the kernel in it where it holds several.
 CODE: dict[tuple[str, str], tuple[str, str]] = {
-    ("gemm_sm80", "hexcute"): ("hexcute_kernels.pipelined_gemm", ""),
+    ("gemm_sm80", "hexcute"): ("hexcute_kernels.gemm.pipelined", ""),
     ("gemm_sm80", "triton"): ("hexcute_bench.triton_kernels.gemm", ""),
-    ("gemm_sm90", "hexcute"): ("hexcute_kernels.hopper_gemm", ""),
+    ("gemm_sm90", "hexcute"): ("hexcute_kernels.gemm.warp_specialized", ""),
     ("gemm_sm90", "triton"): ("hexcute_bench.triton_kernels.gemm_tma", ""),
     ("fp8_blockwise", "hexcute"): ("hexcute_kernels.fp8_gemm", ""),
     ("fp8_blockwise", "triton"): ("hexcute_bench.triton_kernels.fp8", ""),
@@ -61,7 +61,7 @@ LINES_OF_CODE = TableSuite(
 BYTES_PER_INSTRUCTION = TableSuite(
     name="bytes_per_instruction",
     title="Bytes each copy of our kernels moves with one instruction",
-    kernel="hexcute_kernels.pipelined_gemm",
+    kernel="hexcute_kernels.gemm.pipelined",
     columns=(
         "key", "kernel", "target", "tensor", "direction", "status", "instruction", "bytes",
         "calls", *_RUN,
@@ -73,7 +73,7 @@ BYTES_PER_INSTRUCTION = TableSuite(
 COMPILE_TIME = TableSuite(
     name="compile_time",
     title="Seconds to compile GEMM configurations, cold, on one core and on all",
-    kernel="hexcute_kernels.pipelined_gemm",
+    kernel="hexcute_kernels.gemm.pipelined",
     columns=(
         "key", "system", "target", "status", "configurations", "processes", "import_s", "first_s",
         "median_s", "total_s", *(f"{stage}_stage_s" for stage in compile_cost.STAGES), "versions",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hexcute_core import errors
-from hexcute_core.dtypes import DType
+from hexcute_core.dtypes import DType, TensorType
 from hexcute_core.errors import CacheWarning, HexcuteError, HexcuteWarning, RearrangeWarning
 from hexcute_core.language import *  # noqa: F403
 from hexcute_core.language import __all__ as _language
@@ -23,7 +23,7 @@ __version__ = "0.1.0"
 _DRIVER = ("CompiledKernel", "Kernel", "kernel", "preload")
 __all__ = [
     *_language, "CacheWarning", "CompiledKernel", "DType", "HexcuteError", "HexcuteWarning",
-    "Kernel", "RearrangeWarning", "errors", "kernel", "preload",
+    "Kernel", "RearrangeWarning", "TensorType", "errors", "kernel", "preload",
 ]  # fmt: skip
 
 

@@ -1,3 +1,40 @@
-"""GPU kernels written in Hexcute, as torch operators."""
+"""GPU kernels written in Hexcute, as operators on torch tensors.
+
+    from hexcute_kernels.gemm import matmul       an operator, from its family
+    hexcute_kernels.operator_named("matmul")      the same by name
+    hexcute_kernels.register()                    all of them as torch.ops.hexcute.<name>
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hexcute_kernels.operator import Operator
 
 __version__ = "0.1.0"
+FAMILIES: dict[str, str] = {"matmul": "gemm"}
+"""Every operator's name, and the family (a package in here) that has it under that name."""
+
+
+def operator_named(name: str) -> Operator[Any]:
+    """The operator of this name. Raises LaunchError where there is none."""
+    from hexcute_core.errors import LaunchError
+
+    family = FAMILIES.get(name)
+    if family is None:
+        raise LaunchError(f"no operator {name!r}", fix=f"use one of {', '.join(FAMILIES)}")
+    found: Operator[Any] = getattr(import_module(f"{__name__}.{family}"), name)
+    return found
+
+
+def register() -> None:
+    """Registers every operator with torch, as `torch.ops.hexcute.<name>`.
+
+    Calls inside `torch.compile` register what they call; this is for code that names
+    `torch.ops.hexcute` itself.
+    """
+    registration = import_module(f"{__name__}.registration")
+    for name in FAMILIES:
+        registration.register(operator_named(name))

@@ -12,7 +12,7 @@ import numpy as np
 
 from hexcute_core.driver import CompiledKernel
 from hexcute_core.runtime import device_count, device_target
-from hexcute_kernels.simple_gemm import simple_gemm
+from hexcute_kernels.gemm.simple import simple_gemm
 
 SHAPE = (200, 136, 104)
 """m, n, k: every edge ragged, four blocks, so the simulated run takes a moment."""

@@ -6,7 +6,7 @@ A steady launch binds the arguments, looks the specialisation up and launches; n
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from hexcute_core.arch import arch as arch_table
 from hexcute_core.driver.cache import Cache
@@ -33,7 +33,7 @@ class _Variant:
         self._binder: Binder | None = None
         self._ready: dict[tuple[int, int], Launchable] = {}
 
-    def launch(self, args: tuple[Any, ...]) -> None:
+    def launch(self, *args: Any) -> None:
         if self._binder is None:
             self._binder = make_binder(self.kernel.signature, self.kernel.divisors)
         key, device, values = self._binder(args)
@@ -75,9 +75,14 @@ class Kernel:
     def __call__(self, *args: Any, **constants: object) -> None:
         """Launches on the tensors' GPU. Raises LaunchError for arguments that do not fit."""
         if not constants and self._default is not None:
-            self._default.launch(args)
+            self._default.launch(*args)
             return
-        self._variant(constants).launch(args)
+        self._variant(constants).launch(*args)
+
+    def configured(self, **constants: object) -> Callable[..., None]:
+        """The launch by these compile-time constants, looked up once: `launch(*tensors)` does what
+        `kernel(*tensors, **constants)` does, in less time."""
+        return self._variant(constants).launch
 
     def _variant(self, constants: Mapping[str, object]) -> _Variant:
         name = tuple(sorted(constants.items()))
@@ -154,6 +159,10 @@ class Kernel:
         return self._compiled[name]
 
 
+@overload
+def kernel(fn: Callable[..., None]) -> Kernel: ...
+@overload
+def kernel(*, cache: bool = True) -> Callable[[Callable[..., None]], Kernel]: ...
 def kernel(
     fn: Callable[..., None] | None = None, *, cache: bool = True
 ) -> Kernel | Callable[[Callable[..., None]], Kernel]:

@@ -12,9 +12,10 @@ import pytest
 
 import hexcute_core as hx
 from hexcute_core.errors import LaunchError
-from hexcute_kernels.gemm import CONFIGS, HOPPER_CONFIGS, matmul
-from hexcute_kernels.pipelined_gemm import pipelined_gemm
-from hexcute_kernels.simple_gemm import simple_gemm
+from hexcute_kernels.gemm import matmul
+from hexcute_kernels.gemm.configs import MMA, WGMMA
+from hexcute_kernels.gemm.pipelined import pipelined_gemm
+from hexcute_kernels.gemm.simple import simple_gemm
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu
@@ -31,22 +32,22 @@ def exact(m: int, n: int, k: int, dtype=None):
 HOPPER = torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
 
 
-@pytest.mark.parametrize("config", CONFIGS + (HOPPER_CONFIGS if HOPPER else ()), ids=str)
+@pytest.mark.parametrize("config", [*MMA, *(WGMMA if HOPPER else ())], ids=str)
 def test_every_configuration(config) -> None:
     a, b, want = exact(300, 200, 160)
     out = torch.full((300, 200), math.nan, device="cuda", dtype=torch.float16)
-    matmul(a, b, out, config)
+    matmul(a, b, out=out, config=config)
     assert torch.equal(out.float(), want)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
-@pytest.mark.parametrize("target", [None, "sm_80"])
+@pytest.mark.parametrize("variant", [None, "mma"])
 @pytest.mark.parametrize("shape", [(136, 72, 24), (33, 25, 65)])
-def test_operand_orders(dtype: str, turned: tuple[bool, bool], target, shape) -> None:
+def test_operand_orders(dtype: str, turned: tuple[bool, bool], variant, shape) -> None:
     a, b, want = exact(*shape, getattr(torch, dtype))
     a, b = (t.t().contiguous().t() if x else t for t, x in zip((a, b), turned))
-    assert torch.equal(matmul(a, b, target=target).float(), want)
+    assert torch.equal(matmul(a, b, variant=variant).float(), want)
 
 
 def test_divisible_k_moves_16_bytes_and_compiles_once_a_class() -> None:
@@ -72,11 +73,11 @@ def test_unaligned_pointers_are_right() -> None:
 def test_captured_in_a_graph_on_another_stream() -> None:
     a, b, want = exact(256, 256, 128)
     out = torch.zeros((256, 256), device="cuda", dtype=torch.float16)
-    matmul(a, b, out)
+    matmul(a, b, out=out)
     out.zero_()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        matmul(a, b, out)
+        matmul(a, b, out=out)
     graph.replay()
     torch.cuda.synchronize()
     assert torch.equal(out.float(), want)

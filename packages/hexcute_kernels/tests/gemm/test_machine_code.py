@@ -9,10 +9,10 @@ import pytest
 import hexcute_core as hx
 from hexcute_core.driver import CompiledKernel
 from hexcute_core.errors import MissingDependency
-from hexcute_kernels.gemm import CONFIGS, HOPPER_CONFIGS, HopperConfig
-from hexcute_kernels.hopper_gemm import hopper_gemm
-from hexcute_kernels.pipelined_gemm import pipelined_gemm
-from hexcute_kernels.simple_gemm import simple_gemm
+from hexcute_kernels.gemm.configs import MMA, WGMMA, MmaConfig, WgmmaConfig
+from hexcute_kernels.gemm.pipelined import pipelined_gemm
+from hexcute_kernels.gemm.simple import simple_gemm
+from hexcute_kernels.gemm.warp_specialized import warp_specialized_gemm
 
 
 def instructions(compiled: CompiledKernel) -> set[str]:
@@ -30,9 +30,9 @@ def has(names: set[str], head: str, *modifiers: str) -> bool:
     return any(n.startswith(head) and all(f".{m}" in n for m in modifiers) for n in names)
 
 
-@pytest.mark.parametrize("config", CONFIGS[:5], ids=str)
+@pytest.mark.parametrize("config", MMA, ids=str)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
-def test_pipelined_gemm(target: str, config: object) -> None:
+def test_pipelined_gemm(target: str, config: MmaConfig) -> None:
     names = instructions(pipelined_gemm(hx.f16).compile(target, constants=vars(config)))
     assert has(names, "LDGSTS", "128")
     assert has(names, "LDSM", "M88", "4") and not has(names, "LDSM", "M88", "2")
@@ -46,15 +46,15 @@ def test_simple_gemm_loads_16_bytes_from_global_memory() -> None:
 
 
 @pytest.mark.parametrize(("a_major", "b_major"), [("k", "k"), ("m", "n")])
-def test_hopper_gemm(a_major: str, b_major: str) -> None:
-    names = instructions(hopper_gemm(hx.f16, a_major, b_major).compile("sm_90"))
+def test_warp_specialized_gemm(a_major: str, b_major: str) -> None:
+    names = instructions(warp_specialized_gemm(hx.f16, a_major, b_major).compile("sm_90"))
     assert has(names, "HGMMA", "64x256x16", "F32") and not has(names, "HMMA")
     assert has(names, "UTMALDG") and has(names, "UTMASTG") and has(names, "USETMAXREG")
 
 
-@pytest.mark.parametrize("config", HOPPER_CONFIGS, ids=str)
-def test_configurations_of_hopper_gemm(config: HopperConfig) -> None:
-    compiled = hopper_gemm(hx.f16).compile("sm_90", constants=vars(config))
+@pytest.mark.parametrize("config", WGMMA, ids=str)
+def test_configurations_of_warp_specialized_gemm(config: WgmmaConfig) -> None:
+    compiled = warp_specialized_gemm(hx.f16).compile("sm_90", constants=vars(config))
     names = instructions(compiled)
     width = config.BN // config.PARTS
     assert has(names, "HGMMA", f"64x{width}x16", "F32") and not has(names, "HMMA")
@@ -67,5 +67,5 @@ def test_configurations_of_hopper_gemm(config: HopperConfig) -> None:
 
 @pytest.mark.parametrize("n", [96, 176])
 def test_the_instruction_matches_the_tile(n: int) -> None:
-    names = instructions(hopper_gemm(hx.f16).compile("sm_90", BN=n))
+    names = instructions(warp_specialized_gemm(hx.f16).compile("sm_90", BN=n))
     assert has(names, "HGMMA", f"64x{n}x16")

@@ -7,8 +7,8 @@ import pytest
 
 import hexcute_core as hx
 from hexcute_core.errors import FrontendError, NoLayout
-from hexcute_kernels.gemm import HOPPER_CONFIGS, default_hopper_config
-from hexcute_kernels.hopper_gemm import hopper_gemm
+from hexcute_kernels.gemm.configs import WGMMA
+from hexcute_kernels.gemm.warp_specialized import warp_specialized_gemm
 
 SMALL = {"BM": 128, "BN": 64, "STAGES": 2}
 
@@ -21,7 +21,7 @@ def run(
     a = rng.integers(-4, 5, (m, k)).astype(np.float16)
     b = rng.integers(-4, 5, (n, k)).astype(np.float16)
     c = np.full((m, n), np.nan, np.float16)
-    kernel = hopper_gemm(hx.f16, a_major, b_major)
+    kernel = warp_specialized_gemm(hx.f16, a_major, b_major)
     compiled = kernel.compile("sm_90", aligned=aligned, verify=True, **kw)
     left = a if a_major == "k" else np.ascontiguousarray(a.T)
     right = b if b_major == "k" else np.ascontiguousarray(b.T)
@@ -98,8 +98,8 @@ def test_ping_pong_over_loops_of_any_length(k: int) -> None:
 )
 def test_what_means_nothing_is_refused(constants: dict, reason: str) -> None:
     with pytest.raises(FrontendError, match=reason) as caught:
-        _ = hopper_gemm(hx.f16).compile("sm_90", **constants).thread
-    assert "hopper_gemm.py" in str(caught.value)
+        _ = warp_specialized_gemm(hx.f16).compile("sm_90", **constants).thread
+    assert "warp_specialized.py" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -117,16 +117,11 @@ def test_what_means_nothing_is_refused(constants: dict, reason: str) -> None:
 )
 def test_what_does_not_fit_is_refused_with_the_resource(constants, resource: str) -> None:
     with pytest.raises((NoLayout, FrontendError), match=resource) as caught:
-        _ = hopper_gemm(hx.f16).compile("sm_90", **constants).thread
-    assert "hopper_gemm.py" in str(caught.value)
+        _ = warp_specialized_gemm(hx.f16).compile("sm_90", **constants).thread
+    assert "warp_specialized.py" in str(caught.value)
 
 
-@pytest.mark.parametrize("config", HOPPER_CONFIGS, ids=str)
+@pytest.mark.parametrize("config", WGMMA, ids=str)
 def test_configurations_compile_without_local_memory(config: object) -> None:
-    built = hopper_gemm(hx.f16).compile("sm_90", constants=vars(config)).built
+    built = warp_specialized_gemm(hx.f16).compile("sm_90", constants=vars(config)).built
     assert not built.local_memory
-
-
-@pytest.mark.parametrize("m", [1, 64, 100, 4096])
-def test_default_configuration_is_one_of_those_tried(m: int) -> None:
-    assert default_hopper_config(m, 4096) in HOPPER_CONFIGS

@@ -10,7 +10,9 @@ from functools import cache
 
 import hexcute_core as hx
 from hexcute_core import f32
-from hexcute_core.dtypes import DType
+from hexcute_kernels.parts.epilogue import through_shared
+from hexcute_kernels.parts.operands import k_tiles, operand_type
+from hexcute_kernels.parts.schedule import grouped
 
 m, n, k = hx.dims("m n k")
 
@@ -19,12 +21,11 @@ STEP = 16
 
 
 @cache
-def pipelined_gemm(dtype: DType, a_major: str = "k", b_major: str = "k") -> hx.Kernel:
+def pipelined_gemm(dtype: hx.DType, a_major: str = "k", b_major: str = "k") -> hx.Kernel:
     """The kernel for f16 or bf16 operands stored K-major (`a[m, k]`, `b[n, k]`) or not
     (`a[k, m]` for "m", `b[k, n]` for "n"). Its constants: block tile BM x BN x BK, STAGES of
     shared memory, WARPS a block, GROUP rows of blocks that run together for the sake of L2."""
-    a_type = dtype[m, k] if a_major == "k" else dtype[k, m]
-    b_type = dtype[n, k] if b_major == "k" else dtype[k, n]
+    a_type, b_type = operand_type(dtype, m, k, a_major), operand_type(dtype, n, k, b_major)
 
     @hx.kernel
     def gemm(
@@ -42,19 +43,9 @@ def pipelined_gemm(dtype: DType, a_major: str = "k", b_major: str = "k") -> hx.K
         tiles_m, tiles_n, tiles_k = hx.cdiv(m, BM), hx.cdiv(n, BN), hx.cdiv(k, BK)
         hx.attrs.cuda.grid_dim = tiles_m * tiles_n
         hx.attrs.cuda.block_dim = 32 * WARPS
-        first = hx.blockIdx.x // (GROUP * tiles_n) * GROUP
-        rows = hx.minimum(tiles_m - first, GROUP)
-        place = hx.blockIdx.x % (GROUP * tiles_n)
-        bm, bn = (first + place % rows) * BM, place // rows * BN
-        if a_major == "k":
-            ga = hx.global_view(a[bm:, :], ((BM, BK, tiles_k), (k, 1, BK)))
-        else:
-            ga = hx.global_view(a[:, bm:], ((BM, BK, tiles_k), (1, m, BK * m)))
-        if b_major == "k":
-            gb = hx.global_view(b[bn:, :], ((BN, BK, tiles_k), (k, 1, BK)))
-        else:
-            gb = hx.global_view(b[:, bn:], ((BN, BK, tiles_k), (1, n, BK * n)))
-        gc = hx.global_view(c[bm:, bn:], ((BM, BN), (n, 1)))
+        bm, bn = grouped(hx.blockIdx.x, tiles_m, tiles_n, GROUP, BM, BN)
+        ga = k_tiles(a, a_major, bm, BM, BK)
+        gb = k_tiles(b, b_major, bn, BN, BK)
         sa = hx.shared_tensor(dtype, (BM, BK, STAGES))
         sb = hx.shared_tensor(dtype, (BN, BK, STAGES))
         ra = hx.register_tensor(dtype, (BM, STEP, 2))
@@ -88,11 +79,6 @@ def pipelined_gemm(dtype: DType, a_major: str = "k", b_major: str = "k") -> hx.K
                     write = hx.select(write == STAGES - 1, 0, write + 1)
                 hx.gemm(rc, ra[:, :, step % 2], rb[:, :, step % 2])
 
-        sc = hx.shared_tensor(dtype, (BM, BN))
-        hx.copy(hx.cast(rc, dtype), sc)
-        hx.syncthreads()
-        rd = hx.register_tensor(dtype, (BM, BN))
-        hx.copy(sc, rd)
-        hx.copy(rd, gc)
+        through_shared(rc, hx.global_view(c[bm:, bn:], ((BM, BN), (n, 1))))
 
     return gemm

@@ -16,7 +16,10 @@ from functools import cache
 
 import hexcute_core as hx
 from hexcute_core import bf16, f32, i32
-from hexcute_core.dtypes import DType
+from hexcute_kernels.parts.epilogue import store_by_role
+from hexcute_kernels.parts.mainloop import multiply_slots
+from hexcute_kernels.parts.operands import k_tiles, operand_type
+from hexcute_kernels.parts.schedule import in_clusters
 
 m, n, k = hx.dims("m n k")
 
@@ -26,53 +29,16 @@ CONSUMER = {1: 240, 2: 232, 3: 160}
 """Registers a thread by the number of consumer groups: together at most 65536."""
 
 
-def output_type(dtype: DType) -> DType:
+def output_type(dtype: hx.DType) -> hx.DType:
     """What a product of `dtype` is written as where nothing else is asked for."""
     if dtype.is_integer:
         return i32
     return {16: dtype, 8: bf16, 32: f32}[dtype.bits]
 
 
-@hx.device
-def place(tile, rows, columns, group, cluster_m, cluster_n):
-    """Row and column, in tiles of c, of this block's part of cluster tile `tile`: `group` rows of
-    clusters run together, one column after another."""
-    first = tile // (group * columns) * group
-    height = hx.minimum(rows - first, group)
-    number, rank = tile % (group * columns), hx.cluster_rank()
-    row = (first + number % height) * cluster_m + rank % cluster_m
-    return row, number // height * cluster_n + rank // cluster_m % cluster_n
-
-
-@hx.device
-def multiply(rc, sa, sb, pipe, tiles_k):
-    """rc[:, :, p] += the products of `tiles_k` slots with part p of b; the last may be running."""
-    width, parts = rc.shape[1:]
-    for i in range(tiles_k):
-        s = pipe.wait()
-        for p in hx.static_range(parts):
-            part = sb[p * width : (p + 1) * width, :, s]
-            hx.gemm(rc[:, :, p], sa[:, :, s], part, asynchronous=True)
-        if i > 0:
-            hx.wait_gemm(parts)
-            pipe.release()
-
-
-@hx.device
-def store(rc, c, bm, bn, sc):
-    """The tile of c at (bm, bn) through `sc`, a part at a time."""
-    rows, width = sc.shape
-    for p in hx.static_range(rc.shape[2]):
-        if p > 0:
-            hx.sync_role()
-        hx.copy(hx.cast(rc[:, :, p], sc.dtype), sc)
-        hx.sync_role()
-        hx.copy(sc, hx.global_view(c[bm:, bn + p * width :], ((rows, width), (n, 1))))
-
-
 @cache
-def hopper_gemm(
-    dtype: DType, a_major: str = "k", b_major: str = "k", out: DType | None = None
+def warp_specialized_gemm(
+    dtype: hx.DType, a_major: str = "k", b_major: str = "k", out: hx.DType | None = None
 ) -> hx.Kernel:
     """The kernel for operands of `dtype` stored K-major (`a[m, k]`, `b[n, k]`), or for 16-bit ones
     also not (`a[k, m]` for "m", `b[k, n]` for "n"); c is `out`, else `output_type(dtype)`.
@@ -82,8 +48,7 @@ def hopper_gemm(
     one of them 1, which share what they load alike. PARTS of BN are multiplied and stored apart,
     with so much less shared memory for c.
     """
-    a_type = dtype[m, k] if a_major == "k" else dtype[k, m]
-    b_type = dtype[n, k] if b_major == "k" else dtype[k, n]
+    a_type, b_type = operand_type(dtype, m, k, a_major), operand_type(dtype, n, k, b_major)
     c_type = out or output_type(dtype)
     total = i32 if dtype.is_integer else f32
     line = 1024 // dtype.bits
@@ -111,6 +76,7 @@ def hopper_gemm(
         stays = SCHEDULE != "tile"
         teams = CONSUMERS if SCHEDULE == "pingpong" else 1
         rows, columns = hx.cdiv(m, BM * CLUSTER_M), hx.cdiv(n, BN * CLUSTER_N)
+        placed = (rows, columns, GROUP, BM, BN, CLUSTER_M, CLUSTER_N)
         tiles, tiles_k = rows * columns, hx.cdiv(k, BK)
         hx.attrs.cuda.block_dim = 128 * (CONSUMERS + 1)
         hx.attrs.cuda.cluster_dim = CLUSTER_M * CLUSTER_N
@@ -125,16 +91,9 @@ def hopper_gemm(
 
         with hx.warp_groups_producer(registers=PRODUCER[CONSUMERS]):
             for tile in hx.persistent(tiles) if stays else own:
-                row, column = place(tile, rows, columns, GROUP, CLUSTER_M, CLUSTER_N)
-                bm, bn = row * BM, column * BN
-                if a_major == "k":
-                    ga = hx.global_view(a[bm:, :], ((BM, BK, tiles_k), (k, 1, BK)))
-                else:
-                    ga = hx.global_view(a[:, bm:], ((BM, BK, tiles_k), (1, m, BK * m)))
-                if b_major == "k":
-                    gb = hx.global_view(b[bn:, :], ((BN, BK, tiles_k), (k, 1, BK)))
-                else:
-                    gb = hx.global_view(b[:, bn:], ((BN, BK, tiles_k), (1, n, BK * n)))
+                bm, bn = in_clusters(tile, *placed)
+                ga = k_tiles(a, a_major, bm, BM, BK)
+                gb = k_tiles(b, b_major, bn, BN, BK)
                 for i in range(tiles_k):
                     with pipe.produce() as s:
                         hx.copy(ga[:, :, i], sa[:, :, s])
@@ -150,17 +109,17 @@ def hopper_gemm(
                         hx.fill(rc, 0)
                         if teams > 1:
                             with order.turn(me):
-                                multiply(rc, sa, sb, pipe, tiles_k)
+                                multiply_slots(rc, sa, sb, pipe, tiles_k)
                         else:
-                            multiply(rc, sa, sb, pipe, tiles_k)
+                            multiply_slots(rc, sa, sb, pipe, tiles_k)
                         hx.wait_gemm(0)
                         if stays:
                             if tiles_k > 0:
                                 pipe.release()
                             if teams == 1:  # In turns, the turn's barrier has done it.
                                 hx.sync_role()  # The last tile has left sc.
-                        row, column = place(tile, rows, columns, GROUP, CLUSTER_M, CLUSTER_N)
-                        store(rc, c, row * BM, column * BN, sc)
+                        bm, bn = in_clusters(tile, *placed)
+                        store_by_role(rc, c, bm, bn, sc)
                     else:
                         pipe.skip(tiles_k)
                     turn = (turn + 1) % teams

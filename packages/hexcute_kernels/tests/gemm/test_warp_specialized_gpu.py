@@ -10,7 +10,7 @@ import pytest
 
 import hexcute_core as hx
 from hexcute_core.errors import FrontendError, NoLayout
-from hexcute_kernels.hopper_gemm import SCHEDULES, hopper_gemm, output_type
+from hexcute_kernels.gemm.warp_specialized import SCHEDULES, output_type, warp_specialized_gemm
 
 torch = pytest.importorskip("torch")
 pytestmark = [
@@ -112,7 +112,7 @@ def constants(case: dict) -> dict:
 
 def kernel(case: dict):
     order = case["order"]
-    return hopper_gemm(TYPES[case["dtype"]], order[0], order[1])
+    return warp_specialized_gemm(TYPES[case["dtype"]], order[0], order[1])
 
 
 def build(case: dict) -> str | None:
@@ -206,7 +206,7 @@ def test_random_data_and_the_same_bits_every_time(case) -> None:
     first = None
     for _ in range(100):
         c = torch.full((m, n), math.nan, device="cuda", dtype=torch.float16)
-        hopper_gemm(hx.f16)(a, b, c, **constants(case))
+        warp_specialized_gemm(hx.f16)(a, b, c, **constants(case))
         if first is None:
             first = c
             error = (c.float() - a.float() @ b.float().t()).abs().max() / math.sqrt(k)
@@ -220,7 +220,7 @@ def test_more_than_two_to_the_31_elements(case) -> None:
     a = torch.randint(-2, 3, (m, k), device="cuda", dtype=torch.int8).half()
     b = torch.randint(-2, 3, (n, k), device="cuda").half()
     c = torch.full((m, n), math.nan, device="cuda", dtype=torch.float16)
-    hopper_gemm(hx.f16)(a, b, c, **constants({**case, "BN": 64}))
+    warp_specialized_gemm(hx.f16)(a, b, c, **constants({**case, "BN": 64}))
     for start in (0, m // 2, m - 4096):
         rows = slice(start, start + 4096)
         assert torch.equal(c[rows].float(), a[rows].float() @ b.float().t())
@@ -231,5 +231,5 @@ def test_k_of_zero_writes_zeros(case) -> None:
     a = torch.empty(300, 0, device="cuda", dtype=torch.float16)
     b = torch.empty(264, 0, device="cuda", dtype=torch.float16)
     c = torch.full((300, 264), math.nan, device="cuda", dtype=torch.float16)
-    hopper_gemm(hx.f16)(a, b, c, **constants(case))
+    warp_specialized_gemm(hx.f16)(a, b, c, **constants(case))
     assert torch.equal(c, torch.zeros_like(c))

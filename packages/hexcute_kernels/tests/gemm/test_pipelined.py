@@ -8,9 +8,9 @@ import pytest
 import hexcute_core as hx
 from hexcute_core.driver import CompiledKernel
 from hexcute_core.tile import Copy
-from hexcute_kernels.gemm import CONFIGS, default_config
-from hexcute_kernels.pipelined_gemm import pipelined_gemm
-from hexcute_kernels.simple_gemm import register_gemm
+from hexcute_kernels.gemm.configs import MMA
+from hexcute_kernels.gemm.pipelined import pipelined_gemm
+from hexcute_kernels.gemm.simple import register_gemm
 
 SMALL = {"BM": 64, "BN": 64, "BK": 32, "STAGES": 3, "WARPS": 4}
 ORDERS = [(a, b) for a in "km" for b in "kn"]
@@ -86,13 +86,8 @@ def _copies(body: tuple[object, ...]) -> list[Copy]:
     return found
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=str)
+@pytest.mark.parametrize("config", MMA, ids=str)
 def test_configurations_compile_without_local_memory(config: object) -> None:
     built = pipelined_gemm(hx.f16).compile("sm_90", constants=vars(config)).built
     assert not built.local_memory
     assert built.registers <= 255
-
-
-@pytest.mark.parametrize("m", [1, 33, 64, 100, 4096])
-def test_default_configuration_is_one_of_those_tried(m: int) -> None:
-    assert default_config(m, 4096) in CONFIGS

@@ -6,17 +6,17 @@ from functools import cache
 
 import hexcute_core as hx
 from hexcute_core import f16, f32
-from hexcute_core.dtypes import DType
+from hexcute_kernels.parts.epilogue import through_shared
+from hexcute_kernels.parts.operands import k_tiles, operand_type
 
 m, n, k = hx.dims("m n k")
 
 
 @cache
-def register_gemm(dtype: DType, a_major: str = "k", b_major: str = "k") -> hx.Kernel:
+def register_gemm(dtype: hx.DType, a_major: str = "k", b_major: str = "k") -> hx.Kernel:
     """The kernel for f16 or bf16 operands stored K-major (`a[m, k]`, `b[n, k]`) or not
     (`a[k, m]` for "m", `b[k, n]` for "n"); accumulated in f32, 128 threads a BM x BN block."""
-    a_type = dtype[m, k] if a_major == "k" else dtype[k, m]
-    b_type = dtype[n, k] if b_major == "k" else dtype[k, n]
+    a_type, b_type = operand_type(dtype, m, k, a_major), operand_type(dtype, n, k, b_major)
 
     @hx.kernel
     def simple_gemm(
@@ -25,14 +25,8 @@ def register_gemm(dtype: DType, a_major: str = "k", b_major: str = "k") -> hx.Ke
         hx.attrs.cuda.grid_dim = hx.cdiv(m, BM), hx.cdiv(n, BN)
         hx.attrs.cuda.block_dim = 128
         bm, bn = hx.blockIdx.x * BM, hx.blockIdx.y * BN
-        if a_major == "k":
-            ga = hx.global_view(a[bm:, :], ((BM, BK, hx.cdiv(k, BK)), (k, 1, BK)))
-        else:
-            ga = hx.global_view(a[:, bm:], ((BM, BK, hx.cdiv(k, BK)), (1, m, BK * m)))
-        if b_major == "k":
-            gb = hx.global_view(b[bn:, :], ((BN, BK, hx.cdiv(k, BK)), (k, 1, BK)))
-        else:
-            gb = hx.global_view(b[:, bn:], ((BN, BK, hx.cdiv(k, BK)), (1, n, BK * n)))
+        ga = k_tiles(a, a_major, bm, BM, BK)
+        gb = k_tiles(b, b_major, bn, BN, BK)
         ra, rb = hx.register_tensor(dtype, (BM, BK)), hx.register_tensor(dtype, (BN, BK))
         rc = hx.register_tensor(f32, (BM, BN))
         hx.fill(rc, 0.0)
@@ -40,12 +34,7 @@ def register_gemm(dtype: DType, a_major: str = "k", b_major: str = "k") -> hx.Ke
             hx.copy(ga[:, :, i], ra)
             hx.copy(gb[:, :, i], rb)
             hx.gemm(rc, ra, rb)
-        sc = hx.shared_tensor(dtype, (BM, BN))
-        hx.copy(hx.cast(rc, dtype), sc)
-        hx.syncthreads()
-        rd = hx.register_tensor(dtype, (BM, BN))
-        hx.copy(sc, rd)
-        hx.copy(rd, hx.global_view(c[bm:, bn:], ((BM, BN), (n, 1))))
+        through_shared(rc, hx.global_view(c[bm:, bn:], ((BM, BN), (n, 1))))
 
     return simple_gemm
 

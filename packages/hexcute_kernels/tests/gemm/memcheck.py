@@ -9,9 +9,9 @@ from __future__ import annotations
 import torch
 
 import hexcute_core as hx
-from hexcute_kernels.hopper_gemm import hopper_gemm
-from hexcute_kernels.pipelined_gemm import pipelined_gemm
-from hexcute_kernels.simple_gemm import simple_gemm
+from hexcute_kernels.gemm.pipelined import pipelined_gemm
+from hexcute_kernels.gemm.simple import simple_gemm
+from hexcute_kernels.gemm.warp_specialized import warp_specialized_gemm
 
 TILE = {"BM": 128, "BN": 128, "STAGES": 3}
 STAYS = TILE | {"SCHEDULE": "persistent"}
@@ -50,7 +50,7 @@ def check(kernel: hx.Kernel, orders: str, shape: tuple[int, int, int], constants
 def main() -> None:
     """Every launch once."""
     for orders, shape, constants in HOPPER:
-        check(hopper_gemm(hx.f16, *orders), orders, shape, constants)
+        check(warp_specialized_gemm(hx.f16, *orders), orders, shape, constants)
     for kernel, shape in ELSEWHERE:
         check(kernel, "kk", shape, {})
 

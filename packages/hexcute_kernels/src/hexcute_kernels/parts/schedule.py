@@ -1,0 +1,31 @@
+"""Which tile of the result a block takes, so that blocks that run together read the same operands.
+
+    grouped        `group` rows of tiles run together, one column after another: L2 serves them
+    in_clusters    the same over tiles of clusters, of which each block takes its part
+
+Both give where the block's tile of bm x bn elements starts, as a row and a column of the result.
+"""
+
+from __future__ import annotations
+
+import hexcute_core as hx
+
+
+@hx.device
+def grouped(tile, tiles_m, tiles_n, group, bm, bn):
+    """The start of tile number `tile` among `tiles_m` x `tiles_n`."""
+    first = tile // (group * tiles_n) * group
+    rows = hx.minimum(tiles_m - first, group)
+    place = tile % (group * tiles_n)
+    return (first + place % rows) * bm, place // rows * bn
+
+
+@hx.device
+def in_clusters(tile, tiles_m, tiles_n, group, bm, bn, cluster_m, cluster_n):
+    """The start of this block's part of cluster tile `tile` among `tiles_m` x `tiles_n`, each of
+    `cluster_m` x `cluster_n` blocks' tiles."""
+    first = tile // (group * tiles_n) * group
+    height = hx.minimum(tiles_m - first, group)
+    number, rank = tile % (group * tiles_n), hx.cluster_rank()
+    row = (first + number % height) * cluster_m + rank % cluster_m
+    return row * bm, (number // height * cluster_n + rank // cluster_m % cluster_n) * bn

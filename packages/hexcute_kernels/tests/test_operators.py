@@ -1,0 +1,239 @@
+"""Calls of operators, on a GPU that is not there: choice, errors, plans, registration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import hexcute_kernels
+from hexcute_core.errors import LaunchError
+from hexcute_kernels.gemm import matmul
+from hexcute_kernels.gemm.configs import MmaConfig, WgmmaConfig
+
+torch = pytest.importorskip("torch")
+from stand_ins import gpu, on_gpu  # noqa: E402
+
+
+def operands(m: int = 64, n: int = 64, k: int = 64, dtype: Any = None) -> tuple[Any, Any]:
+    """Two operands on the GPU that is not there."""
+    dtype = dtype or torch.float16
+    return on_gpu(torch.zeros(m, k, dtype=dtype)), on_gpu(torch.zeros(n, k, dtype=dtype))
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans that other tests have made, of other GPUs, are forgotten."""
+    monkeypatch.setattr(matmul, "_plans", {})
+
+
+def test_the_gpu_and_the_operands_choose_the_variant() -> None:
+    with gpu("h100", "sm_90"):
+        assert matmul.plan(operands()).variant == "wgmma"
+        assert matmul.plan(operands(k=65)).variant == "mma"
+    with gpu("a100", "sm_80"):
+        assert matmul.plan(operands()).variant == "mma"
+
+
+def test_variant_and_config_overrule_the_choice() -> None:
+    mma, wgmma = MmaConfig(64, 64, 64, 6, 4), WgmmaConfig(64, 64, 64, 8, 1)
+    with gpu("h100", "sm_90") as launches:
+        matmul(*operands(), variant="mma")
+        matmul(*operands(), config=mma)
+        matmul(*operands(), config=wgmma)
+    assert [len(constants) for _, constants, _ in launches] == [6, 6, 10]
+    assert [constants["STAGES"] for _, constants, _ in launches] == [8 - 2, 6, 8]
+
+
+def test_where_no_variant_fits_each_ones_reason_is_told() -> None:
+    with gpu("a100", "sm_80"), pytest.raises(LaunchError) as caught:
+        matmul(*operands(), config=WgmmaConfig(64, 64, 64, 8, 1))
+    assert str(caught.value).splitlines() == [
+        "matmul: no variant takes this call",
+        "  wgmma: needs wgmma and tma, which sm_80 lacks",
+        "  mma: takes a MmaConfig, not WgmmaConfig(BM=64, BN=64, BK=64, STAGES=8, CONSUMERS=1, "
+        "GROUP=8, CLUSTER_M=1, CLUSTER_N=1, PARTS=1, SCHEDULE='tile')",
+    ]
+    with gpu("h100", "sm_90"), pytest.raises(LaunchError, match="wgmma: TMA takes rows of whole"):
+        matmul(*operands(n=65), variant="wgmma")
+    with gpu("h100", "sm_90"), pytest.raises(LaunchError, match="no variant 'sm_90'"):
+        matmul(*operands(), variant="sm_90")
+
+
+def test_a_repeated_call_is_planned_once_and_others_anew() -> None:
+    with gpu("h100", "sm_90") as launches:
+        for m in (64, 64, 72):
+            c = matmul(*operands(m=m))
+            assert c.shape == (m, 64) and c.dtype == torch.float16
+        planned = len(matmul._plans)
+        matmul(operands()[0], operands(dtype=torch.float16)[1])
+        a = on_gpu(torch.zeros(64 * 64 + 1, dtype=torch.float16)[1:].view(64, 64))
+        matmul(a, operands()[1])
+    assert (planned, len(matmul._plans), len(launches)) == (2, 3, 5)
+    assert launches[-1][1]["STAGES"] == 6, "an unaligned operand goes by cp.async"
+
+
+@pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
+def test_operands_are_passed_as_they_lie_in_memory(turned: tuple[bool, bool]) -> None:
+    a, b = (t.t().contiguous().t() if x else t for t, x in zip(operands(48, 64, 80), turned))
+    with gpu("h100", "sm_90") as launches:
+        matmul(a, b)
+    _, _, (left, right, out) = launches[0]
+    assert left.is_contiguous() and right.is_contiguous() and out.shape == (48, 64)
+    assert (left.shape == (80, 48), right.shape == (80, 64)) == turned
+
+
+def meta() -> Any:
+    return torch.empty(64, 64, dtype=torch.float16, device="meta")
+
+
+def fake() -> Any:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        return torch.empty(64, 64, dtype=torch.float16, device="cuda")
+
+
+def nested() -> Any:
+    return torch.nested.nested_tensor([torch.zeros(64, 64).half()] * 2)
+
+
+def quantized() -> Any:
+    return torch.quantize_per_tensor(torch.zeros(64, 64), 1.0, 0, torch.qint8)
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "none": (lambda: None, "a is to be a dense torch tensor, got NoneType"),
+    "list": (lambda: [1.0], "a is to be a dense torch tensor, got list"),
+    "cpu": (lambda: torch.zeros(64, 64).half(), "a is to be on a GPU, got a tensor on cpu"),
+    "meta": (meta, "a is to be on a GPU, got a tensor on meta"),
+    "fake": (fake, "got a FakeTensor without memory of its own"),
+    "sparse": (lambda: torch.zeros(64, 64).half().to_sparse(), "one of layout sparse_coo"),
+    "csr": (lambda: torch.zeros(64, 64).half().to_sparse_csr(), "one of layout sparse_csr"),
+    "nested": (nested, "got a nested one"),
+    "quantized": (quantized, "got a quantized one"),
+    "float32": (lambda: torch.zeros(64, 64), "takes float16 or bfloat16, one for all"),
+    "vector": (lambda: torch.zeros(64).half(), r"got a of shape \(64,\)"),
+    "k": (lambda: torch.zeros(64, 8).half(), r"got \(64, 8\) and \(64, 64\)"),
+    "strided": (lambda: torch.zeros(64, 128).half()[:, ::2], "neither row-major nor column"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("kind", WRONG)
+def test_what_is_no_operand_is_told(kind: str) -> None:
+    make, words = WRONG[kind]
+    _, b = operands()
+    with gpu("h100", "sm_90"):
+        matmul(*operands())  # The same shapes are known already.
+        with pytest.raises(LaunchError, match=words):
+            matmul(make(), b)
+
+
+def test_gradients_are_refused_unless_none_are_recorded() -> None:
+    a, b = operands()
+    with gpu("h100", "sm_90"):
+        matmul(a, b)
+        a.requires_grad_()
+        with pytest.raises(LaunchError, match="matmul has no gradient, and a requires one"):
+            matmul(a, b)
+        with torch.no_grad():
+            matmul(a, b)
+
+
+def test_outputs_are_checked() -> None:
+    a, b = operands()
+    with gpu("h100", "sm_90"):
+        out = on_gpu(torch.zeros(64, 64, dtype=torch.float16))
+        assert matmul(a, b, out=out) is out
+        for wrong, words in (
+            (out[:32], r"out is to be torch.float16 of shape \(64, 64\)"),
+            (out.float(), "got torch.float32"),
+            (out.t()[:, :], "out is to be row-major"),
+            (a, "out shares memory with a"),
+            ((out, out), "out is to be 1 tensors"),
+        ):
+            with pytest.raises(LaunchError, match=words):
+                matmul(a, b, out=wrong)
+        both = on_gpu(torch.zeros(2 * 64 * 64, dtype=torch.float16))
+        overlapping = both[32 * 64 : 96 * 64].view(64, 64)
+        matmul(both[: 64 * 64].view(64, 64), b, out=both[64 * 64 :].view(64, 64))
+        with pytest.raises(LaunchError, match="out shares memory with a"):
+            matmul(both[: 64 * 64].view(64, 64), b, out=overlapping)
+
+
+hexcute_kernels.register()
+
+
+def test_torch_works_out_shapes_of_tensors_without_data() -> None:
+    a = torch.empty(5, 64, dtype=torch.bfloat16, device="meta")
+    b = torch.empty(64, 7, dtype=torch.bfloat16, device="meta").t()
+    c = torch.ops.hexcute.matmul(a, b)
+    assert (c.shape, c.dtype, c.device.type) == ((5, 7), torch.bfloat16, "meta")
+    torch.ops.hexcute.matmul.out(a, b, out=c)
+    with pytest.raises(LaunchError, match=r"out is to be torch.bfloat16 of shape \(5, 7\)"):
+        torch.ops.hexcute.matmul.out(a, b, out=c.t())
+    with pytest.raises(LaunchError, match="takes float16 or bfloat16"):
+        torch.ops.hexcute.matmul(a, b.float())
+
+
+def test_torchs_operator_tells_what_it_expects_of_tensors_elsewhere() -> None:
+    a = torch.zeros(64, 64).half()
+    with pytest.raises(LaunchError, match="a is to be on a GPU, got a tensor on cpu"):
+        torch.ops.hexcute.matmul(a, a)
+
+
+@pytest.fixture(scope="module")
+def on_the_cpu() -> Any:
+    """matmul for tensors of the CPU, so that torch's machinery can run where no GPU is."""
+    library = torch.library.Library("hexcute", "IMPL")
+
+    def product(a: Any, b: Any, *, variant: str | None = None) -> Any:
+        return a @ b.t()
+
+    def product_out(a: Any, b: Any, *, variant: str | None = None, out: Any) -> None:
+        out.copy_(a @ b.t())
+
+    library.impl("matmul", product, "CPU")
+    library.impl("matmul.out", product_out, "CPU")
+    yield library
+    library._destroy()
+
+
+ORDERS = [(False, False), (True, False), (False, True), (True, True)]
+
+
+@pytest.mark.parametrize("turned", ORDERS)
+def test_opcheck(on_the_cpu: Any, turned: tuple[bool, bool]) -> None:
+    whole = (torch.randn(16, 24).half(), torch.randn(8, 24).half())
+    a, b = (t.t().contiguous().t() if x else t for t, x in zip(whole, turned))
+    torch.library.opcheck(torch.ops.hexcute.matmul.default, (a, b))
+    torch.library.opcheck(torch.ops.hexcute.matmul.default, (a, b), {"variant": "mma"})
+    out = torch.empty(16, 8).half()
+    torch.library.opcheck(torch.ops.hexcute.matmul.out, (a, b), {"out": out})
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_compiled_function_has_one_graph_with_the_operator(
+    on_the_cpu: Any, dynamic: bool
+) -> None:
+    graphs = []
+
+    def keep(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    def step(a: Any, b: Any, out: Any) -> Any:
+        matmul(a, b, out=out)
+        return matmul(a + 1, b, variant="mma") + out
+
+    torch._dynamo.reset()
+    a, b, out = torch.randn(16, 24).half(), torch.randn(8, 24).half(), torch.empty(16, 8).half()
+    compiled = torch.compile(step, fullgraph=True, backend=keep, dynamic=dynamic)
+    want = (a @ b.t()) + ((a + 1) @ b.t())
+    torch.testing.assert_close(compiled(a, b, out), want)
+    called = [str(node.target) for graph in graphs for node in graph.graph.nodes]
+    assert {"hexcute.matmul.default", "hexcute.matmul.out"} <= set(called)
+    torch._dynamo.reset()
+    traced = torch.compile(step, fullgraph=True, backend="aot_eager", dynamic=dynamic)
+    torch.testing.assert_close(traced(a, b, out), want)
