@@ -16,6 +16,7 @@ from hexcute_core.scalar import Const, Var, maximum, minimum
 from hexcute_core.synthesis import synthesize
 from hexcute_core.synthesis.check import check
 from hexcute_core.synthesis.compute_cost import compute_clocks
+from hexcute_core.synthesis.facts import Facts
 from hexcute_core.tile import Scan
 from hexcute_core.tile.printer import show_program
 from hexcute_core.tile.verify import verify as verify_tile
@@ -257,7 +258,8 @@ def test_the_cost_of_a_scan_grows_with_the_threads_that_share_it():
         b = tile_builder.TileBuilder()
         r, s = b.register("r", f32, *f.shape), b.register("s", f32, *f.shape)
         b.cumulate(r, s, 1)
-        return compute_clocks(b.program().body[0], {"r": f, "s": f}, 4)
+        program = b.program()
+        return compute_clocks(program.body[0], {"r": f, "s": f}, Facts(program), 4)
 
     rows = Fragment((128, 32), (Mode(128, 1, 0),), (Mode(32, 1, 1),))
     lanes = Fragment((128, 32), (Mode(32, 1, 1), Mode(4, 1, 0)), (Mode(32, 4, 0),))

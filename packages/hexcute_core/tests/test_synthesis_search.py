@@ -11,12 +11,11 @@ from scalar_values import value
 
 from hexcute_core.arch import Fragment, Mode, arch
 from hexcute_core.dtypes import f16, f32, i32
-from hexcute_core.scalar import Binary, Const, Var, add, cast, floordiv, minimum, mod, mul, select
+from hexcute_core.scalar import Binary, Const, Var, add, floordiv, minimum, mod, mul, select
 from hexcute_core.scalar.build import compare
 from hexcute_core.synthesis import synthesize
 from hexcute_core.synthesis.buffer import by_bound
 from hexcute_core.synthesis.candidates import component_choices
-from hexcute_core.synthesis.compute_cost import compute_clocks
 from hexcute_core.synthesis.conflicts import Access, choose, swizzles
 from hexcute_core.synthesis.cost import working_warps
 from hexcute_core.synthesis.exchange import plan_exchange
@@ -207,24 +206,6 @@ def test_wavefronts_by_definition(bits, seed):
     # A group of banks as wide as an access serves one access a wavefront.
     assert counted.wavefronts == wavefronts(swizzle)
     assert counted.wavefronts == min(wavefronts(s) for s in candidates)
-
-
-def test_arithmetic_is_counted_in_what_a_warp_issues():
-    f = Fragment((16, 64), (Mode(8, 1, 1), Mode(4, 1, 0)), (Mode(8, 8, 1), Mode(4, 4, 0)))
-    b = tile_builder.TileBuilder(threads=32)
-    x, y = b.register("x", f32, 16, 64), b.register("y", f32, 16, 64)
-    b.map(y, Var("$0", f32) + 1.0, x)
-    b.map(y, cast(Var("$0", f32) * 2.0, f32), x)
-    b.map(y, _exp(Var("$0", f32)), x)
-    simple, same, special = (compute_clocks(s, {"x": f, "y": f}, 1.0) for s in b.program().body)
-    assert simple == same == 32 * 0.25 and special == 32 * 2.0
-    assert compute_clocks(b.program().body[0], {"x": f, "y": f}, 4.0) == 4 * simple
-
-
-def _exp(e):
-    from hexcute_core.scalar import unary
-
-    return unary("exp", e)
 
 
 def test_exchanges_are_planned_within_warps_alone():

@@ -9,21 +9,39 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from hexcute_core.arch import Fragment, Mode, product
-from hexcute_core.scalar import Binary, Call, Cast, Compare, Scalar, Select, Unary
+from hexcute_core.scalar import (
+    Binary,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Element,
+    Scalar,
+    Select,
+    Unary,
+    Var,
+)
+from hexcute_core.scalar.expr import BinaryOp, UnaryOp
 from hexcute_core.scalar.visit import walk
+from hexcute_core.synthesis.facts import Facts
 from hexcute_core.tile import (
-    Assign,
     CastTile,
+    Copy,
     Elementwise,
     Fill,
+    For,
     ForElements,
-    If,
+    Gemm,
+    Prefetch,
+    Rearrange,
     Reduce,
     Scan,
-    SetElement,
     Stmt,
+    While,
 )
 from hexcute_core.tile.ir import TileOp
+from hexcute_core.tile.visit import bodies, scalars
+from hexcute_core.unions import assert_never
 
 WARP = 32
 SIMPLE = 0.25
@@ -31,35 +49,67 @@ SPECIAL = 2.0
 SHUFFLE = 1.0
 # A division is a reciprocal and a few steps of refinement.
 DIVISION = 4.0
+# A function of CUDA's library on its full range is some thirty operations.
+LIBRARY = 8.0
 # A store and a load of a word a lane, and what is left of two barriers when all warps are there.
 EXCHANGE = 2.0
 BARRIERS = 60.0
 # From an operation to the next that needs its result, and to what a shuffle tells.
 DEPENDENT = 4.0
 SHUFFLE_LATENCY = 24.0
-_SPECIAL = {"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "rcp", "tanh", "sin", "cos"}
-_LONG = {"div", "floordiv", "mod", "pow"}
 
 
 def scalar_clocks(e: Scalar) -> float:
     """Clocks of one warp that evaluates `e` once."""
-    total = 0.0
-    for node in walk(e):
-        match node:
-            case Unary():
-                total += SPECIAL if node.op in _SPECIAL else SIMPLE
-            case Binary():
-                total += DIVISION if node.op in _LONG else SIMPLE
-            case Compare() | Select() | Cast():
-                total += SIMPLE
-            case Call():
-                total += SHUFFLE
-            case _:
-                pass
-    return total
+    return sum(_node_clocks(node) for node in walk(e))
 
 
-def compute_clocks(op: TileOp, fragments: Mapping[str, Fragment], warps: float) -> float | None:
+def _node_clocks(e: Scalar) -> float:
+    match e:
+        case Unary():
+            return _unary_clocks(e.op)
+        case Binary():
+            return _binary_clocks(e.op)
+        case Compare() | Select() | Cast():
+            return SIMPLE
+        case Call():
+            return SHUFFLE
+        case Const() | Var() | Element():
+            return 0.0
+        case _:
+            assert_never(e)
+
+
+def _unary_clocks(op: UnaryOp) -> float:
+    match op:
+        case "neg" | "not" | "inv" | "abs" | "floor" | "ceil" | "isnan":
+            return SIMPLE
+        case "exp" | "exp2" | "log" | "log2" | "sqrt" | "rsqrt" | "rcp":
+            return SPECIAL
+        case "tanh" | "sin" | "cos" | "erf":
+            return LIBRARY
+        case _:
+            assert_never(op)
+
+
+def _binary_clocks(op: BinaryOp) -> float:
+    match op:
+        case (
+            "add" | "sub" | "mul" | "min" | "max" | "and" | "or" | "xor" | "shl" | "shr" | "land"
+            | "lor"
+        ):  # fmt: skip
+            return SIMPLE
+        case "div" | "floordiv" | "mod":
+            return DIVISION
+        case "pow":
+            return LIBRARY
+        case _:
+            assert_never(op)
+
+
+def compute_clocks(
+    op: TileOp, fragments: Mapping[str, Fragment], facts: Facts, warps: float
+) -> float | None:
     """Clocks of one block for `op`, once; None for operations that copies and gemms pay for."""
     match op:
         case Fill() if op.dst.tensor in fragments:
@@ -73,9 +123,11 @@ def compute_clocks(op: TileOp, fragments: Mapping[str, Fragment], warps: float) 
         case Scan():
             return _scan_clocks(op, fragments[op.dsts[0].tensor], warps)
         case ForElements():
-            return warps * fragments[op.ref.tensor].values * _body_clocks(op.body)
-        case _:
+            return warps * fragments[op.ref.tensor].values * _body_clocks(op.body, facts)
+        case Fill() | Copy() | Prefetch() | Gemm() | Rearrange():
             return None
+        case _:
+            assert_never(op)
 
 
 def _reduce_clocks(op: Reduce, f: Fragment, warps: float) -> float:
@@ -124,15 +176,12 @@ def _scan_clocks(op: Scan, f: Fragment, warps: float) -> float:
     return max(warps * total, chain)
 
 
-def _body_clocks(body: Iterable[Stmt]) -> float:
+def _body_clocks(body: Iterable[Stmt], facts: Facts) -> float:
+    """Clocks of one warp for statements of thread-level code: its lanes take both sides of a
+    branch, and all rounds of a loop."""
     total = 0.0
     for stmt in body:
-        match stmt:
-            case Assign() | SetElement():
-                total += SIMPLE + scalar_clocks(stmt.value)
-            case If():
-                total += scalar_clocks(stmt.cond) + _body_clocks(stmt.then)
-                total += _body_clocks(stmt.otherwise)
-            case _:
-                total += SIMPLE
+        once = SIMPLE + sum(map(scalar_clocks, scalars(stmt)))
+        once += sum(_body_clocks(part, facts) for part in bodies(stmt))
+        total += once * facts.trips(stmt) if isinstance(stmt, For | While) else once
     return total

@@ -13,19 +13,26 @@ from pathlib import Path
 from hexcute_core.arch import Arch
 from hexcute_core.errors import SourceSpan
 from hexcute_core.synthesis.graph import build_graph
-from hexcute_core.synthesis.solution import CopyPlan, Solution, subject
+from hexcute_core.synthesis.solution import CopyPlan, Solution, kind, subject
 from hexcute_core.synthesis.timeline import block_clocks
 from hexcute_core.tile import (
+    CastTile,
     Copy,
+    Elementwise,
+    Fill,
+    ForElements,
     Gemm,
     GlobalView,
     Prefetch,
     Rearrange,
+    Reduce,
     RegisterTensor,
+    Scan,
     SharedTensor,
     SubMode,
 )
 from hexcute_core.tile.ir import TileOp
+from hexcute_core.unions import assert_never
 
 
 @dataclass(frozen=True)
@@ -186,18 +193,17 @@ def _operation(solution: Solution, op: TileOp, clocks: float) -> OperationEntry 
         case Copy() if op.id in solution.copies:
             return _copy(solution, solution.copies[op.id], op, where, clocks)
         case Rearrange() if op.id in solution.exchanges:
-            text = f"rearrange {op.src.tensor} -> {op.dst.tensor}"
-            plan_name = solution.exchanges[op.id].name
-            return OperationEntry(where, "rearrange", text, plan_name, 1, 0, None, clocks, "")
-        case Copy():
-            return None
-        case _:
+            name = solution.exchanges[op.id].name
+            return OperationEntry(where, kind(op), subject(op), name, 1, 0, None, clocks, "")
+        case (
+            Copy() | Fill() | CastTile() | Elementwise() | Reduce() | Scan() | Rearrange()
+            | ForElements()
+        ):  # fmt: skip
             if clocks == 0.0:
                 return None
-            kind = type(op).__name__.lower().replace("casttile", "cast")
-            target = getattr(op, "dst", None) or getattr(op, "ref", None)
-            text = f"{kind} {target.tensor}" if target is not None else kind
-            return OperationEntry(where, kind, text, "", 0, 0, None, clocks, "")
+            return OperationEntry(where, kind(op), subject(op), "", 0, 0, None, clocks, "")
+        case _:
+            assert_never(op)
 
 
 def _copy(

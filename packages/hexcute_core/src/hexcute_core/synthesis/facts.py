@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import gcd
 
 from hexcute_core.scalar import Binary, Cast, Compare, Const, Scalar, Select, Var
-from hexcute_core.tile import Assign, For, TileProgram
+from hexcute_core.tile import Assign, For, TileProgram, While
 from hexcute_core.tile.visit import statements
 
 _ANY = 1
@@ -134,10 +134,10 @@ class Facts:
                 self._bounds[name] = self.upper(defs[0])
         return self._bounds[name]
 
-    def trips(self, loop: For) -> int:
-        """Estimated iterations: exact where constant."""
-        bounds = (loop.start, loop.stop, loop.step)
-        if all(isinstance(b, Const) for b in bounds):
-            start, stop, step = (int(b.value) for b in bounds if isinstance(b, Const))
-            return max(0, -(-(stop - start) // step))
-        return UNKNOWN_TRIPS
+    def trips(self, loop: For | While) -> int:
+        """Estimated rounds of a loop: exact where its bounds are constant."""
+        match loop:
+            case For(start=Const() as start, stop=Const() as stop, step=Const() as step):
+                return max(0, -(-int(stop.value - start.value) // int(step.value)))
+            case For() | While():
+                return UNKNOWN_TRIPS

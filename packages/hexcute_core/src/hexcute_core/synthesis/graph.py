@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from hexcute_core.synthesis.facts import UNKNOWN_TRIPS, Facts
+from hexcute_core.synthesis.facts import Facts
 from hexcute_core.tile import (
     For,
     ForElements,
@@ -131,10 +131,8 @@ class _Around:
 
 def _enter(facts: Facts, stmt: Nest, around: _Around) -> _Around:
     match stmt:
-        case For():
+        case For() | While():
             return replace(around, weight=around.weight * facts.trips(stmt))
-        case While():
-            return replace(around, weight=around.weight * UNKNOWN_TRIPS)
         case If():
             return replace(around, weight=around.weight * BRANCH_WEIGHT)
         case Role():

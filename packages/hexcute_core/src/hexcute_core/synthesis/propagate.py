@@ -14,6 +14,7 @@ from hexcute_core.arch import Fragment
 from hexcute_core.errors import SourceSpan
 from hexcute_core.synthesis.graph import Component, Graph
 from hexcute_core.synthesis.registers import register_map
+from hexcute_core.synthesis.solution import kind
 from hexcute_core.tile import (
     CastTile,
     Copy,
@@ -169,4 +170,4 @@ def component_refs(component: Component, name: str) -> list[TileRef]:
 
 def name_of(op: TileOp) -> str:
     """`gemm at file:line`."""
-    return f"{type(op).__name__.lower()} at {op.span}"
+    return f"{kind(op)} at {op.span}"

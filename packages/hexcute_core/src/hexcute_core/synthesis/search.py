@@ -171,7 +171,7 @@ class Search:
         out = {}
         for item in component.ops:
             warps = item.team.threads / WARP
-            clocks = compute_clocks(item.op, assignment.fragments, warps)
+            clocks = compute_clocks(item.op, assignment.fragments, self.graph.facts, warps)
             if clocks is not None:
                 out[item.op.id] = item.weight * clocks
             plan, groups = assignment.gemms.get(item.op.id), assignment.wgmmas.get(item.op.id)

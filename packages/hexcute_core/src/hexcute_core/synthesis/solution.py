@@ -10,7 +10,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hexcute_core.arch import CopyRow, Fragment, MmaRow, Mode
 from hexcute_core.errors import SourceSpan
-from hexcute_core.tile import Copy, Gemm, Prefetch, TileProgram, TileRef
+from hexcute_core.tile import (
+    CastTile,
+    Copy,
+    Elementwise,
+    Fill,
+    ForElements,
+    Gemm,
+    Prefetch,
+    Rearrange,
+    Reduce,
+    Scan,
+    TileProgram,
+    TileRef,
+)
+from hexcute_core.tile.ir import TileOp
+from hexcute_core.tile.visit import results
+from hexcute_core.unions import assert_never
 
 if TYPE_CHECKING:
     from hexcute_core.synthesis.operands import BulkPlan, Operand
@@ -165,15 +181,27 @@ class Rejected:
     span: SourceSpan | None
 
 
-def subject(op: Copy | Gemm | Prefetch) -> str:
-    """What an explanation calls an operation."""
+def kind(op: TileOp) -> str:
+    """What an explanation calls operations of one kind."""
+    return {CastTile: "cast", ForElements: "elements"}.get(type(op), type(op).__name__.lower())
+
+
+def subject(op: TileOp) -> str:
+    """What an explanation calls an operation: its kind, and the tensors that tell it apart."""
     match op:
-        case Gemm():
-            return f"gemm {op.c.tensor}"
-        case Prefetch():
-            return f"prefetch {op.src.tensor}"
         case Copy():
-            return f"copy {_named(op.src)} -> {_named(op.dst)}"
+            names = f"{_named(op.src)} -> {_named(op.dst)}"
+        case Rearrange():
+            names = f"{op.src.tensor} -> {op.dst.tensor}"
+        case Prefetch():
+            names = op.src.tensor
+        case ForElements():
+            names = op.ref.tensor
+        case Fill() | Gemm() | CastTile() | Elementwise() | Reduce() | Scan():
+            names = ", ".join(ref.tensor for ref in results(op))
+        case _:
+            assert_never(op)
+    return f"{kind(op)} {names}"
 
 
 def _named(ref: TileRef) -> str:

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hexcute_core.synthesis.compute_cost import BARRIERS
-from hexcute_core.synthesis.facts import UNKNOWN_TRIPS
 from hexcute_core.synthesis.graph import build_graph
 from hexcute_core.synthesis.solution import CopyPlan, Solution
 from hexcute_core.tile import (
@@ -94,10 +93,8 @@ class _Walk:
         """Moves the clock over one statement."""
         clock = self.clock
         match stmt:
-            case For():
+            case For() | While():
                 self.loop(stmt.body, self.facts.trips(stmt))
-            case While():
-                self.loop(stmt.body, UNKNOWN_TRIPS)
             case If():
                 self.branches(stmt)
             case Role() | Produce():
