@@ -1,6 +1,7 @@
 """Shared memory of roles: an epilogue takes the slots once they are drained, and not before;
 buffers of roles that run side by side lie apart."""
 
+import numpy as np
 from sm90_reading import branch_of, locals_of, loops_at_zero, lowered, prims, value
 
 import hexcute_core as hx
@@ -112,6 +113,45 @@ def test_no_sharing_where_a_while_counts():
             i += 1
 
     assert not shares(gemm_with(until))
+
+
+def test_rings_read_one_after_the_other_are_filled_at_one_time():
+    """Both are filled from the start, though their reader comes to the second one later."""
+
+    @hx.kernel(cache=False)
+    def kernel(a: f32[64, 32], b: f32[64, 32], c: f32[16, 32]):
+        hx.attrs.cuda.grid_dim = 1
+        ga = hx.global_view(a, ((16, 32, 4), (32, 1, 512)))
+        gb = hx.global_view(b, ((16, 32, 4), (32, 1, 512)))
+        sa, sb = hx.shared_tensor(f32, (16, 32, 2)), hx.shared_tensor(f32, (16, 32, 2))
+        first, second = hx.pipeline(2), hx.pipeline(2)
+        with hx.warp_groups_producer():
+            for i in range(4):
+                with first.produce() as s:
+                    hx.copy(ga[:, :, i], sa[:, :, s])
+        with hx.warp_groups_producer():
+            for i in range(4):
+                with second.produce() as s:
+                    hx.copy(gb[:, :, i], sb[:, :, s])
+        with hx.warp_groups_consumer():
+            r, total = hx.register_tensor(f32, (16, 32)), hx.register_tensor(f32, (16, 32))
+            hx.fill(total, 0.0)
+            for _ in range(4):
+                with first.consume() as s:
+                    hx.copy(sa[:, :, s], r)
+                total += r
+            for _ in range(4):
+                with second.consume() as s:
+                    hx.copy(sb[:, :, s], r)
+                total += r
+            hx.copy(total, hx.global_view(c, ((16, 32), (32, 1))))
+
+    compiled = kernel.compile("sm_90", verify=True)
+    assert compiled.thread.shared_bytes >= 2 * 2 * 16 * 32 * 4
+    a, b = (np.arange(64 * 32, dtype=np.float32).reshape(64, 32) % n for n in (7, 5))
+    c = np.zeros((16, 32), np.float32)
+    compiled.simulate(a, b, c, schedules=8)
+    assert np.array_equal(c, (a + b).reshape(4, 16, 32).sum(0))
 
 
 def test_no_sharing_while_products_read_their_slots():

@@ -2,10 +2,11 @@
 
 A buffer lives from the first to the last statement that touches it, counted at the top of the
 kernel and at the top of each role. Roles run side by side, so a buffer that two of them touch
-lives as long as they all do, except the slots of a pipeline: where as many are filled as are
-waited for, nothing writes them after the last was read. What other blocks of a cluster reach into
-lives throughout: when they do is theirs to say. Buffers whose lives do not meet may share bytes;
-before the first statement of the later one, the threads that use it meet.
+lives as long as they all do, except the slots of a pipeline: they are filled from the roles' start
+on, but where as many are filled as are waited for, nothing writes them after the last was read.
+What other blocks of a cluster reach into lives throughout: when they do is theirs to say. Buffers
+whose lives do not meet may share bytes; before the first statement of the later one, the threads
+that use it meet.
 """
 
 from __future__ import annotations
@@ -133,17 +134,20 @@ def _lives(program: TileProgram) -> list[_Life]:
     touched: dict[str, list[Place]] = {}
     homes: dict[str, set[int]] = {}
     drained = _drained(program)
+    run = [i for i, stmt in enumerate(program.body) if isinstance(stmt, Role)]
     for place, part, body in _parts(program):
         i, j = place
         settled = _settled(body, i if j < 0 else j)
         until = (settled, -1) if j < 0 else (i, settled)
         for name, pipeline in _touches(part):
             used = (place, until)
+            home = i
             if pipeline in drained:
-                # The fill has landed by the time its reader has waited for it.
-                used = (drained[pipeline], drained[pipeline])
+                # Filled as soon as the roles part; the last fill has landed when its reader has
+                # waited for it.
+                used, home = ((run[0], -1), drained[pipeline]), drained[pipeline][0]
             touched.setdefault(name, []).extend(used)
-            homes.setdefault(name, set()).add(used[0][0])
+            homes.setdefault(name, set()).add(home)
         for stmt, _ in _looped(part):
             if isinstance(stmt, Copy) and stmt.completes is not None:
                 # When it lands is the author's affair.
@@ -151,7 +155,6 @@ def _lives(program: TileProgram) -> list[_Life]:
     for name in reached(program).any:
         touched.setdefault(name, []).extend(((0, -1), (len(program.body), -1)))
         homes.setdefault(name, set()).add(-1)
-    run = [i for i, stmt in enumerate(program.body) if isinstance(stmt, Role)]
     out = []
     for t in program.tensors:
         if not isinstance(t, SharedTensor) or t.name not in touched:
