@@ -1,15 +1,17 @@
-"""The value of a scalar expression of whole numbers, by definition."""
+"""The value of a scalar expression of whole numbers, by definition: quotients round towards zero,
+remainders have the sign of the dividend; conversions and unsigned arithmetic wrap."""
 
 from __future__ import annotations
 
-from hexcute_core.scalar import Binary, Cast, Compare, Const, Scalar, Select, Var
+from hexcute_core.dtypes import DType
+from hexcute_core.scalar import Binary, Cast, Compare, Const, Scalar, Select, Unary, Var
 
 BINARY = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
-    "floordiv": lambda a, b: a // b,
-    "mod": lambda a, b: a % b,
+    "floordiv": lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1),
+    "mod": lambda a, b: abs(a) % abs(b) * (1 if a >= 0 else -1),
     "min": min,
     "max": max,
     "and": lambda a, b: a & b,
@@ -29,17 +31,28 @@ BINARY = {
 
 
 def value(e: Scalar, names: dict[str, int]) -> int:
-    """`e` with variables taken from `names`; all numbers are non-negative."""
+    """`e` with variables taken from `names`."""
     match e:
         case Const():
-            return e.value
+            return _wrapped(e.value, e.dtype) if e.dtype.kind == "uint" else e.value
         case Var():
             return names[e.name]
         case Cast():
-            return value(e.a, names)
+            return _wrapped(value(e.a, names), e.dtype)
         case Select():
             return value(e.a if value(e.cond, names) else e.b, names)
-        case Binary() | Compare():
+        case Unary(op="neg"):
+            found = -value(e.a, names)
+            return _wrapped(found, e.dtype) if e.dtype.kind == "uint" else found
+        case Compare():
             return BINARY[e.op](value(e.a, names), value(e.b, names))
+        case Binary():
+            found = BINARY[e.op](value(e.a, names), value(e.b, names))
+            return _wrapped(found, e.dtype) if e.dtype.kind == "uint" else found
         case _:
             raise TypeError(f"no value of {e}")
+
+
+def _wrapped(number: int, dtype: DType) -> int:
+    low = 0 if dtype.kind == "uint" else -(2 ** (dtype.bits - 1))
+    return (number - low) % 2**dtype.bits + low

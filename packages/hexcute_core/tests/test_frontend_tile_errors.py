@@ -1,6 +1,6 @@
 """What tile operations do not take is refused at its line, with what to write instead."""
 
-# ruff: noqa: B007, F401, F841
+# ruff: noqa: B007, F841
 import pytest
 from refusals import Refusals, check_tile_refused, k
 
@@ -205,6 +205,61 @@ def unknown_reduction(a, r, q, s, n):
 @refused.case("reduces a tile along a mode", "hx.maximum")
 def max_of_scalars(a, r, q, s, n):
     x = hx.max(n, 3)  # here
+
+
+@refused.case("starts at the constant -3", "m - 3", "a[bm - 1 :]")
+def constant_start_before_the_tensor(a, r, q, s, n):
+    hx.copy(hx.global_view(a[-3:, :], ((16, 8), (k, 1))), r)  # here
+
+
+@refused.case("starts at the constant -1", "k - 1")
+def constant_index_before_the_tensor(a, r, q, s, n):
+    hx.global_view(a[:, -1], ((64,), (k,)))  # here
+
+
+@refused.case("dimension 0 of `view_a`", "differs between threads", "agrees on")
+def origin_by_thread(a, r, q, s, n):
+    lane = hx.threadIdx.x % 32
+    hx.copy(hx.global_view(a[lane * 2 :, :], ((16, 8), (k, 1))), r)  # here
+
+
+@refused.case("dimension 1 of `view_a`", "differs between threads")
+def origin_by_an_element(a, r, q, s, n):
+    column = 0
+    for i, j in hx.elements(q):
+        column = i
+    hx.copy(hx.global_view(a[:, column:], ((16, 8), (k, 1))), r)  # here
+
+
+@refused.case("differs between threads")
+def origin_that_a_later_assignment_makes_differ(a, r, q, s, n):
+    row = 0
+    for _ in range(n):
+        hx.copy(hx.global_view(a[row:, :], ((16, 8), (k, 1))), r)  # here
+        row = row + hx.threadIdx.x
+
+
+@refused.case("differs between threads")
+def origin_under_a_condition_of_the_thread(a, r, q, s, n):
+    row = 0
+    if hx.threadIdx.x > 5:
+        row = 1
+    hx.copy(hx.global_view(a[row:, :], ((16, 8), (k, 1))), r)  # here
+
+
+@refused.case("mode 0 of `s`", "differs between threads")
+def part_by_thread(a, r, q, s, n):
+    hx.copy(s[hx.ds(hx.threadIdx.x, 1), :], hx.register_tensor(f16, (1, 8)))  # here
+
+
+@refused.case("differs between threads")
+def origin_by_what_each_thread_put_into_one_element(a, r, q, s, n):
+    one, row = hx.register_tensor(i32, (1,)), 0
+    for (i,) in hx.elements(one):
+        one[i] = hx.threadIdx.x
+    for (i,) in hx.elements(one):
+        row = one[i]
+    hx.copy(hx.global_view(a[row:, :], ((16, 8), (k, 1))), r)  # here
 
 
 @pytest.mark.parametrize("body, expected, threads", refused.params)

@@ -152,7 +152,13 @@ def test_addresses_of_a_team_count_from_its_first_thread(first, threads):
 def global_case(shape, modes, origin, starts, kept, symbols=()):
     b = TileBuilder(threads=64, symbols=symbols, promise=Promise())
     b.param("p", f16, *(b.symbol(e) if isinstance(e, str) else e for e in shape))
-    b.view("v", "p", modes, origin)
+    named = [
+        [(b.symbol(e) if isinstance(e, str) else e, s, d) for e, s, d in m]
+        if isinstance(m, list)
+        else m
+        for m in modes
+    ]
+    b.view("v", "p", named, origin)
     extents = tuple(_extent(m) if i in kept else 1 for i, m in enumerate(modes))
     ref = TileRef("v", tuple(starts), extents, tuple(kept))
     return b.program(), ref
@@ -178,6 +184,16 @@ CASES = {
                          (0, 1), {}),
     "past the end": (("m", "k"), [(16, 1, 0), (16, 1, 1)], (64, 0), (0, 0), (0, 1),
                      {"m": 33, "k": 16}),
+    "before the beginning": (("m", "k"), [(16, 1, 0), (16, 1, 1)], (-3, -16), (0, 0), (0, 1),
+                             {"m": 33, "k": 16}),
+    "before and behind": ((5, 9), [(16, 1, 0), (16, 1, 1)], (-4, -2), (0, 0), (0, 1), {}),
+    "backwards": ((20, 64), [(16, -1, 0), (32, 1, 1)], (9, 8), (0, 0), (0, 1), {}),
+    "a part inside a sub-mode": ((40, 64), [[(8, 1, 0), (4, 8, 0)], [(4, 16, 1), (4, 4, 1)]],
+                                 (1, 3), (3, 2), (0, 1), {}),
+    "sub-modes of six": ((12, 24), [[(6, 2, 0), (2, 1, 0)], (24, 1, 1)], (0, 0), (4, 0), (0, 1),
+                         {}),
+    "a sub-mode known at run time": (("m", "k"), [(16, 1, 0), (8, 1, 1), [("k", 0, 0), (3, 8, 1)]],
+                                     (0, 0), (0, 0, 37), (0, 1), {"m": 13, "k": 30}),
 }  # fmt: skip
 
 
@@ -194,28 +210,38 @@ def test_global_addresses_and_predicates(name, dynamic):
         names |= {f"at{i}": s for i, s in enumerate(starts)}
     program, ref = global_case(shape, modes, origin, given, kept, symbols)
     f = coalesced(ref.shape, tuple(reversed(range(len(ref.shape)))), 1, 64)
-    loops = [Var(f"i{k}", i32) for k in range(len(f.value))]
-    place = GlobalAddress(program, Facts(program), ref, Team(0, 64))
-    own, moves = place.coordinates(f.thread, list(zip(f.value, loops)))
-    offset, predicate = place.at(own, moves, {f"i{k}": m.size for k, m in enumerate(f.value)})
     extents = [sizes.get(e, e) for e in shape]
-    for t in range(64):
-        for picks in product(*(range(m.size) for m in f.value)):
-            at = move(f.thread, t, 2)
-            for m, p in zip(f.value, picks):
+    check_global(program, ref, f.thread, f.value, 64, extents, modes, origin, starts, names)
+
+
+def global_address(program, ref, thread, reps, loops, threads):
+    where = Team(0, threads)
+    digits_of = list(zip(reps, loops))
+    return GlobalAddress(program, Facts(program), ref, where, thread, digits_of, lambda e: e)
+
+
+def check_global(program, ref, thread, reps, threads, extents, modes, origin, starts, names):
+    """Offset and predicate of every thread and repetition against the view's meaning."""
+    loops = [Var(f"i{k}", i32) for k in range(len(reps))]
+    offset, predicate = global_address(program, ref, thread, reps, loops, threads).at()
+    for t in range(threads):
+        for picks in product(*(range(m.size) for m in reps)):
+            at = move(thread, t, len(ref.kept))
+            for m, p in zip(reps, picks):
                 at[m.dim] += p * m.step
             index = list(starts)
-            for m, c in zip(kept, at):
+            for m, c in zip(ref.kept, at):
                 index[m] += c
             coords = list(origin)
             for i, mode in zip(index, modes):
                 subs = mode if isinstance(mode, list) else [mode]
                 for k, (e, step, d) in enumerate(subs):
+                    e = names.get(e, e)
                     digit = i if k == len(subs) - 1 else i % e
                     coords[d] += digit * step
                     i //= e
             env = {**names, "threadIdx.x": t, **{f"i{k}": p for k, p in enumerate(picks)}}
-            inside = all(c < e for c, e in zip(coords, extents))
+            inside = all(0 <= c < e for c, e in zip(coords, extents))
             assert bool(value(predicate, env)) == inside, (coords, extents)
             if inside:
                 linear = 0
@@ -224,14 +250,66 @@ def test_global_addresses_and_predicates(name, dynamic):
                 assert value(offset, env) == linear
 
 
+def cut(rng, extent):
+    """`extent` as factors in any order."""
+    out = []
+    while extent > 1:
+        factor = int(rng.choice([f for f in range(2, extent + 1) if extent % f == 0]))
+        out.append(factor)
+        extent //= factor
+    return out or [1]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_global_addresses_of_random_views_and_fragments(seed):
+    """Sub-modes of any size, stride 0 among them, parts that begin anywhere, origins before the
+    tensor; digits of threads and repetitions cut anyhow."""
+    rng = np.random.default_rng(seed)
+    sizes = [int(rng.choice([4, 6, 8, 12])) for _ in range(2)]
+    modes = [
+        [(n, int(rng.choice([0, 1, 2, 3])), int(rng.integers(2))) for n in cut(rng, size)]
+        for size in sizes
+    ]
+    shape = (int(rng.integers(1, 30)), int(rng.integers(1, 30)))
+    tile = [int(rng.integers(1, size + 1)) for size in sizes]
+    starts = [int(rng.integers(size - n + 1)) for size, n in zip(sizes, tile)]
+    origin = [int(rng.integers(-6, 4)) for _ in shape]
+    dynamic = bool(rng.integers(2))
+    symbols = ("row", "at0", "at1") if dynamic else ()
+    b = TileBuilder(threads=32, symbols=symbols, promise=Promise())
+    b.param("p", f16, *shape)
+    if dynamic:
+        names = {"row": abs(origin[0]), "at0": starts[0], "at1": starts[1]}
+        begin = (0 - b.symbol("row") if origin[0] < 0 else b.symbol("row"), origin[1])
+        given = tuple(Var(f"at{i}", i32) for i in range(2))
+    else:
+        names, begin, given = {}, origin, tuple(Const(s, i32) for s in starts)
+    b.view("v", "p", modes, begin)
+    ref = TileRef("v", given, tuple(tile), (0, 1))
+    pieces = []
+    for d, n in enumerate(tile):
+        step = 1
+        for factor in cut(rng, n):
+            pieces.append(Mode(factor, step, d))
+            step *= factor
+    order = [pieces[i] for i in rng.permutation(len(pieces))]
+    thread, held = [], 1
+    for m in [m for m in order if rng.integers(2)]:
+        if 32 % (held * m.size) == 0:
+            thread.append(m)
+            held *= m.size
+    if held < 32:
+        thread.append(Mode(32 // held, 0, 0))
+    reps = [m for m in order if m not in thread]
+    check_global(b.program(), ref, thread, reps, 32, shape, modes, origin, starts, names)
+
+
 def test_a_tile_that_is_certainly_inside_has_no_predicate():
     program, ref = global_case((64, 64), [(16, 1, 0), (32, 1, 1)], (8, 16),
                                (Const(0, i32), Const(0, i32)), (0, 1))  # fmt: skip
     f = coalesced((16, 32), (1, 0), 1, 64)
     loops = [Var(f"i{k}", i32) for k in range(len(f.value))]
-    place = GlobalAddress(program, Facts(program), ref, Team(0, 64))
-    own, moves = place.coordinates(f.thread, list(zip(f.value, loops)))
-    _, predicate = place.at(own, moves, {f"i{k}": m.size for k, m in enumerate(f.value)})
+    _, predicate = global_address(program, ref, f.thread, f.value, loops, 64).at()
     assert predicate == Const(True, predicate.dtype)
 
 
@@ -252,9 +330,7 @@ def test_wide_offsets_are_computed_in_64_bits():
     program, ref = global_case(("m", "k"), [(16, 1, 0), (16, 1, 1)], (0, 0),
                                (Const(0, i32), Const(0, i32)), (0, 1), ("m", "k"))  # fmt: skip
     program = replace(program, promise=Promise(wide=True))
-    place = GlobalAddress(program, Facts(program), ref, Team(0, 64))
-    own, moves = place.coordinates((Mode(16, 1, 0), Mode(4, 1, 1)), [])
-    offset, _ = place.at(own, moves, {})
+    offset, _ = global_address(program, ref, (Mode(16, 1, 0), Mode(4, 1, 1)), (), (), 64).at()
     assert offset.dtype.name == "i64"
     env = {"threadIdx.x": 15, "m": 1 << 20, "k": 1 << 20}
     assert value(offset, env) == 15 << 20

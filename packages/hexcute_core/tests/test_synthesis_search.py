@@ -10,9 +10,9 @@ import tile_runs
 from scalar_values import value
 
 from hexcute_core.arch import Fragment, Mode, arch
-from hexcute_core.dtypes import f16, f32, i32
-from hexcute_core.scalar import Binary, Const, Var, add, floordiv, minimum, mod, mul, select
-from hexcute_core.scalar.build import compare
+from hexcute_core.dtypes import f16, f32, i32, i64, u32
+from hexcute_core.scalar import Binary, Const, Var, add, cast, floordiv, minimum, mod, mul, select
+from hexcute_core.scalar.build import binary, compare, maximum, unary
 from hexcute_core.synthesis import synthesize
 from hexcute_core.synthesis.buffer import by_bound
 from hexcute_core.synthesis.candidates import component_choices
@@ -24,7 +24,7 @@ from hexcute_core.synthesis.graph import build_graph
 from hexcute_core.synthesis.memory import describe_global
 from hexcute_core.synthesis.options import CopyOptions
 from hexcute_core.synthesis.shared import SharedUse, synthesize_shared
-from hexcute_core.tile import Copy, SharedTensor
+from hexcute_core.tile import Assign, Copy, SharedTensor
 from hexcute_core.tile.ir import Promise
 
 SM80 = arch("sm_80")
@@ -117,10 +117,11 @@ def test_a_solution_is_the_same_every_time():
 
 
 def random_index(rng, depth):
-    """A non-negative index expression of the symbols m (a multiple of 8), n and blockIdx.x."""
+    """An index expression of the symbols m (a multiple of 8) and n, of blockIdx.x and of a number x
+    that may be negative."""
     if depth == 0:
-        return (Var("m", i32), Var("n", i32), Var("blockIdx.x", i32),
-                Const(int(rng.integers(0, 40)), i32))[int(rng.integers(4))]  # fmt: skip
+        return (Var("m", i32), Var("n", i32), Var("blockIdx.x", i32), Var("x", i32),
+                Const(int(rng.integers(-20, 40)), i32))[int(rng.integers(5))]  # fmt: skip
     a, b = random_index(rng, depth - 1), random_index(rng, depth - 1)
     constant = Const(int(rng.integers(1, 33)), i32)
     return (
@@ -128,10 +129,12 @@ def random_index(rng, depth):
         lambda: floordiv(a, constant), lambda: mod(a, constant), lambda: minimum(a, b),
         lambda: select(compare("lt", a, b), a, b), lambda: Binary("and", a, constant, i32),
         lambda: Binary("shl", a, Const(2, i32), i32), lambda: Binary("shr", a, Const(1, i32), i32),
-    )[int(rng.integers(10))]()  # fmt: skip
+        lambda: binary("sub", a, b), lambda: maximum(a, b), lambda: unary("neg", a),
+        lambda: cast(a, u32), lambda: cast(cast(a, i64), i32), lambda: mul(a, -3),
+    )[int(rng.integers(16))]()  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(200))
 def test_divisors_divide_and_bounds_hold(seed):
     rng = np.random.default_rng(seed)
     builder = tile_builder.TileBuilder(
@@ -139,13 +142,38 @@ def test_divisors_divide_and_bounds_hold(seed):
     )
     facts = Facts(builder.program())
     e = random_index(rng, 3)
-    divisor, upper = facts.divisor(e), facts.upper(e)
+    divisor, (low, high) = facts.divisor(e), facts.bounds(e)
     for _ in range(20):
         names = {"m": 8 * int(rng.integers(0, 9)), "n": int(rng.integers(0, 60)),
-                 "blockIdx.x": int(rng.integers(0, 7))}  # fmt: skip
+                 "blockIdx.x": int(rng.integers(0, 7)),
+                 "x": int(rng.integers(-50, 50))}  # fmt: skip
         got = value(e, names)
         assert got == 0 if divisor == 0 else got % divisor == 0, (str(e), names)
-        assert upper is None or got <= upper, (str(e), names)
+        assert low is None or got >= low, (str(e), names)
+        assert high is None or got <= high, (str(e), names)
+
+
+def test_facts_of_variables_that_are_defined_through_each_other():
+    """What one definition contradicts is known of no variable that depends on it."""
+    a, b, c, i = (Var(name, i32) for name in "abci")
+    builder = tile_builder.TileBuilder(threads=32)
+    for var, start in ((a, 0), (b, 8), (c, 16)):
+        builder.add(Assign(var, Const(start, i32), True, builder.span()))
+    with builder.loop("i", 5):
+        builder.add(Assign(a, add(b, 8), False, builder.span()))
+        builder.add(Assign(b, add(c, 16), False, builder.span()))
+        builder.add(Assign(c, add(mul(i, 4), a), False, builder.span()))
+    facts = Facts(builder.program())
+    assert [facts.divisor(v) for v in (a, b, c)] == [4, 4, 4]
+    assert [facts.bounds(v).low for v in (a, b, c)] == [0, 0, 0]
+    builder = tile_builder.TileBuilder(threads=32)
+    for var in (a, b):
+        builder.add(Assign(var, Const(8, i32), True, builder.span()))
+    with builder.loop("i", 5):
+        builder.add(Assign(a, b, False, builder.span()))
+        builder.add(Assign(b, add(a, -1), False, builder.span()))
+    facts = Facts(builder.program())
+    assert [facts.bounds(v).low for v in (a, b)] == [None, None]
 
 
 def test_what_is_known_of_a_tile_of_global_memory():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hexcute_core.dtypes import DType
 from hexcute_core.frontend.builder import current
 from hexcute_core.frontend.subscript import static_int
-from hexcute_core.scalar import Scalar, ScalarBase, as_scalar, binary
+from hexcute_core.scalar import Scalar, ScalarBase, as_scalar, binary, show
 from hexcute_core.tile import GlobalTensor
 
 
@@ -62,5 +62,15 @@ class Param:
             raise current("a[start:]").error(
                 f"{where} cannot start at {start!r}",
                 fix="use an integer or an integer scalar of the kernel",
+            )
+        known = static_int(start)
+        if known is not None and known < 0:
+            # numpy counts a constant from the end, a start computed at run time lies before 0.
+            extent = show(self.tensor.shape[dim])
+            raise current("a[start:]").error(
+                f"{where} starts at the constant {known}, which may be meant from its end or "
+                "before its beginning",
+                fix=f"write {extent} - {-known} for the last ones; a view that begins before the "
+                "tensor starts at what the kernel computes, as in a[bm - 1 :]",
             )
         return start

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 
 from hexcute_core.errors import FrontendError
+from hexcute_core.frontend.agreement import check_agreement
 from hexcute_core.frontend.builder import Builder, use
 from hexcute_core.frontend.calls import ReturnValue, call, inline
 from hexcute_core.frontend.engine import Engine, ExprHandler
@@ -147,6 +148,7 @@ def _trace(
         tuple(builder.mbarriers),
         (*builder.named_barriers, *barriers_of(builder.turns)),
     )
+    check_agreement(program)
     check_laws(program)
     check_remote(program)
     check_pending(program)

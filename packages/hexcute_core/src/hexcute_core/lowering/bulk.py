@@ -45,10 +45,8 @@ def _box(
     ctx: Context, outside: TileRef, plan: BulkPlan, moves: list[tuple[Mode, Scalar]]
 ) -> th.MapRef:
     """The box of global tile `outside` that the digits of `moves` lead to."""
-    place = GlobalAddress(ctx.program, ctx.facts, outside, ctx.team)
-    own, steps = place.coordinates((), moves)
-    coords = tuple(add(base, *step) for base, step in zip(place.corner(own), steps))
-    return th.MapRef(ctx.map_name(plan), coords)
+    place = GlobalAddress(ctx.program, ctx.facts, outside, ctx.team, (), moves, ctx.once)
+    return th.MapRef(ctx.map_name(plan), place.corner())
 
 
 def _boxes(

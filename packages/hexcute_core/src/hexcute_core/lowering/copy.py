@@ -12,7 +12,7 @@ from hexcute_core.lowering.elementwise import lower_same
 from hexcute_core.lowering.global_address import GlobalAddress
 from hexcute_core.lowering.shared_address import SharedAddress, address
 from hexcute_core.lowering.threads import WARP
-from hexcute_core.scalar import Const, Scalar, Var, add, compare, land
+from hexcute_core.scalar import Const, Scalar, add, compare, land
 from hexcute_core.synthesis.solution import CopyPlan
 from hexcute_core.tile import Copy, GlobalView, RegisterTensor, TileRef
 
@@ -88,11 +88,11 @@ def _side(
         offset = register_offset(ctx.register_base(ref), plan.reps, loops)
         return th.Regs(ref.tensor, offset, plan.pieces, plan.width, tensor.dtype), None
     if isinstance(tensor, GlobalView):
-        place = GlobalAddress(ctx.program, ctx.facts, ref, ctx.team)
-        own, moves = place.coordinates(plan.thread, list(zip(modes, loops)))
-        bound = {v.name: m.size for v, m in zip(loops, modes) if isinstance(v, Var)}
-        own = [ctx.once(c) for c in own]
-        offset, predicate = place.at(own, moves, bound)
+        reps = list(zip(modes, loops))
+        place = GlobalAddress(
+            ctx.program, ctx.facts, ref, ctx.team, plan.thread, reps, ctx.once
+        )
+        offset, predicate = place.at()
         return th.GlobalPtr(tensor.param, offset, tensor.dtype), predicate
     shared = SharedAddress(
         ctx.solution.shared[ref.tensor],

@@ -7,18 +7,19 @@ values. Tables are numpy arrays [thread, value, dimension].
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import product as cartesian
 from math import prod
-from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hexcute_core.arch import CopyRow, Fragment, Mode
+from hexcute_core.arch import CopyRow, Fragment
 from hexcute_core.errors import SourceSpan, VerifyError
 from hexcute_core.synthesis.check_gemm import check_gemm
 from hexcute_core.synthesis.check_hopper import check_boxes, check_bulk, check_wgmma
+from hexcute_core.synthesis.check_memory import check_global_runs, check_shared_runs
+from hexcute_core.synthesis.check_tables import Table, calls, digits, inside, offsets
+from hexcute_core.synthesis.facts import Facts
 from hexcute_core.synthesis.graph import WeightedOp, build_graph
 from hexcute_core.synthesis.solution import CopyPlan, Exchange, SharedLayout, Solution
 from hexcute_core.tile import (
@@ -42,26 +43,25 @@ from hexcute_core.tile.ir import TileOp
 from hexcute_core.tile.visit import tiles
 from hexcute_core.unions import assert_never
 
-Table: TypeAlias = NDArray[np.int64]
-
 
 def check(solution: Solution) -> None:
     """Raises VerifyError, located, at the first equation that does not hold."""
     program = solution.program
     for name, layout in solution.shared.items():
         _bijection(program, name, layout)
-    for item in build_graph(program).ops:
+    graph = build_graph(program)
+    for item in graph.ops:
         op, threads = item.op, item.team.threads
         _own(solution, op)
         match op:
             case Copy() if op.id in solution.bulk:
-                check_bulk(solution, op)
+                check_bulk(solution, graph.facts, op)
             case Prefetch() if op.id in solution.bulk:
                 check_boxes(solution.bulk[op.id], op.src, op.span)
             case Copy() if op.reduce is not None:
                 raise VerifyError(f"nothing combines `{op.src.tensor}` by {op.reduce}", op.span)
             case Copy() if op.id in solution.copies:
-                _copy(solution, op, item)
+                _copy(solution, graph.facts, op, item)
             case Copy() | CastTile():
                 _alike(solution, op.src, op.dst, op.span, threads)
             case Elementwise():
@@ -75,7 +75,7 @@ def check(solution: Solution) -> None:
                     _alike(solution, src, dst, op.span, threads)
                     _alike(solution, dst, src, op.span, threads)
             case Gemm() if op.id in solution.wgmmas:
-                check_wgmma(solution, op)
+                check_wgmma(solution, graph.facts, op)
             case Gemm() if op.id in solution.gemms:
                 check_gemm(solution, op, threads)
             case Rearrange():
@@ -98,16 +98,6 @@ def _own(solution: Solution, op: TileOp) -> None:
     for ref in tiles(op):
         if ref.rank is not None:
             raise VerifyError(f"`{ref.tensor}` of another block is no operand here", op.span)
-
-
-def digits(index: Any, modes: Sequence[Mode], rank: int) -> Table:
-    """Tile coordinates [..., rank] of `index` split over `modes`, first fastest."""
-    index = np.asarray(index, dtype=np.int64)
-    out = np.zeros((*index.shape, rank), dtype=np.int64)
-    for m in modes:
-        out[..., m.dim] += index % m.size * m.step
-        index = index // m.size
-    return out
 
 
 def fragment_table(f: Fragment, threads: int) -> Table:
@@ -133,35 +123,16 @@ def _fragment(solution: Solution, ref: TileRef, threads: int) -> Table:
 def _covers(solution: Solution, ref: TileRef, span: SourceSpan, threads: int) -> None:
     f = solution.fragments[ref.tensor]
     table = _fragment(solution, ref, threads)
-    held = _inside(table, f.shape)
+    held = inside(table, f.shape)
     flat = [_index(row[ok], f.shape) for row, ok in zip(table, held)]
     doubled = any(len(np.unique(row)) != len(row) for row in flat)
     if doubled or not _whole(np.concatenate(flat), f.shape):
         raise VerifyError(f"`{ref.tensor}`: {f} does not cover its tile", span)
 
 
-def _inside(coords: Table, shape: Sequence[int]) -> NDArray[np.bool_]:
-    """Which coordinates are those of elements of a tile; others are nobody's."""
-    found: NDArray[np.bool_] = np.all((coords >= 0) & (coords < np.array(shape)), axis=-1)
-    return found
-
-
 def _whole(flat: Table, shape: Sequence[int]) -> bool:
     """Whether the numbers are those of all elements of a tile and no others."""
     return np.array_equal(np.unique(flat), np.arange(prod(shape)))
-
-
-def offsets(layout: SharedLayout) -> Table:
-    """The element offset of every coordinate of a shared tensor, by evaluation."""
-    total = np.zeros(layout.shape, dtype=np.int64)
-    for m, extent in enumerate(layout.shape):
-        mode = layout.layout[m]
-        line = np.array([int(mode(i)) for i in range(extent)])
-        total += line.reshape([-1 if d == m else 1 for d in range(len(layout.shape))])
-    if layout.swizzle is None:
-        return total
-    moved = np.array([int(layout.swizzle(i)) for i in range(int(total.max()) + 1)])
-    return moved[total]
 
 
 def _bijection(program: TileProgram, name: str, layout: SharedLayout) -> None:
@@ -171,7 +142,7 @@ def _bijection(program: TileProgram, name: str, layout: SharedLayout) -> None:
         raise VerifyError(f"`{name}`: {layout} is not a bijection", tensor.span)
 
 
-def _copy(solution: Solution, op: Copy, item: WeightedOp) -> None:
+def _copy(solution: Solution, facts: Facts, op: Copy, item: WeightedOp) -> None:
     plan, program, threads = solution.copies[op.id], solution.program, item.team.threads
     moved = plan.row.src, (plan.second or plan.row).dst
     meant = tuple(_scope(program, ref) for ref in (op.src, op.dst))
@@ -183,14 +154,16 @@ def _copy(solution: Solution, op: Copy, item: WeightedOp) -> None:
             _covers(solution, ref, op.span, threads)
             _registers(plan, solution.fragments[ref.tensor], op, threads)
         elif isinstance(tensor, SharedTensor):
-            _contiguous(plan, solution.shared[ref.tensor], ref, tensor, op, threads)
+            check_shared_runs(facts, plan, solution.shared[ref.tensor], ref, op, threads)
+        else:
+            check_global_runs(program, facts, plan, ref, op, threads)
     rank = len(op.dst.shape)
     run = digits(np.arange(prod(m.size for m in plan.run)), plan.run, rank)
     starts = digits(np.arange(threads), plan.thread, rank)
     coords = np.concatenate(
-        [(starts[:, None] + run + move).reshape(-1, rank) for move, _ in _calls(plan, rank)]
+        [(starts[:, None] + run + move).reshape(-1, rank) for move, _ in calls(plan, rank)]
     )
-    reached = _index(coords[_inside(coords, op.dst.shape)], op.dst.shape)
+    reached = _index(coords[inside(coords, op.dst.shape)], op.dst.shape)
     if not _whole(reached, op.dst.shape):
         raise VerifyError(f"{plan.name} does not cover the tile", op.span)
 
@@ -206,22 +179,12 @@ def _scope(program: TileProgram, ref: TileRef) -> str:
             return "register"
 
 
-def _calls(plan: CopyPlan, rank: int) -> Iterator[tuple[Table, int]]:
-    """(tile move, register offset) of every call."""
-    for picks in cartesian(*(range(r.size) for r in plan.reps)):
-        move, reg = np.zeros(rank, dtype=np.int64), 0
-        for pick, rep in zip(picks, plan.reps):
-            move[rep.dim] += pick * rep.step
-            reg += pick * rep.reg
-        yield move, reg
-
-
 def _registers(plan: CopyPlan, f: Fragment, op: Copy, threads: int) -> None:
     """Every register element must hold the tile element that memory has at its address."""
     table, places = fragment_table(f, threads), _moved(plan, threads, len(f.shape))
     registers = np.array([p + w for p in plan.pieces for w in range(plan.width)])
     done = np.zeros(f.values, dtype=np.int64)
-    for move, reg in _calls(plan, len(f.shape)):
+    for move, reg in calls(plan, len(f.shape)):
         have, want = table[:, reg + registers], places + move
         done[reg + registers] += 1
         wrong = np.argwhere((have != want).any(axis=2))
@@ -262,41 +225,11 @@ def _sources(row: CopyRow) -> tuple[Table, Table]:
     return table[..., 0], table[..., 1]
 
 
-def _contiguous(
-    plan: CopyPlan,
-    layout: SharedLayout,
-    ref: TileRef,
-    tensor: SharedTensor,
-    op: Copy,
-    threads: int,
-) -> None:
-    """A call's run must lie in consecutive, aligned offsets of shared memory, wherever the slice
-    starts that the compiler knows of."""
-    rank, run = len(ref.shape), prod(m.size for m in plan.run)
-    table = offsets(layout)
-    inside = digits(np.arange(run), plan.run, rank)
-    starts = digits(np.arange(threads), plan.thread, rank)
-    corner = [int(getattr(s, "value", 0)) for s in ref.starts]
-    for move, _ in _calls(plan, rank):
-        coords = starts[:, None] + inside + move
-        # A run is inside its tile or beyond it, never both.
-        held = _inside(coords, ref.shape)
-        if (held != held[:, :1]).any():
-            raise VerifyError(f"{plan.name} leaves its tile", op.span)
-        coords = coords[held[:, 0]]
-        where: list[Any] = list(corner)
-        for d, m in enumerate(ref.kept):
-            where[m] = corner[m] + coords[..., d]
-        found = np.broadcast_to(table[tuple(where)], coords.shape[:-1])
-        if (found != found[:, :1] + np.arange(run)).any() or (found[:, 0] % run).any():
-            raise VerifyError(f"{plan.name}: {run} elements are not aligned in {layout}", op.span)
-
-
 def _alike(solution: Solution, src: TileRef, dst: TileRef, span: SourceSpan, threads: int) -> None:
     """Thread t must hold, for each of its elements of dst, the element of src it needs."""
     _covers(solution, dst, span, threads)
     need, have = _fragment(solution, dst, threads).copy(), _fragment(solution, src, threads)
-    wanted, held = _inside(need, dst.shape), _inside(have, src.shape)
+    wanted, held = inside(need, dst.shape), inside(have, src.shape)
     for d, extent in enumerate(src.shape):
         if extent == 1:
             need[..., d] = 0
@@ -318,7 +251,7 @@ def _reduced(solution: Solution, op: Reduce, threads: int) -> None:
     # A thread may hold nothing of a row that it helps to reduce: it learns the result all the same.
     table[..., op.axis] = 0
     into = _fragment(solution, op.dst, threads)
-    wanted, held = _inside(table, op.dst.shape), _inside(into, op.dst.shape)
+    wanted, held = inside(table, op.dst.shape), inside(into, op.dst.shape)
     for t in range(threads):
         want, have = (
             _index(x[t][ok[t]], op.dst.shape) for x, ok in ((table, wanted), (into, held))

@@ -17,6 +17,8 @@ from itertools import product
 
 from hexcute_core.arch import Fragment
 from hexcute_core.errors import SourceSpan, VerifyError
+from hexcute_core.synthesis.check_memory import begins
+from hexcute_core.synthesis.facts import Facts
 from hexcute_core.synthesis.operands import CORE_ROWS, BulkPlan, Operand, swizzle_of
 from hexcute_core.synthesis.solution import SharedLayout, Solution
 from hexcute_core.synthesis.wgmma import GROUP, WgmmaPlan
@@ -25,7 +27,7 @@ from hexcute_core.tile import Copy, Gemm, SharedTensor, TileRef
 Coord = tuple[int, ...]
 
 
-def check_bulk(solution: Solution, op: Copy) -> None:
+def check_bulk(solution: Solution, facts: Facts, op: Copy) -> None:
     """Every element of every box lies where TMA writes it. Raises VerifyError, located."""
     plan = solution.bulk[op.id]
     inward = isinstance(solution.program.tensor(op.dst.tensor), SharedTensor)
@@ -40,9 +42,11 @@ def check_bulk(solution: Solution, op: Copy) -> None:
     check_boxes(plan, ref, op.span)
     extents = [plan.box[d] for d in plan.dims]
     inner_first = sorted(range(len(extents)), key=lambda d: -plan.dims[d])
+    atom = CORE_ROWS * max(plan.span, 16)
+    _begins(facts, layout, ref, atom * 8 // bits, op.span)
     for start in _starts(plan, len(extents)):
         first = _plain(layout, ref, start)
-        if first * bits // 8 % (CORE_ROWS * max(plan.span, 16)):
+        if first * bits // 8 % atom:
             raise VerifyError(f"{plan.name}: the box at {start} is not aligned", op.span)
         for inside in product(*(range(e) for e in extents)):
             compact, stride = 0, 1
@@ -85,7 +89,23 @@ def _plain(layout: SharedLayout, ref: TileRef, at: Coord) -> int:
     return int(layout.layout(*whole))
 
 
-def check_wgmma(solution: Solution, op: Gemm) -> None:
+def _begins(
+    facts: Facts, layout: SharedLayout, ref: TileRef, atom: int, span: SourceSpan
+) -> None:
+    """Wherever the part may begin, it is the tensor's beginning moved by whole swizzles of `atom`
+    elements. Raises VerifyError, located."""
+    moved = {0}
+    for m, (start, extent, size) in enumerate(zip(ref.starts, ref.extents, layout.shape)):
+        mode = layout.layout[m]
+        places = begins(facts, start, size - extent + 1)
+        if any(mode(p + i) != mode(p) + mode(i) for p in places if p for i in range(extent)):
+            raise VerifyError(f"`{ref.tensor}`: the part crosses the blocks of {layout}", span)
+        moved = {(at + int(mode(p))) % atom for at in moved for p in places}
+    if moved != {0}:
+        raise VerifyError(f"`{ref.tensor}`: the part begins inside a swizzle of {layout}", span)
+
+
+def check_wgmma(solution: Solution, facts: Facts, op: Gemm) -> None:
     """The products summed into c[i, j] are a[i, k] b[j, k] for every k, each once."""
     plan = solution.wgmmas[op.id]
     (m, n), k = op.c.shape, op.a.shape[1]
@@ -100,9 +120,8 @@ def check_wgmma(solution: Solution, op: Gemm) -> None:
         if operand is not None:
             firsts = [g * (ref.shape[0] // groups) + r * rows
                       for g in range(groups) for r in range(repeats)]  # fmt: skip
-            _operand(
-                solution, op, ref, operand, [(r, s * depth) for r in firsts for s in range(rk)]
-            )
+            places = [(r, s * depth) for r in firsts for s in range(rk)]
+            _operand(solution, facts, op, ref, operand, places)
     _registers(plan, solution.fragments[op.c.tensor], plan.row.c, plan.c_pieces, plan.c_strides,
                (64, width), (rm, rn), op)  # fmt: skip
     if plan.a_in_registers:
@@ -111,7 +130,12 @@ def check_wgmma(solution: Solution, op: Gemm) -> None:
 
 
 def _operand(
-    solution: Solution, op: Gemm, ref: TileRef, operand: Operand, starts: list[tuple[int, int]]
+    solution: Solution,
+    facts: Facts,
+    op: Gemm,
+    ref: TileRef,
+    operand: Operand,
+    starts: list[tuple[int, int]],
 ) -> None:
     layout = solution.shared[ref.tensor]
     dtype = solution.program.tensor(ref.tensor).dtype
@@ -121,9 +145,10 @@ def _operand(
     steps = operand.steps(lambda r, k: _plain(layout, ref, (r, k)), size)
     if isinstance(steps, str):
         raise VerifyError(f"`{ref.tensor}`: {steps}", op.span)
+    atom = CORE_ROWS * operand.span
+    _begins(facts, layout, ref, atom // size, op.span)
     for row, k in starts:
         first = _plain(layout, ref, (row, k)) * size
-        atom = CORE_ROWS * operand.span
         within = first % atom
         if within and not (operand.major == "k" and within < operand.span and within % 16 == 0):
             raise VerifyError(f"`{ref.tensor}`: the operand at {(row, k)} splits a core", op.span)

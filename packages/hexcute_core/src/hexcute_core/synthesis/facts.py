@@ -1,14 +1,20 @@
-"""What is known of a scalar at compile time: d | e (a divisor) and e <= u (an upper bound).
+"""What is known of a scalar at compile time: d | e (a divisor) and low <= e <= high (bounds).
 
 Divisors come from constants, launch promises and the definitions of variables; they decide how
-many bytes a copy may move. Bounds prove that an edge needs no predicate.
+many bytes a copy may move. Bounds prove that an edge needs no predicate: the lower one that a tile
+does not begin before its tensor, the upper one that it does not reach past it. What a variable that
+is defined through others may be is the most that all definitions together bear out: each starts at
+the strongest fact, and facts that a definition contradicts are given up until none does.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import gcd
+from typing import NamedTuple
 
-from hexcute_core.scalar import Binary, Cast, Compare, Const, Scalar, Select, Var
+from hexcute_core.scalar import Binary, Cast, Compare, Const, Scalar, Select, Unary, Var
+from hexcute_core.scalar.build import NON_NEGATIVE_PREFIXES
 from hexcute_core.tile import Assign, For, TileProgram, While
 from hexcute_core.tile.visit import statements
 
@@ -17,12 +23,23 @@ _ANY = 1
 UNKNOWN_TRIPS = 32
 
 
+class Bounds(NamedTuple):
+    """`low <= e <= high`; None where nothing is known."""
+
+    low: int | None
+    high: int | None
+
+
+UNKNOWN = Bounds(None, None)
+NATURAL = Bounds(0, None)
+
+
 class Facts:
     """Divisors and bounds of the scalars of one program."""
 
     def __init__(self, program: TileProgram) -> None:
         self._defs: dict[str, list[Scalar]] = {}
-        self._loops: dict[str, For] = {}
+        self._loops: dict[str, list[For]] = {}
         self._promise = program.promise
         self._symbols = frozenset(program.symbols)
         self._block_dim = program.block_dim
@@ -31,30 +48,52 @@ class Facts:
             if isinstance(stmt, Assign):
                 self._defs.setdefault(stmt.var.name, []).append(stmt.value)
             elif isinstance(stmt, For):
-                self._loops[stmt.var.name] = stmt
-        self._divisors: dict[str, int] = {}
-        self._bounds: dict[str, int | None] = {}
+                self._loops.setdefault(stmt.var.name, []).append(stmt)
+        names = {**self._defs, **self._loops}
+        self._bounds: dict[str, Bounds] = {}
+        self._natural = frozenset(names)
+        while True:
+            self._bounds.clear()
+            kept = frozenset(n for n in self._natural if (self._defined_low(n) or 0) >= 0)
+            if kept == self._natural:
+                break
+            self._natural = kept
+        self._divisors = dict.fromkeys(names, 0)
+        while True:
+            found = {name: self._defined_divisor(name) for name in names}
+            if found == self._divisors:
+                break
+            self._divisors = found
 
     def divisor(self, e: Scalar) -> int:
         """The largest known d >= 0 with d | e; 0 means that e is 0."""
         match e:
             case Const():
-                return abs(int(e.value)) if e.dtype.is_integer else _ANY
+                return abs(_number(e)) if e.dtype.is_integer else _ANY
             case Var():
                 return self._var_divisor(e.name)
             case Cast():
-                return self.divisor(e.a) if e.dtype.is_integer else _ANY
+                if not e.dtype.is_integer or not e.a.dtype.is_integer:
+                    return _ANY
+                d, held = self.divisor(e.a), self.bounds(e.a)
+                # What wraps keeps its powers of two alone.
+                return d if _cast(held, e) == held else gcd(d, 1 << e.dtype.bits)
+            case Unary(op="neg"):
+                return gcd(self.divisor(e.a), 1 << e.dtype.bits)
             case Select():
                 return gcd(self.divisor(e.a), self.divisor(e.b))
-            case Binary(op="add" | "sub" | "min" | "max" | "mod"):
+            case Binary(op="min" | "max" | "mod"):
                 return gcd(self.divisor(e.a), self.divisor(e.b))
-            case Binary(op="mul"):
-                return self.divisor(e.a) * self.divisor(e.b)
+            case Binary(op="add" | "sub" | "mul"):
+                a, b = self.divisor(e.a), self.divisor(e.b)
+                exact = _binary(e, self.bounds(e.a), self.bounds(e.b))
+                wraps = e.dtype.kind == "uint" and _wraps(exact, e)
+                return gcd(a * b if e.op == "mul" else gcd(a, b), 1 << e.dtype.bits if wraps else 0)
             case Binary(op="shl", b=Const() as b):
                 return self.divisor(e.a) << int(b.value)
             case Binary(op="floordiv", b=Const() as b):
                 whole = self.divisor(e.a)
-                return whole // int(b.value) if b.value and whole % b.value == 0 else _ANY
+                return whole // abs(int(b.value)) if b.value and whole % b.value == 0 else _ANY
             case Binary(op="shr", b=Const() as b):
                 whole = self.divisor(e.a)
                 return whole >> int(b.value) if whole % (1 << int(b.value)) == 0 else _ANY
@@ -67,72 +106,73 @@ class Facts:
     def _var_divisor(self, name: str) -> int:
         if name in self._symbols:
             return self._promise.multiple(name)
-        if name not in self._divisors:
-            # A variable defined through itself starts at "divisible by anything" and shrinks.
-            self._divisors[name] = 0
-            while True:
-                found = self._from_definitions(name)
-                if found == self._divisors[name]:
-                    break
-                self._divisors[name] = found
-        return self._divisors[name]
+        return self._divisors.get(name, _ANY)
 
-    def _from_definitions(self, name: str) -> int:
+    def _defined_divisor(self, name: str) -> int:
         found = 0
-        loop = self._loops.get(name)
-        if loop is not None:
-            found = gcd(self.divisor(loop.start), self.divisor(loop.step))
-        elif name not in self._defs:
-            return _ANY
+        for loop in self._loops.get(name, ()):
+            found = gcd(found, self.divisor(loop.start), self.divisor(loop.step))
         for value in self._defs.get(name, ()):
             found = gcd(found, self.divisor(value))
         return found
 
-    def upper(self, e: Scalar) -> int | None:
-        """A constant u with e <= u, for e >= 0, or None."""
+    def bounds(self, e: Scalar, known: Mapping[str, Bounds] | None = None) -> Bounds:
+        """What constants `e` lies between; `known` are variables that the program does not have."""
+
+        def of(part: Scalar) -> Bounds:
+            return self.bounds(part, known)
+
         match e:
             case Const():
-                return int(e.value)
+                return Bounds(_number(e), _number(e)) if e.dtype.is_integer else UNKNOWN
             case Var():
-                return self._var_upper(e.name)
-            case Cast():
-                return self.upper(e.a)
+                if known is not None and e.name in known:
+                    return known[e.name]
+                own = self._var_bounds(e.name)
+                return NATURAL if own == UNKNOWN and e.dtype.kind == "uint" else own
+            case Cast() if e.dtype.is_integer and e.a.dtype.is_integer:
+                return _cast(of(e.a), e)
             case Compare():
-                return 1
-            case Binary(op="add" | "mul"):
-                a, b = self.upper(e.a), self.upper(e.b)
-                if a is None or b is None:
-                    return None
-                return a + b if e.op == "add" else a * b
-            case Binary(op="and" | "mod", b=Const() as b):
-                return int(b.value) - (e.op == "mod")
-            case Binary(op="min"):
-                known = [u for u in (self.upper(e.a), self.upper(e.b)) if u is not None]
-                return min(known, default=None)
-            case Binary(op="floordiv", b=Const() as b):
-                a = self.upper(e.a)
-                return None if a is None or b.value <= 0 else a // int(b.value)
-            case Binary(op="shr", b=Const() as b):
-                a = self.upper(e.a)
-                return None if a is None else a >> int(b.value)
+                return Bounds(0, 1)
+            case Select():
+                return _hull(of(e.a), of(e.b))
+            case Unary(op="neg") if e.dtype.kind == "int":
+                return _product(of(e.a), Bounds(-1, -1))
+            case Binary() if e.dtype.kind == "int":
+                return _binary(e, of(e.a), of(e.b))
+            case Binary() if e.dtype.kind == "uint":
+                found = _binary(e, of(e.a), of(e.b))
+                return NATURAL if _wraps(found, e) else found
             case _:
-                return None
+                return NATURAL if e.dtype.kind == "uint" else UNKNOWN
 
-    def _var_upper(self, name: str) -> int | None:
+    def _var_bounds(self, name: str) -> Bounds:
         if name == "threadIdx.x":
-            return self._block_dim - 1
+            return Bounds(0, self._block_dim - 1)
         if name in self._grid:
-            blocks = self.upper(self._grid[name])
-            return None if blocks is None else blocks - 1
+            blocks = self.bounds(self._grid[name]).high
+            return Bounds(0, None if blocks is None else blocks - 1)
+        if name.startswith(("gridDim.", "blockDim.")):
+            return Bounds(1, None)
+        if name in self._symbols or name.startswith(NON_NEGATIVE_PREFIXES):
+            return NATURAL
         if name not in self._bounds:
-            self._bounds[name] = None
-            loop, defs = self._loops.get(name), self._defs.get(name, [])
-            if loop is not None and not defs:
-                stop = self.upper(loop.stop)
-                self._bounds[name] = None if stop is None else max(stop - 1, 0)
-            elif loop is None and len(defs) == 1:
-                self._bounds[name] = self.upper(defs[0])
+            # Until it is known: all that a definition through itself may use.
+            self._bounds[name] = Bounds(0 if name in self._natural else None, None)
+            self._bounds[name] = self._defined_bounds(name)
         return self._bounds[name]
+
+    def _defined_bounds(self, name: str) -> Bounds:
+        loops, defs = self._loops.get(name, []), self._defs.get(name, [])
+        if len(loops) + len(defs) != 1:
+            return Bounds(0 if name in self._natural else None, None)
+        return _counted(self, loops[0]) if loops else self.bounds(defs[0])
+
+    def _defined_low(self, name: str) -> int | None:
+        """The least that a definition gives `name`; -1 where one gives no bound."""
+        found = [_counted(self, loop) for loop in self._loops.get(name, ())]
+        found += [self.bounds(value) for value in self._defs.get(name, ())]
+        return min((-1 if b.low is None else b.low for b in found), default=None)
 
     def trips(self, loop: For | While) -> int:
         """Estimated rounds of a loop: exact where its bounds are constant."""
@@ -141,3 +181,108 @@ class Facts:
                 return max(0, -(-int(stop.value - start.value) // int(step.value)))
             case For() | While():
                 return UNKNOWN_TRIPS
+
+
+
+def _counted(facts: Facts, loop: For) -> Bounds:
+    """What a loop's counter may be inside it."""
+    start, stop, step = (facts.bounds(e) for e in (loop.start, loop.stop, loop.step))
+    if step.low is not None and step.low > 0:
+        return Bounds(start.low, None if stop.high is None else stop.high - 1)
+    if step.high is not None and step.high < 0:
+        return Bounds(None if stop.low is None else stop.low + 1, start.high)
+    return UNKNOWN
+
+
+def _number(e: Const) -> int:
+    """An integer constant; in an unsigned type it is counted from zero."""
+    return int(e.value) % 2**e.dtype.bits if e.dtype.kind == "uint" else int(e.value)
+
+
+def _wraps(exact: Bounds, e: Binary) -> bool:
+    """Whether an unsigned operation may leave its type, if its numbers were without end."""
+    low, high = exact
+    return low is None or low < 0 or high is None or high >= 2**e.dtype.bits
+
+
+def _cast(a: Bounds, e: Cast) -> Bounds:
+    """`a` where the type holds all of it, else what the type holds."""
+    low = 0 if e.dtype.kind == "uint" else -(2 ** (e.dtype.bits - 1))
+    high = low + 2**e.dtype.bits - 1
+    source = e.a.dtype
+    fits = source.bits < e.dtype.bits or (source.bits == e.dtype.bits and source.kind == "int")
+    if a.low is not None and a.low >= low and (fits or (a.high is not None and a.high <= high)):
+        return a
+    return Bounds(0, None) if e.dtype.kind == "uint" else UNKNOWN
+
+
+def _binary(e: Binary, a: Bounds, b: Bounds) -> Bounds:
+    """Bounds of an operation on integers; quotients and remainders round towards zero."""
+    positive = b.low is not None and b.low == b.high and b.low > 0
+    by = b.low if positive and b.low is not None else 1
+    natural = a.low is not None and a.low >= 0
+    match e.op:
+        case "add":
+            return Bounds(_plus(a.low, b.low), _plus(a.high, b.high))
+        case "sub":
+            return Bounds(_plus(a.low, _minus(b.high)), _plus(a.high, _minus(b.low)))
+        case "mul":
+            return _product(a, b)
+        case "min":
+            lows, highs = _known(a.low, b.low), _known(a.high, b.high)
+            return Bounds(min(lows) if len(lows) == 2 else None, min(highs, default=None))
+        case "max":
+            lows, highs = _known(a.low, b.low), _known(a.high, b.high)
+            return Bounds(max(lows, default=None), max(highs) if len(highs) == 2 else None)
+        case "and" if positive:
+            return Bounds(0, by)
+        case "mod" if positive:
+            top = by - 1 if a.high is None else min(by - 1, max(a.high, 0))
+            return Bounds(0, top) if natural else Bounds(1 - by, by - 1)
+        case "floordiv" if positive:
+            return Bounds(_quotient(a.low, by), _quotient(a.high, by))
+        case "shr" if b.low is not None and b.low == b.high:
+            return Bounds(*(None if x is None else x >> b.low for x in a))
+        case "shl" if b.low is not None and b.low == b.high:
+            return Bounds(*(None if x is None else x << b.low for x in a))
+        case "mod" if natural:
+            # The sign is the dividend's.
+            return Bounds(0, a.high)
+        case "floordiv" if natural and b.low is not None and b.low > 0:
+            return Bounds(0, a.high)
+        case "or" | "xor" if natural and b.low is not None and b.low >= 0:
+            return NATURAL
+        case _:
+            return UNKNOWN
+
+
+def _product(a: Bounds, b: Bounds) -> Bounds:
+    if None not in (*a, *b):
+        ends = [x * y for x in a for y in b if x is not None and y is not None]
+        return Bounds(min(ends), max(ends))
+    naturals = all(x.low is not None and x.low >= 0 for x in (a, b))
+    if naturals:
+        return Bounds((a.low or 0) * (b.low or 0), None)
+    return UNKNOWN
+
+
+def _hull(a: Bounds, b: Bounds) -> Bounds:
+    lows, highs = _known(a.low, b.low), _known(a.high, b.high)
+    low, high = min(lows, default=None), max(highs, default=None)
+    return Bounds(low if len(lows) == 2 else None, high if len(highs) == 2 else None)
+
+
+def _known(*ends: int | None) -> list[int]:
+    return [end for end in ends if end is not None]
+
+
+def _plus(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else a + b
+
+
+def _minus(a: int | None) -> int | None:
+    return None if a is None else -a
+
+
+def _quotient(a: int | None, by: int) -> int | None:
+    return None if a is None else abs(a) // by * (1 if a >= 0 else -1)

@@ -49,7 +49,8 @@ def describe_global(program: TileProgram, facts: Facts, ref: TileRef) -> GlobalT
         vector = gcd(gcd(run, ref.shape[contiguous]), limit)
         vector &= -vector
     strides = _order_key(modes, last)
-    order = tuple(sorted(range(len(modes)), key=lambda d: strides[d]))
+    # Vectors run along the contiguous dimension; what only repeats elements comes last.
+    order = tuple(sorted(range(len(modes)), key=lambda d: (d != contiguous, *strides[d])))
     return GlobalTile(tuple(modes), contiguous, vector, order)
 
 
@@ -61,11 +62,12 @@ def _constant(s: SubMode) -> Mode:
     return Mode(extent, step, s.dim)
 
 
-def _order_key(modes: list[tuple[Mode, ...]], last: int) -> list[tuple[int, int]]:
+def _order_key(modes: list[tuple[Mode, ...]], last: int) -> list[tuple[bool, int, int]]:
     keys = []
     for subs in modes:
         first = subs[0] if subs else Mode(1, 0, 0)
-        keys.append((last - first.dim, first.step))
+        repeats = all(s.step == 0 or s.size == 1 for s in subs)
+        keys.append((repeats, last - first.dim, first.step))
     return keys
 
 

@@ -1,0 +1,155 @@
+"""Views of every kind, along every path of a copy, against numpy: origins before the tensor,
+sub-modes, modes that repeat elements or step over them, parts that begin anywhere."""
+
+import numpy as np
+import pytest
+from view_kernels import View, adding, loads, stores
+
+from hexcute_core import f16, f32, i8
+from hexcute_core.driver.simulation import compare_with_tile_program
+
+NUMPY = {f16: np.float16, f32: np.float32, i8: np.int8}
+TARGETS = {"registers": ("sm_80",), "shared": ("sm_80", "sm_90"), "pipeline": ("sm_90",)}
+
+
+def simple(shape, origin, tile):
+    return View(shape, origin, (((tile[0], 1, 0),), ((tile[1], 1, 1),)))
+
+
+def numbers(dtype, shape):
+    """No zero, so that what is read as zero is seen; exact in every type."""
+    return (np.arange(np.prod(shape)).reshape(shape) % 61 + 1).astype(NUMPY[dtype])
+
+
+def check_load(dtype, view, path, target):
+    a, o = numbers(dtype, view.shape), np.full(view.tile, 77, NUMPY[dtype])
+    compiled = loads(dtype, view)[path].compile(target, verify=True)
+    report = compiled.simulate(a, o, *view.begin)
+    assert not report.findings
+    np.testing.assert_array_equal(o, view.read(a))
+    return compiled
+
+
+def check_store(dtype, view, path, target):
+    a, o = numbers(dtype, view.shape), np.full(view.tile, 77, NUMPY[dtype])
+    o[...] = np.arange(o.size).reshape(o.shape) % 50 + 70
+    meant = view.written(a, o)
+    report = stores(dtype, view)[path].compile(target, verify=True).simulate(a, o, *view.begin)
+    assert not report.findings
+    np.testing.assert_array_equal(a, meant)
+
+
+ORIGINS = [(0, -8), (-3, 0), (2, -3), (-5, -16), (-40, 0), (9, 60), (0, -64), (-(2**20), 8)]
+SHAPES = [(20, 64), (20, 63)]
+
+
+@pytest.mark.parametrize("path, target", [(p, t) for p, ts in TARGETS.items() for t in ts])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("origin", ORIGINS)
+def test_a_view_that_begins_before_its_tensor_reads_zeros(path, target, shape, origin):
+    compiled = check_load(f16, simple(shape, origin, (16, 64)), path, target)
+    wide = shape[1] % 8 == 0 and origin[1] % 8 == 0
+    text = compiled.explain(rejected=0)
+    used = next(line for line in text.splitlines() if "copy" in line and ": " in line)
+    assert ("16 bytes an instruction" in used) == wide or "tma.load" in used, used
+
+
+@pytest.mark.parametrize("path", ["registers", "shared"])
+@pytest.mark.parametrize("target", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("origin", ORIGINS)
+def test_a_view_that_begins_before_its_tensor_writes_nothing_there(path, target, shape, origin):
+    check_store(f32, simple(shape, origin, (16, 32)), path, target)
+
+
+@pytest.mark.parametrize("origin", [(0, -8), (-3, 0), (2, -3), (-40, 0)])
+def test_what_is_added_before_a_tensor_is_lost(origin):
+    view = simple((20, 64), origin, (16, 32))
+    a, o = numbers(f32, view.shape), np.ones(view.tile, np.float32)
+    meant = view.written(a, o, combine=True)
+    adding(f32, view).compile("sm_90", verify=True).simulate(a, o, *view.begin)
+    np.testing.assert_array_equal(a, meant)
+
+
+REPEATED = {
+    "rows": (((32, 0, 0),), ((64, 1, 1),)),
+    "columns": (((64, 1, 1),), ((32, 0, 0),)),
+    "everything": (((16, 0, 0),), ((32, 0, 0),)),
+    "few": (((16, 1, 1),), ((2, 0, 0),)),
+    "in a sub-mode": (((4, 1, 1), (4, 0, 0)), ((8, 4, 1),)),
+    "first in a sub-mode": (((4, 0, 0), (4, 1, 1)), ((8, 4, 1),)),
+    "overlapping": (((16, 1, 1),), ((16, 1, 1),)),
+}
+
+
+@pytest.mark.parametrize("path, target", [(p, t) for p, ts in TARGETS.items() for t in ts])
+@pytest.mark.parametrize("dtype", [f16, i8, f32])
+@pytest.mark.parametrize("name", REPEATED)
+def test_a_view_that_repeats_elements(path, target, dtype, name):
+    for origin in ((0, 0), (0, -3)):
+        check_load(dtype, View((1, 96), origin, REPEATED[name]), path, target)
+
+
+SPLIT = {
+    "six and two": View((24, 24), (0, 0), (((6, 2, 0), (2, 1, 0)), ((24, 1, 1),))),
+    "six and two across": View((24, 24), (0, 0), (((24, 1, 0),), ((6, 2, 1), (2, 1, 1)))),
+    "a part inside": View((24, 64), (0, 0), (((8, 1, 0),), ((8, 1, 1), (4, 16, 1))),
+                          ((0, 8), (4, 16))),
+    "a part inside six": View((24, 64), (0, 0), (((6, 1, 1), (4, 8, 1)), ((16, 1, 0),)),
+                              ((3, 12), (1, 8))),
+    "tiles of eight": View((32, 64), (0, 0), (((8, 1, 0), (2, 16, 0)), ((8, 1, 1), (4, 16, 1)))),
+    "swapped": View((32, 64), (0, 0), (((8, 1, 1), (2, 8, 0)), ((8, 1, 0), (4, 16, 1)))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path, target", [(p, t) for p, ts in TARGETS.items() for t in ts])
+@pytest.mark.parametrize("name", SPLIT)
+def test_a_view_with_sub_modes(path, target, name):
+    check_load(f16, SPLIT[name], path, target)
+
+
+def random_view(rng, unique=False):
+    """A view of any kind; `unique` where no two of its elements are one element of the tensor."""
+    sizes = [int(rng.choice([4, 6, 8, 12, 16, 24, 32])) for _ in range(2)]
+    shape = (int(rng.integers(1, 40)), int(rng.choice([8, 24, 33, 64, 80])))
+    modes = []
+    for m, size in enumerate(sizes):
+        first = int(rng.choice([f for f in range(1, size + 1) if size % f == 0]))
+        cut = [n for n in (first, size // first) if n > 1] or [1]
+        if unique:
+            turned = bool(rng.integers(2)) and len(cut) == 2
+            steps = (cut[1], 1) if turned else (1, cut[0])
+            modes.append(tuple((n, s, m) for n, s in zip(cut, steps)))
+        else:
+            modes.append(
+                tuple((n, int(rng.choice([0, 1, 1, 2, 8])), int(rng.integers(2))) for n in cut)
+            )
+    if rng.integers(2):
+        modes = modes[::-1]
+        sizes = sizes[::-1]
+    parts = []
+    for size in sizes:
+        n = int(rng.integers(1, size + 1)) if rng.integers(2) else size
+        parts.append((int(rng.integers(size - n + 1)), n))
+    origin = (int(rng.integers(-12, 8)), int(rng.choice([-16, -8, -3, 0, 0, 1, 8])))
+    return View(shape, origin, tuple(modes), tuple(parts))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_views_are_read_as_numpy_reads_them(seed):
+    rng = np.random.default_rng(seed)
+    view = random_view(rng)
+    path = str(rng.choice(list(TARGETS)))
+    target = str(rng.choice(TARGETS[path]))
+    dtype = (f16, i8, f32)[int(rng.integers(3))]
+    compiled = check_load(dtype, view, path, target)
+    a, o = numbers(dtype, view.shape), np.zeros(view.tile, NUMPY[dtype])
+    assert compare_with_tile_program(compiled, (a, o, *view.begin))[1] == ()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_views_are_written_as_numpy_writes_them(seed):
+    rng = np.random.default_rng(1000 + seed)
+    view = random_view(rng, unique=True)
+    path, target = str(rng.choice(["registers", "shared"])), str(rng.choice(["sm_80", "sm_90"]))
+    check_store((f16, i8, f32)[int(rng.integers(3))], view, path, target)
