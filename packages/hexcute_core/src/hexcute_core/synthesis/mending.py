@@ -104,7 +104,7 @@ def _places(program: TileProgram, cause: Cause) -> Iterator[_Place]:
 
 def _broken(program: TileProgram, conflict: Conflicts) -> Iterator[_Place]:
     """Operands of the conflict's operation that have the wrong layout, then what they were cast
-    from."""
+    from; where its result has, what reads it too."""
     ops = [item.op for item in conflict.component.ops]
     broken, tensor = conflict.conflict.op, conflict.conflict.tensor
     wrong = [e for e in edges(broken) if operands(broken)[e].tensor == tensor]
@@ -120,6 +120,15 @@ def _broken(program: TileProgram, conflict: Conflicts) -> Iterator[_Place]:
             narrower = _place(program, ops, cast, 0)
             if narrower is not None:
                 yield narrower
+    if wrong:
+        return
+    # Or the result is moved on its way to those that want it otherwise.
+    for op in ops:
+        for edge in edges(op):
+            if operands(op)[edge].tensor == tensor and op is not broken:
+                place = _place(program, ops, op, edge)
+                if place is not None:
+                    yield place
 
 
 def _place(program: TileProgram, ops: list[TileOp], op: TileOp, edge: int) -> _Place | None:

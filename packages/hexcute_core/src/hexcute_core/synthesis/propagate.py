@@ -103,7 +103,11 @@ def _rules(graph: Graph, op: TileOp) -> list[Rule]:
                     rules.append(Rule(op, src.tensor, op.dst.tensor, (), op.dst.shape))
             return rules
         case Reduce():
-            return [Rule(op, op.src.tensor, op.dst.tensor, (op.axis,), op.dst.shape)]
+            down = Rule(op, op.src.tensor, op.dst.tensor, (op.axis,), op.dst.shape)
+            if op.src.shape != op.dst.shape:
+                return [down]
+            # Along an axis of extent 1 nothing is collapsed, and each follows from the other.
+            return [down, Rule(op, op.dst.tensor, op.src.tensor, (op.axis,), op.src.shape)]
         case Scan():
             result, *alike = tiles(op)
             return [rule for ref in alike for rule in both(result, ref)]
