@@ -88,8 +88,8 @@ def test_what_nothing_can_carry_is_refused(operation, way, said):
 def test_a_narrowed_kernel_is_another_entry_of_the_cache():
     from hexcute_core.driver.build import request_key
 
-    keys = {
-        request_key(staged.compile("sm_80", only=only)._request)
-        for only in (None, {"copy ga -> sa": "cp.async.8"}, {"copy gb -> sb": "cp.async.8"})
-    }
+    keys = set()
+    for only in (None, {"copy ga -> sa": "cp.async.8"}, {"copy gb -> sb": "cp.async.8"}):
+        compiled = staged.compile("sm_80", only=only)
+        keys.add(request_key(compiled._request, compiled.tile, "this compiler"))
     assert len(keys) == 3

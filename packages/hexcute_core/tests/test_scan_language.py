@@ -11,9 +11,9 @@ from refusals import Refusals, check_tile_refused
 import hexcute_core as hx
 from hexcute_core import f16, f32
 from hexcute_core.errors import FrontendError
-from hexcute_core.frontend import define, fingerprint, trace
+from hexcute_core.frontend import define, trace
 from hexcute_core.scalar import Var, free_vars, maximum
-from hexcute_core.tile import Scan
+from hexcute_core.tile import Scan, digest
 from hexcute_core.tile.ir import Promise
 
 m, n = hx.dims("m n")
@@ -273,26 +273,28 @@ def other(l, r):
 TABLE = {"first": combine}
 
 def kernel(a: f32[m, n]):
+    hx.attrs.cuda.grid_dim = 1
+    hx.attrs.cuda.block_dim = 32
     x = hx.register_tensor(f32, (8, 8))
-    hx.scan(x, 0, combine)
-    hx.scan(x, 1, other)
+    x = hx.scan(x, 0, combine)
+    x = hx.scan(x, 1, other)
 """
 
 
-def digest(tmp_path, number, *change):
+def key_of(tmp_path, number, *change):
     path = tmp_path / f"scanned_{number}.py"
     path.write_text(KERNEL.replace(*change) if change else KERNEL)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return fingerprint(define(module.kernel))
+    return digest(trace(define(module.kernel), {}, Promise()))
 
 
 def test_a_cache_key_covers_what_combines(tmp_path):
-    base = digest(tmp_path, 0)
-    assert digest(tmp_path, 1) == base
+    base = key_of(tmp_path, 0)
+    assert key_of(tmp_path, 1) == base
     changes = [("return l + r", "return r + l"), ("SCALE = 2.0", "SCALE = 3.0"),
                ("return inner(l) + r", "return r + inner(l)"), ("x * SCALE", "SCALE * x"),
                ("(x, 0, combine)", "(x, 0, combine, reverse=True)")]  # fmt: skip
-    found = [digest(tmp_path, i + 2, *change) for i, change in enumerate(changes)]
+    found = [key_of(tmp_path, i + 2, *change) for i, change in enumerate(changes)]
     assert len({base, *found}) == len(found) + 1

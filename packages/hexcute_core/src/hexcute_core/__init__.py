@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hexcute_core import version  # isort: skip  # before the rest is loaded
 from hexcute_core import errors
 from hexcute_core.dtypes import DType, TensorType
 from hexcute_core.errors import CacheWarning, HexcuteError, HexcuteWarning, RearrangeWarning
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from hexcute_core.driver.kernel import Kernel, kernel
     from hexcute_core.driver.preload import preload
 
-__version__ = "0.1.0"
+__version__ = version.VERSION
 # The driver stands above the language and pulls in the whole compiler: loaded when first used.
 _DRIVER = ("CompiledKernel", "Kernel", "kernel", "preload")
 __all__ = [

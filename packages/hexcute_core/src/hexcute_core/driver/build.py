@@ -1,11 +1,12 @@
 """build : Request -> Built, from the cache where the same was built before.
 
-The key covers the kernel's and its helpers' source, constants, promises, target, and the versions
-of this package, the code generator and NVRTC.
+The key covers the traced program, in which everything shows that the trace depended on, the table,
+the target, and the versions of this package, the code generator and NVRTC.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,12 +15,13 @@ from hexcute_core import backend
 from hexcute_core.driver.cache import Cache, Entry, cache_key
 from hexcute_core.driver.grid import decode, encode
 from hexcute_core.driver.pipeline import Compilation, Request
-from hexcute_core.driver.version import compiler_version
-from hexcute_core.frontend import fingerprint
+from hexcute_core.errors import CacheWarning
 from hexcute_core.scalar import Scalar
 from hexcute_core.thread import TensorMap
 from hexcute_core.thread.visit import calls
+from hexcute_core.tile import TileProgram, digest
 from hexcute_core.toolchain import toolchain_version
+from hexcute_core.version import compiler_version
 
 _ENTRY_FORMAT = 2
 """Counts changes of what an entry holds, so that none of an older form is read."""
@@ -45,17 +47,12 @@ class Built:
     dependent: bool = False
 
 
-def request_key(request: Request) -> str:
-    """The cache key of a request."""
-    promise = request.promise
+def request_key(request: Request, tile: TileProgram, version: str) -> str:
+    """The cache key of `tile`, compiled as `request` says by this compiler in `version`."""
     return cache_key(
-        compiler_version(),
+        version,
         _ENTRY_FORMAT,
-        fingerprint(request.definition),
-        {name: _plain(value) for name, value in sorted(request.constants.items())},
-        dict(promise.multiples),
-        tuple(sorted(promise.aligned)),
-        promise.wide,
+        digest(tile),
         repr(request.arch),
         request.code,
         dict(request.only),
@@ -64,15 +61,20 @@ def request_key(request: Request) -> str:
     )
 
 
-def _plain(value: object) -> str:
-    return f"{type(value).__qualname__}:{value!r}"
-
-
 def build(request: Request, cache: Cache | None, compilation: Compilation) -> tuple[Built, bool]:
     """The compiled kernel, and whether it came from the cache."""
+    version = None if cache is None else compiler_version()
     if cache is None:
         return _compile(compilation), False
-    key = request_key(request)
+    if version is None:
+        warnings.warn(
+            "the compiler's own source files changed since this process loaded it: its cache is "
+            "left alone; start the process again",
+            CacheWarning,
+            stacklevel=2,
+        )
+        return _compile(compilation), False
+    key = request_key(request, compilation.tile, version)
     entry = cache.get(key)
     if entry is not None:
         return _from_entry(entry), True

@@ -17,7 +17,7 @@ from hexcute_core.scalar import MULTIPROCESSORS, as_scalar, free_vars, substitut
 from hexcute_core.synthesis import Solution
 from hexcute_core.synthesis.explain import explain_html, explain_json, explain_text
 from hexcute_core.thread import ThreadProgram
-from hexcute_core.tile import TileProgram
+from hexcute_core.tile import TileProgram, digest
 
 if TYPE_CHECKING:
     from hexcute_core.simulator import SimulationReport
@@ -42,6 +42,20 @@ class CompiledKernel:
         self._from_cache = False
         self._loaded: LoadedKernel | None = None
         self._grids: dict[int, GridFunction] = {}
+
+    def holds(self) -> bool:
+        """Whether what the trace could see of globals, captured variables and objects is so still;
+        true before there is a trace."""
+        watch = self._compilation.watch
+        return watch is None or watch.holds()
+
+    def renew(self, other: CompiledKernel) -> bool:
+        """Whether a later compilation of the same kernel has the same program: then this one goes
+        on, under what that one saw."""
+        if digest(other.tile) != digest(self.tile):
+            return False
+        self._compilation.watch = other._compilation.watch
+        return True
 
     @property
     def signature(self) -> Signature:

@@ -1,11 +1,13 @@
-"""`hx.kernel`: a decorated function, compiled on first use a target, constants and specialisation.
+"""`hx.kernel`: a decorated function. It is compiled on first use for each combination of target,
+constants and specialisation, and again after something changed that it was traced with.
 
-A steady launch binds the arguments, looks the specialisation up and launches; nothing else.
+A steady launch binds the arguments, looks the specialisation up, sees that what the kernel was
+traced with is the same, and launches; nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from hexcute_core.arch import arch as arch_table
@@ -15,14 +17,14 @@ from hexcute_core.driver.grid import GridFunction
 from hexcute_core.driver.pipeline import Observer, Request
 from hexcute_core.driver.signature import constants_of, divisors_of, promise_of, signature_of
 from hexcute_core.driver.simulation import compile_for
-from hexcute_core.frontend import KernelDef, define
+from hexcute_core.frontend import KernelDef, define, snapshot
 from hexcute_core.runtime import LoadedKernel, best_key, device_target, make_binder
 from hexcute_core.runtime.binding import Binder
 
 if TYPE_CHECKING:
     from hexcute_core.simulator import SimulationReport
 
-Launchable = tuple[LoadedKernel, GridFunction]
+Launchable = tuple[LoadedKernel, GridFunction, CompiledKernel]
 
 
 class _Variant:
@@ -38,14 +40,14 @@ class _Variant:
             self._binder = make_binder(self.kernel.signature, self.kernel.divisors)
         key, device, values = self._binder(args)
         ready = self._ready.get((device, key))
-        if ready is None:
+        if ready is None or not ready[2].holds():
             ready = self._prepare(device, key)
-        loaded, grid = ready
+        loaded, grid, _ = ready
         loaded.launch_bound(grid(values), device, values)
 
     def _prepare(self, device: int, key: int) -> Launchable:
         compiled = self.kernel.specialise(device_target(device), key, self.constants)
-        self._ready[device, key] = compiled.load(device)
+        self._ready[device, key] = (*compiled.load(device), compiled)
         return self._ready[device, key]
 
 
@@ -61,7 +63,7 @@ class Kernel:
         self.signature = signature_of(definition)
         self.divisors = divisors_of(definition, self.signature)
         self.cache = cache
-        self._variants: dict[tuple[tuple[str, object], ...], _Variant] = {}
+        self._variants: dict[Hashable, _Variant] = {}
         self._default: _Variant | None = None
         self._compiled: dict[tuple[Any, ...], CompiledKernel] = {}
         self.__doc__ = definition.fn.__doc__
@@ -85,7 +87,7 @@ class Kernel:
         return self._variant(constants).launch
 
     def _variant(self, constants: Mapping[str, object]) -> _Variant:
-        name = tuple(sorted(constants.items()))
+        name = _names(constants)
         if name not in self._variants:
             whole = constants_of(self.definition, constants)
             self._variants[name] = _Variant(self, whole)
@@ -146,17 +148,28 @@ class Kernel:
     ) -> CompiledKernel:
         """The kernel under the assumptions of specialisation `key`."""
         narrowed = tuple(sorted((only or {}).items()))
-        name = (target, code, key, tuple(sorted(constants.items())), verify, narrowed)
-        if name not in self._compiled or observer is not None:
-            promise = promise_of(self.definition, self.signature, self.divisors, key)
-            table = arch_table(target)
-            request = Request(
-                self.definition, constants, promise, table, code or target, narrowed
-            )
-            self._compiled[name] = CompiledKernel(
-                request, self.signature, self.divisors, self.cache, observer, verify
-            )
-        return self._compiled[name]
+        name = (target, code, key, _names(constants), verify, narrowed)
+        known = None if observer is not None else self._compiled.get(name)
+        if known is not None and known.holds():
+            return known
+        promise = promise_of(self.definition, self.signature, self.divisors, key)
+        table = arch_table(target)
+        request = Request(
+            self.definition, dict(constants), promise, table, code or target, narrowed
+        )
+        made = CompiledKernel(request, self.signature, self.divisors, self.cache, observer, verify)
+        if observer is not None:
+            # An observer belongs to who asked for it.
+            return made
+        if known is not None and known.renew(made):
+            return known
+        self._compiled[name] = made
+        return made
+
+
+def _names(constants: Mapping[str, object]) -> Hashable:
+    """The constants as they are now: a list may change and stay the same list."""
+    return tuple((name, snapshot(constants[name])) for name in sorted(constants))
 
 
 @overload

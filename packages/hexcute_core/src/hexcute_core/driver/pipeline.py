@@ -9,7 +9,7 @@ from typing import Any
 
 from hexcute_core.arch import Arch
 from hexcute_core.backend import CudaSource, emit
-from hexcute_core.frontend import KernelDef, trace
+from hexcute_core.frontend import KernelDef, Watch, trace
 from hexcute_core.lowering import lower
 from hexcute_core.synthesis import Solution, synthesize
 from hexcute_core.synthesis.check import check
@@ -53,6 +53,8 @@ class Compilation:
         self.seconds: dict[str, float] = {}
         self._observer, self._verify = observer, verify
         self._values: dict[str, Any] = {}
+        # What the trace could see of the world around the kernel, once there is a trace.
+        self.watch: Watch | None = None
 
     def _stage(self, name: str, run: Callable[[], Any], prove: Callable[[Any], None]) -> Any:
         if name not in self._values:
@@ -68,10 +70,14 @@ class Compilation:
 
     @property
     def tile(self) -> TileProgram:
+        return self._stage("frontend", self._trace, verify_tile)  # type: ignore[no-any-return]
+
+    def _trace(self) -> TileProgram:
         r = self.request
-        return self._stage(  # type: ignore[no-any-return]
-            "frontend", lambda: trace(r.definition, r.constants, r.promise), verify_tile
-        )
+        watch = Watch(r.definition.fn, *r.constants.values())
+        program = trace(r.definition, r.constants, r.promise)
+        self.watch = watch
+        return program
 
     @property
     def solution(self) -> Solution:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hexcute_core import backend, toolchain
-from hexcute_core.driver.version import compiler_version
 
 
 def preload() -> None:
@@ -16,4 +15,3 @@ def preload() -> None:
     toolchain.load()
     toolchain.toolchain_version()
     backend.version()
-    compiler_version()

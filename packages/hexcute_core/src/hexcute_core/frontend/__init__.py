@@ -1,6 +1,5 @@
 """Frontend: a Python function -> TileProgram; every node keeps its source span."""
 
-from hexcute_core.frontend.fingerprint import fingerprint
 from hexcute_core.frontend.signature import (
     REQUIRED,
     Constant,
@@ -10,10 +9,12 @@ from hexcute_core.frontend.signature import (
     TensorParam,
     define,
 )
+from hexcute_core.frontend.snapshot import snapshot
 from hexcute_core.frontend.symbols import Symbol, dim, dims
 from hexcute_core.frontend.tracing import trace
+from hexcute_core.frontend.watch import Watch
 
 __all__ = [
     "Constant", "KernelDef", "Parameter", "REQUIRED", "ScalarParam", "Symbol", "TensorParam",
-    "define", "dim", "dims", "fingerprint", "trace",
+    "Watch", "define", "dim", "dims", "snapshot", "trace",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ from hexcute_core.tile.barriers import (
     PipelineRelease,
     PipelineWait,
 )
+from hexcute_core.tile.digest import digest
 from hexcute_core.tile.ir import (
     Assign,
     AsyncCommit,
@@ -54,5 +55,5 @@ __all__ = [
     "GlobalView", "If", "Mbarrier", "MbarrierOp", "NamedBarrier", "NamedBarrierOp", "Pipeline",
     "PipelineRelease", "PipelineWait", "Prefetch", "Produce", "Reached", "Rearrange",
     "Reduce", "RegisterTensor", "Role", "Scan", "SetElement", "SharedTensor", "Stmt", "SubMode",
-    "Sync", "Tensor", "TileProgram", "TileRef", "While", "reached",
+    "Sync", "Tensor", "TileProgram", "TileRef", "While", "digest", "reached",
 ]  # fmt: skip
