@@ -80,9 +80,10 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def typecheck(session: nox.Session) -> None:
-    """mypy --strict on the packages."""
+    """mypy --strict on the packages, and on a kind of statement that nobody knows."""
     pip(session, "mypy", "numpy")
     session.run("mypy", *session.posargs)
+    session.run("python", "tests/throwaway.py")
 
 
 @nox.session

@@ -16,12 +16,22 @@ from hexcute_core.scalar import Call, Element, Scalar, Var, show
 from hexcute_core.scalar.visit import walk
 from hexcute_core.tile import (
     Assign,
+    AsyncCommit,
+    AsyncWait,
+    CallStmt,
+    ClusterOp,
     ForElements,
+    GemmWait,
     GlobalView,
+    MbarrierOp,
+    NamedBarrierOp,
+    PipelineRelease,
+    PipelineWait,
     RegisterTensor,
     Role,
     SetElement,
     Stmt,
+    Sync,
     TileProgram,
 )
 from hexcute_core.tile.ir import Nest, TileOp
@@ -34,6 +44,7 @@ from hexcute_core.tile.visit import (
     tiles,
     variables,
 )
+from hexcute_core.unions import assert_never
 
 _THREAD = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 
@@ -112,8 +123,14 @@ class _Differing:
                     self._set((v.name for v in variables(stmt)), differs)
                     for inner in bodies(stmt):
                         self._follow(inner, apart or differs)
-                case _:
+                case (
+                    Sync() | AsyncCommit() | AsyncWait() | CallStmt() | GemmWait() | PipelineWait()
+                    | PipelineRelease() | MbarrierOp() | NamedBarrierOp() | ClusterOp()
+                ):  # fmt: skip
+                    # These assign nothing.
                     pass
+                case _:
+                    assert_never(stmt)
 
     def _set(self, names: Iterable[str], differ: bool) -> None:
         self._names.update(n for n in names if differ and n not in self._spread)

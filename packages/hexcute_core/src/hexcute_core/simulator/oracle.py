@@ -75,7 +75,7 @@ from hexcute_core.tile import (
     TileProgram,
     While,
 )
-from hexcute_core.tile.ir import scan_operands
+from hexcute_core.tile.ir import TileOp, scan_operands
 from hexcute_core.unions import assert_never
 
 
@@ -201,8 +201,13 @@ class _BlockRun:
                 yield from self._pipeline(stmt, scope)
             case MbarrierOp() | NamedBarrierOp() | ClusterOp():
                 yield from self._barrier(stmt, scope)
+            case Sync() | AsyncCommit() | AsyncWait() | GemmWait():
+                scope.together()
+            case _ if isinstance(stmt, TileOp):
+                scope.together()
+                self._operation(stmt, scope)
             case _:
-                self._tile_statement(stmt, scope)
+                assert_never(stmt)
 
     def _pipeline(self, stmt: Produce | PipelineWait | PipelineRelease, scope: Scope) -> Waits:
         at = self._index(scope)
@@ -258,21 +263,11 @@ class _BlockRun:
             case _:
                 assert_never(stmt.action)
 
-    def _tile_statement(
-        self,
-        stmt: Fill | Copy | Prefetch | Gemm | CastTile | Elementwise | Reduce | Scan | Rearrange
-        | ForElements | Sync | AsyncCommit | AsyncWait | GemmWait,
-        scope: Scope,
-    ) -> None:  # fmt: skip
-        if scope.mask is not None or scope.tiles is not None:
-            scope.fail(
-                "a tile operation stands under a condition that differs from thread to thread",
-                fix="let all threads of the block reach it",
-            )
+    def _operation(self, stmt: TileOp, scope: Scope) -> None:
         at, span = self._index(scope), stmt.span
         memory = self.memory
         match stmt:
-            case Sync() | AsyncCommit() | AsyncWait() | GemmWait() | Prefetch():
+            case Prefetch():
                 return
             case Fill():
                 one = self._uniform_cell(self._value(stmt.value, scope), scope)

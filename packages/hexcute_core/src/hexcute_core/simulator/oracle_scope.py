@@ -33,6 +33,14 @@ class Scope(LaneState):
         what = "thread" if self.tiles is None else "element"
         return f"block {self.blocks[0]} {what} {lane}"
 
+    def together(self) -> None:
+        """Refuses what all threads of the block run together where some do not get there."""
+        if self.mask is not None or self.tiles is not None:
+            self.fail(
+                "a tile operation stands under a condition that differs from thread to thread",
+                fix="let all threads of the block reach it",
+            )
+
     def element(self, array: str, indices: tuple[Value, ...]) -> Value:
         """Element `indices` of register tensor `array` on every lane."""
         tile, place = self.locate(array, indices)

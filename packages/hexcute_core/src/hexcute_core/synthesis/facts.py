@@ -17,6 +17,7 @@ from hexcute_core.scalar import Binary, Cast, Compare, Const, Scalar, Select, Un
 from hexcute_core.scalar.build import NON_NEGATIVE_PREFIXES
 from hexcute_core.tile import Assign, For, TileProgram, While
 from hexcute_core.tile.visit import statements
+from hexcute_core.unions import assert_never
 
 _ANY = 1
 # Rounds of a loop of which nothing is known: a K of 1024 in steps of 32.
@@ -181,7 +182,8 @@ class Facts:
                 return max(0, -(-int(stop.value - start.value) // int(step.value)))
             case For() | While():
                 return UNKNOWN_TRIPS
-
+            case _:
+                assert_never(loop)
 
 
 def _counted(facts: Facts, loop: For) -> Bounds:

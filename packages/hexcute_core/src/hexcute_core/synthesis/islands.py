@@ -7,7 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hexcute_core.synthesis.graph import Component, Graph, WeightedOp
-from hexcute_core.tile import Copy, Gemm, RegisterTensor, SharedTensor
+from hexcute_core.tile import Copy, RegisterTensor, SharedTensor
+from hexcute_core.tile.visit import tiles
 
 
 @dataclass(frozen=True)
@@ -34,14 +35,13 @@ def islands(graph: Graph) -> tuple[Island, ...]:
     touched: list[tuple[WeightedOp, object]] = []
     for item in graph.ops:
         op = item.op
-        if isinstance(op, Gemm):
-            # A gemm that reads shared memory ties its buffers to its registers.
-            home = owner[op.c.tensor]
-            for ref in (op.a, op.b):
-                if isinstance(graph.program.tensor(ref.tensor), SharedTensor):
-                    parent[find(ref.tensor)] = find(home)
-            continue
         if not isinstance(op, Copy):
+            # An operation that works on shared memory ties its buffers to its registers.
+            found = [(ref.tensor, graph.program.tensor(ref.tensor)) for ref in tiles(op)]
+            homes = [owner[name] for name, t in found if isinstance(t, RegisterTensor)]
+            for name, tensor in found:
+                if isinstance(tensor, SharedTensor) and homes:
+                    parent[find(name)] = find(homes[0])
             continue
         nodes: list[object] = []
         registers = 0

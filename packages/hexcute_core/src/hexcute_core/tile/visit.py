@@ -43,6 +43,7 @@ from hexcute_core.tile.ir import (
     Role,
     Scan,
     SetElement,
+    Simple,
     Stmt,
     Sync,
     TileOp,
@@ -118,13 +119,13 @@ def elements(body: Iterable[Stmt]) -> Iterator[tuple[str, bool]]:
 
 def bodies(stmt: Stmt) -> tuple[tuple[Stmt, ...], ...]:
     """The blocks of statements that `stmt` contains."""
-    if not isinstance(stmt, Nest):
-        return ()
     match stmt:
         case ForElements() | For() | While() | Produce() | Role():
             return (stmt.body,)
         case If():
             return (stmt.then, stmt.otherwise)
+        case _ if isinstance(stmt, TileOp | Simple):
+            return ()
         case _:
             assert_never(stmt)
 
