@@ -14,7 +14,11 @@ if TYPE_CHECKING:
     from hexcute_kernels.operator import Operator
 
 __version__ = "0.1.0"
-FAMILIES: dict[str, str] = {"matmul": "gemm"}
+FAMILIES: dict[str, str] = {
+    "matmul": "gemm",
+    "attention": "attention",
+    "attention_with_lse": "attention",
+}
 """Every operator's name, and the family (a package in here) that has it under that name."""
 
 

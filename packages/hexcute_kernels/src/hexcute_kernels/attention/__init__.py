@@ -1,0 +1,5 @@
+"""Attention: the operators, and the kernels they choose among."""
+
+from hexcute_kernels.attention.operators import attention, attention_with_lse
+
+__all__ = ["attention", "attention_with_lse"]

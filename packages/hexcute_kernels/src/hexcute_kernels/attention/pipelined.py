@@ -1,0 +1,120 @@
+"""o = softmax(scale q k^T) v by mma.sync, for every GPU and any alignment.
+
+    the copy of v runs under s = q k^T, the copy of the next k under the softmax and p v
+
+A block of WARPS warps takes BM queries of a head, each warp whole rows, and walks its keys
+backwards, BN at a time. Queries stay in registers.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import hexcute_core as hx
+from hexcute_core import f32, i32
+from hexcute_kernels.attention.bounds import key_tiles, tile_width
+from hexcute_kernels.parts.epilogue import through_shared
+from hexcute_kernels.parts.softmax import (
+    LEAST,
+    LOG2_E,
+    hide,
+    log_sum,
+    online_softmax,
+    reciprocal_or_zero,
+)
+
+b, hq, hk, sq, sk, lb, lh, ls = hx.dims("b hq hk sq sk lb lh ls")
+
+
+@cache
+def pipelined_attention(
+    dtype: hx.DType,
+    d: int,
+    dv: int,
+    bounded_right: bool = False,
+    bounded_left: bool = False,
+    capped: bool = False,
+    with_lse: bool = False,
+) -> hx.Kernel:
+    """The kernel for q and k of width d and v of width dv; parameters as those of
+    `warp_specialized_attention`."""
+    wide_k, wide_v = tile_width(d), tile_width(dv)
+
+    @hx.kernel
+    def attention(
+        q: dtype[b, sq, hq, d],
+        k: dtype[b, sk, hk, d],
+        v: dtype[b, sk, hk, dv],
+        o: dtype[b, sq, hq, dv],
+        lse: f32[lb, lh, ls],
+        scale: f32,
+        right: i32,
+        left: i32,
+        cap: f32,
+        *,
+        BM: int = 64,
+        BN: int = 64,
+        WARPS: int = 4,
+    ):
+        rows = hx.cdiv(sq, BM)
+        hx.attrs.cuda.grid_dim = rows, hq, b
+        hx.attrs.cuda.block_dim = 32 * WARPS
+        row, h, z = hx.blockIdx.x, hx.blockIdx.y, hx.blockIdx.z
+        if bounded_right:  # The longest rows first.
+            row = rows - 1 - row
+        bm, shift = row * BM, sk - sq
+        last, tiles, first_whole, after_whole = key_tiles(
+            bm, sq, sk, right, left, bounded_right, bounded_left, BM, BN
+        )
+        bounds = right, left, bounded_right, bounded_left
+        kh, n = h // (hq // hk), last + 1
+        gq = hx.global_view(q[z, bm:, h, :], ((BM, wide_k), (hq * d, 1)))
+        gk = hx.global_view(k[z, :, kh, :], ((BN, wide_k, n), (hk * d, 1, BN * hk * d)))
+        gv = hx.global_view(v[z, :, kh, :], ((wide_v, BN, n), (1, hk * dv, BN * hk * dv)))
+        s_q = hx.shared_tensor(dtype, (BM, wide_k))
+        s_k, s_v = hx.shared_tensor(dtype, (BN, wide_k)), hx.shared_tensor(dtype, (wide_v, BN))
+        rq = hx.register_tensor(dtype, (BM, wide_k))
+        ro = hx.register_tensor(f32, (BM, wide_v))
+        m, total = hx.register_tensor(f32, (BM, 1)), hx.register_tensor(f32, (BM, 1))
+        hx.fill(ro, 0.0)
+        hx.fill(m, LEAST)
+        hx.fill(total, 0.0)
+        factor = (1.0 if capped else scale) * LOG2_E
+        hx.copy(gq, s_q)
+        if tiles > 0:
+            hx.copy(gk[:, :, last], s_k)
+        hx.cp_async_commit()
+        hx.cp_async_wait(0)
+        hx.syncthreads()
+        hx.copy(s_q, rq)
+        for i in range(tiles):
+            hx.copy(gv[:, :, last - i], s_v)
+            hx.cp_async_commit()
+            rk, rs = hx.register_tensor(dtype, (BN, wide_k)), hx.register_tensor(f32, (BM, BN))
+            hx.copy(s_k, rk)
+            hx.fill(rs, 0.0)
+            hx.gemm(rs, rq, rk, warps=(WARPS, 1))
+            hx.syncthreads()
+            if i + 1 < tiles:
+                hx.copy(gk[:, :, last - i - 1], s_k)
+            hx.cp_async_commit()
+            if capped:
+                rs = cap * hx.tanh(rs * (scale / cap))
+            if i < first_whole or i >= after_whole:
+                hide(rs, bm + shift, (last - i) * BN, sk, *bounds)
+            p, decay, m, total = online_softmax(rs, m, total, factor)
+            ro *= decay
+            hx.cp_async_wait(1)
+            hx.syncthreads()
+            rv = hx.register_tensor(dtype, (wide_v, BN))
+            hx.copy(s_v, rv)
+            hx.gemm(ro, hx.cast(p, dtype), rv, warps=(WARPS, 1))
+            hx.cp_async_wait(0)
+            hx.syncthreads()
+        if with_lse:
+            gl = hx.global_view(lse[z, h, bm:], ((BM, 1), (1, 1)))
+            hx.copy(log_sum(m, total, factor), gl)
+        go = hx.global_view(o[z, bm:, h, :], ((BM, wide_v), (hq * dv, 1)))
+        through_shared(ro * reciprocal_or_zero(total), go)
+
+    return attention

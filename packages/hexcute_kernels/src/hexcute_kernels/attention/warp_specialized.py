@@ -1,0 +1,192 @@
+"""o = softmax(scale q k^T) v on Hopper: one warp group loads by TMA, 1 to 3 others multiply.
+
+    s(n) = q k(n)^T runs while p(n-1) v(n-1) does, and p(n-1) v(n-1) under the softmax of s(n)
+
+A block takes BM queries of a head and walks its keys backwards, BN at a time: first the blocks of
+keys that a mask cuts, then those that all its queries see, then those a window's left end cuts.
+PINGPONG: the groups issue their products in turns, so one multiplies under another's softmax.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import hexcute_core as hx
+from hexcute_core import f32, i32
+from hexcute_kernels.attention.bounds import key_tiles, tile_width
+from hexcute_kernels.parts.softmax import (
+    LEAST,
+    LOG2_E,
+    hide,
+    log_sum,
+    online_softmax,
+    reciprocal_or_zero,
+)
+
+b, hq, hk, sq, sk, lb, lh, ls = hx.dims("b hq hk sq sk lb lh ls")
+
+ORDERS = ("rows", "heads", "sections")
+PRODUCER = {1: None, 2: 24, 3: 32}
+CONSUMER = {1: None, 2: 240, 3: 160}
+"""Registers a thread keeps, by the number of groups that multiply; one group needs no more than
+the launch gives it."""
+L2_BYTES = 32 << 20
+"""Keys and values that blocks which run together may read: about half of Hopper's L2."""
+
+
+@hx.device
+def place(block, rows, heads, together):
+    """Row of blocks and head of `block`: `together` heads run side by side, their rows one after
+    the other."""
+    section = block // (together * rows)
+    rest, width = block % (together * rows), hx.minimum(together, heads - section * together)
+    return rest // width, section * together + rest % width
+
+
+@hx.device
+def multiply(rs, q, k, ro, rp, s_v, values):
+    """Issues rs = q k^T, then ro += rp v of the keys before."""
+    hx.gemm(rs, q, k, asynchronous=True, accumulate=False)
+    s = values.wait()
+    hx.gemm(ro, rp, s_v[:, :, s], asynchronous=True)
+
+
+@cache
+def warp_specialized_attention(
+    dtype: hx.DType,
+    d: int,
+    dv: int,
+    bounded_right: bool = False,
+    bounded_left: bool = False,
+    capped: bool = False,
+    with_lse: bool = False,
+) -> hx.Kernel:
+    """The kernel for q and k of width d and v of width dv, multiples of 8 and at most 256.
+
+    Query i of sq sees keys up to i + sk - sq + right where `bounded_right`, from i + sk - sq - left
+    on where `bounded_left`. `capped`: scores are cap tanh(score / cap). `with_lse`: the logarithm
+    of each row's sum goes to lse [b, hq, sq], else that tensor is not touched.
+    """
+
+    wide_k, wide_v = tile_width(d), tile_width(dv)
+
+    @hx.kernel
+    def attention(
+        q: dtype[b, sq, hq, d],
+        k: dtype[b, sk, hk, d],
+        v: dtype[b, sk, hk, dv],
+        o: dtype[b, sq, hq, dv],
+        lse: f32[lb, lh, ls],
+        scale: f32,
+        right: i32,
+        left: i32,
+        cap: f32,
+        *,
+        BM: int = 128,
+        BN: int = 128,
+        STAGES: int = 2,
+        GROUPS: int = 2,
+        PINGPONG: bool = True,
+        ORDER: str = "rows",
+    ):
+        assert ORDER in ORDERS, "ORDER is rows, heads or sections"
+        rows, group = hx.cdiv(sq, BM), hq // hk
+        if ORDER == "rows":
+            hx.attrs.cuda.grid_dim = rows, hq, b
+            row, h, z = hx.blockIdx.x, hx.blockIdx.y, hx.blockIdx.z
+        elif ORDER == "heads":
+            hx.attrs.cuda.grid_dim = hq, rows, b
+            h, row, z = hx.blockIdx.x, hx.blockIdx.y, hx.blockIdx.z
+        else:
+            hx.attrs.cuda.grid_dim = rows * hq * b
+            fit = hx.maximum(L2_BYTES // (sk * (d + dv) * dtype.bits // 8), 1)
+            row, head = place(hx.blockIdx.x, rows, hq * b, fit * group)
+            h, z = head % hq, head // hq
+        if bounded_right:  # The longest rows first.
+            row = rows - 1 - row
+        bm = row * BM
+
+        last, tiles, first_whole, after_whole = key_tiles(
+            bm, sq, sk, right, left, bounded_right, bounded_left, BM, BN
+        )
+        bounds = right, left, bounded_right, bounded_left
+        stretches = [(True, 1, first_whole), (False, first_whole, after_whole)]
+        if bounded_left:
+            stretches.append((True, after_whole, tiles))
+        shift = sk - sq
+
+        gq = hx.global_view(q[z, bm:, h, :], ((BM, wide_k), (hq * d, 1)))
+        kh, n = h // group, last + 1
+        gk = hx.global_view(k[z, :, kh, :], ((BN, wide_k, n), (hk * d, 1, BN * hk * d)))
+        gv = hx.global_view(v[z, :, kh, :], ((wide_v, BN, n), (1, hk * dv, BN * hk * dv)))
+        s_q = hx.shared_tensor(dtype, (BM, max(wide_k, wide_v)))
+        s_k = hx.shared_tensor(dtype, (BN, wide_k, STAGES))
+        s_v = hx.shared_tensor(dtype, (wide_v, BN, STAGES))
+        queries, keys, values = hx.pipeline(1), hx.pipeline(STAGES), hx.pipeline(STAGES)
+        teams = GROUPS if PINGPONG else 1
+        high = BM // teams
+        if teams > 1:
+            order = hx.turns(teams)
+
+        with hx.warp_groups_producer(registers=PRODUCER[GROUPS]):
+            with queries.produce():
+                hx.copy(gq, s_q[:, :wide_k])
+            for i in range(tiles):
+                with keys.produce() as s:
+                    hx.copy(gk[:, :, last - i], s_k[:, :, s])
+                with values.produce() as s:
+                    hx.copy(gv[:, :, last - i], s_v[:, :, s])
+
+        for me in hx.static_range(teams):
+            with hx.warp_groups_consumer(GROUPS // teams, registers=CONSUMER[GROUPS]):
+                top = bm + me * high
+                mine = s_q[me * high : (me + 1) * high, :wide_k]
+                ro = hx.register_tensor(f32, (high, wide_v))
+                rs = hx.register_tensor(f32, (high, BN))
+                m, total = hx.register_tensor(f32, (high, 1)), hx.register_tensor(f32, (high, 1))
+                hx.fill(ro, 0.0)
+                hx.fill(m, LEAST)
+                hx.fill(total, 0.0)
+                factor = (1.0 if capped else scale) * LOG2_E
+                queries.wait()
+                if tiles > 0:
+                    with keys.consume() as s:
+                        hx.gemm(rs, mine, s_k[:, :, s], accumulate=False)
+                    if capped:
+                        rs = cap * hx.tanh(rs * (scale / cap))
+                    hide(rs, top + shift, last * BN, sk, *bounds)
+                    p, decay, m, total = online_softmax(rs, m, total, factor)
+                    rp = hx.cast(p, dtype)
+                    for cut, start, stop in stretches:
+                        for i in range(start, stop):
+                            at_k = keys.wait()
+                            if teams > 1:
+                                with order.turn(me):
+                                    multiply(rs, mine, s_k[:, :, at_k], ro, rp, s_v, values)
+                            else:
+                                multiply(rs, mine, s_k[:, :, at_k], ro, rp, s_v, values)
+                            hx.wait_gemm(1)
+                            keys.release()
+                            if capped:
+                                rs = cap * hx.tanh(rs * (scale / cap))
+                            if cut:
+                                hide(rs, top + shift, (last - i) * BN, sk, *bounds)
+                            p, decay, m, total = online_softmax(rs, m, total, factor)
+                            hx.wait_gemm(0)
+                            values.release()
+                            rp = hx.cast(p, dtype)
+                            ro *= decay
+                    with values.consume() as s:
+                        hx.gemm(ro, rp, s_v[:, :, s])
+                if with_lse:
+                    gl = hx.global_view(lse[z, h, top:], ((high, 1), (1, 1)))
+                    hx.copy(log_sum(m, total, factor), gl)
+                # The queries have been read: their memory takes the result on its way out.
+                so = s_q[me * high : (me + 1) * high, :wide_v]
+                hx.sync_role()
+                hx.copy(hx.cast(ro * reciprocal_or_zero(total), dtype), so)
+                hx.sync_role()
+                hx.copy(so, hx.global_view(o[z, top:, h, :], ((high, wide_v), (hq * dv, 1))))
+                queries.release()
+
+    return attention

@@ -1,0 +1,102 @@
+"""The attention kernels, every lane of every block, against the definition."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+import pytest
+from attention_reference import attention
+
+import hexcute_core as hx
+from hexcute_kernels.attention.pipelined import pipelined_attention
+from hexcute_kernels.attention.warp_specialized import warp_specialized_attention
+
+
+class Sizes(NamedTuple):
+    b: int
+    h: int
+    hk: int
+    sq: int
+    sk: int
+    d: int
+    dv: int
+
+
+class Mask(NamedTuple):
+    right: int | None = None
+    left: int | None = None
+    cap: float = 0.0
+
+
+WGMMA = {
+    "turns": {"BN": 64},
+    "together": {"BN": 48, "PINGPONG": False},
+    "three": {"BM": 192, "BN": 64, "GROUPS": 3},
+    "one": {"BM": 64, "BN": 64, "GROUPS": 1, "PINGPONG": False, "STAGES": 3},
+    "sections": {"BN": 64, "ORDER": "sections"},
+    "heads": {"BN": 64, "ORDER": "heads"},
+}
+MMA = {"four": {}, "eight": {"BM": 128, "BN": 32, "WARPS": 8}}
+CASES = (
+    ("wgmma", "turns", Sizes(1, 2, 1, 132, 300, 64, 64), Mask()),
+    ("wgmma", "together", Sizes(1, 2, 2, 132, 132, 64, 64), Mask(right=0)),
+    ("wgmma", "three", Sizes(1, 1, 1, 200, 100, 64, 64), Mask(right=0)),
+    ("wgmma", "one", Sizes(2, 2, 1, 4, 1, 128, 128), Mask()),
+    ("wgmma", "one", Sizes(1, 1, 1, 60, 200, 64, 64), Mask(left=3)),
+    ("wgmma", "sections", Sizes(2, 4, 2, 132, 140, 24, 40), Mask(right=0, left=70)),
+    ("wgmma", "heads", Sizes(1, 2, 1, 100, 300, 128, 128), Mask(right=20, left=70, cap=5.0)),
+    ("wgmma", "turns", Sizes(1, 1, 1, 72, 200, 192, 128), Mask()),
+    ("wgmma", "turns", Sizes(1, 1, 1, 72, 90, 256, 256), Mask(right=0)),
+    ("mma", "four", Sizes(1, 2, 1, 132, 300, 64, 64), Mask()),
+    ("mma", "four", Sizes(2, 2, 1, 100, 130, 64, 64), Mask(right=0, left=40)),
+    ("mma", "four", Sizes(1, 2, 1, 100, 70, 40, 24), Mask(right=0, cap=3.0)),
+    ("mma", "eight", Sizes(1, 1, 1, 72, 70, 128, 128), Mask()),
+    ("mma", "four", Sizes(1, 1, 1, 4, 1, 256, 256), Mask()),
+    ("mma", "four", Sizes(1, 1, 1, 16, 50, 33, 33), Mask(right=0)),
+)
+NUMPY: dict[str, Any] = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
+# One width is enough for the second type.
+TYPED = [(hx.f16, *case) for case in CASES] + [(hx.bf16, *c) for c in CASES if c[2].d == 64]
+
+
+@pytest.mark.parametrize(("dtype", "variant", "config", "sizes", "mask"), TYPED, ids=str)
+def test_against_the_definition(
+    dtype: hx.DType, variant: str, config: str, sizes: Sizes, mask: Mask
+) -> None:
+    b, h, hk, sq, sk, d, dv = sizes
+    rng = np.random.default_rng(0)
+
+    def normal(*shape: int) -> np.ndarray:
+        return rng.normal(size=shape).astype(np.float32).astype(NUMPY[dtype.name])
+
+    q, k, v = normal(b, sq, h, d), normal(b, sk, hk, d), normal(b, sk, hk, dv)
+    o = np.full((b, sq, h, dv), np.nan, q.dtype)
+    lse = np.full((b, h, sq), np.nan, np.float32)
+    make, table, target = (
+        (warp_specialized_attention, WGMMA, "sm_90")
+        if variant == "wgmma"
+        else (pipelined_attention, MMA, "sm_80")
+    )
+    flags = (mask.right is not None, mask.left is not None, mask.cap > 0, True)
+    compiled = make(dtype, d, dv, *flags).compile(
+        target, constants=table[config], aligned=d % 8 == 0
+    )
+    scale = d**-0.5
+    compiled.simulate(q, k, v, o, lse, scale, mask.right or 0, mask.left or 0, mask.cap)
+    want, logs = attention(q, k, v, scale, mask.right, mask.left, mask.cap)
+    bits = 11 if dtype is hx.f16 else 8
+    np.testing.assert_allclose(o.astype(np.float64), want, atol=3 * 2.0**-bits, rtol=2.0**-bits)
+    np.testing.assert_allclose(lse, logs, rtol=1e-5, atol=1e-5)
+
+
+def test_queries_that_see_no_key_give_zeros() -> None:
+    q = np.ones((1, 8, 1, 64), np.float16)
+    k = v = np.ones((1, 4, 1, 64), np.float16)
+    o, lse = np.full_like(q, np.nan), np.full((1, 1, 8), np.nan, np.float32)
+    kernel = warp_specialized_attention(hx.f16, 64, 64, True, with_lse=True)
+    constants = {"BM": 64, "BN": 64, "GROUPS": 1, "PINGPONG": False}
+    kernel.compile("sm_90", constants=constants).simulate(q, k, v, o, lse, 0.125, 0, 0, 0.0)
+    assert (o[0, :4] == 0).all() and (o[0, 4:] == 1).all()
+    assert np.isneginf(lse[0, 0, :4]).all() and np.isfinite(lse[0, 0, 4:]).all()
