@@ -23,6 +23,7 @@ from hexcute_core.synthesis.facts import Facts
 from hexcute_core.synthesis.graph import build_graph
 from hexcute_core.synthesis.memory import describe_global
 from hexcute_core.synthesis.options import CopyOptions
+from hexcute_core.synthesis.parts import begins
 from hexcute_core.synthesis.shared import SharedUse, synthesize_shared
 from hexcute_core.tile import Assign, Copy, SharedTensor
 from hexcute_core.tile.ir import Promise
@@ -77,7 +78,9 @@ def _conflicts(graph, copies, picks):
             for ref in (item.op.src, item.op.dst):
                 if ref.tensor == name:
                     warps = working_warps(option.plan, item.team.threads)
-                    uses.append(SharedUse(item.op.id, ref, option.plan, item.weight * warps))
+                    at = begins(graph.facts, ref, tensor)
+                    weight = item.weight * warps
+                    uses.append(SharedUse(item.op.id, ref, at, option.plan, weight))
         layout = synthesize_shared(tensor, uses)
         if isinstance(layout, str):
             return math.inf

@@ -101,8 +101,14 @@ class SharedAddress:
         return parts
 
     def start_bytes(self) -> Scalar:
-        """Bytes of the tile's start, before the swizzle."""
-        return total(self._starts)
+        """Bytes of the tile's start, before the swizzle: what hardware adds the rest to, which
+        synthesis has seen to."""
+        parts: list[Part] = []
+        for m, start in enumerate(self._ref.starts):
+            extent = self._ref.extents[m] if m in self._ref.kept else 1
+            whole = self._facts.divisor(start) % extent == 0 and self._layout.shape[m] % extent == 0
+            parts += self._tile_parts(start, extent if whole else 1, self._layout.layout[m])
+        return total(parts)
 
     def _tile_parts(self, start: Scalar, extent: int, mode: Any) -> list[Part]:
         """m(start) for a start that is a multiple of `extent` (any start for an extent of 1)."""
@@ -111,7 +117,10 @@ class SharedAddress:
         length = blocks.size
         if isinstance(start, Const):
             return [Part(Const(1, i32), 2, self._at(int(blocks(int(start.value)))))]
-        moved = composition(blocks, Layout(length // extent, extent)) if extent > 1 else blocks
+        try:
+            moved = composition(blocks, Layout(length // extent, extent))
+        except LayoutError:
+            moved, extent = blocks, 1
         count = length // extent
         pairs = list(zip(leaves(moved.shape), leaves(moved.stride)))
         found = digits(floordiv(start, extent), [n for n, _ in pairs], count)

@@ -16,6 +16,7 @@ from hexcute_core.synthesis.cost import working_warps
 from hexcute_core.synthesis.graph import WeightedOp
 from hexcute_core.synthesis.operands import Plan
 from hexcute_core.synthesis.options import Option, Options
+from hexcute_core.synthesis.parts import Begins
 from hexcute_core.synthesis.shared import SharedUse, constraint, synthesize_shared, unified
 from hexcute_core.synthesis.solution import CopyPlan, Rejected, SharedLayout
 from hexcute_core.tile import SharedTensor, TileRef
@@ -27,11 +28,13 @@ WARP = 32
 
 
 class Use(NamedTuple):
-    """An operation's use of a buffer: what it may do there, and with which tile."""
+    """An operation's use of a buffer: what it may do there, with which tile, and where that may
+    begin."""
 
     item: WeightedOp
     options: Options
     ref: TileRef
+    begins: Begins
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class _Buffer:
         self.members = list(groups.values())
         self.plans: list[list[Option]] = []
         self.ladders: list[list[float]] = []
-        self.demands: list[list[tuple[PartialLayout, ...]]] = []
+        self.demands: list[list[tuple[PartialLayout | str, ...]]] = []
         for group in self.members:
             weight = sum(uses[i].item.weight for i in group)
             plans = _undominated(uses[group[0]].options.choices)
@@ -78,7 +81,7 @@ class _Buffer:
                 [
                     tuple(
                         dict.fromkeys(
-                            constraint(tensor, SharedUse(0, uses[i].ref, o.plan, 1.0))
+                            constraint(tensor, uses[i].ref, o.plan)
                             for i in group
                         )
                     )
@@ -151,13 +154,13 @@ class _Buffer:
         found = []
         for pick, group, plans in zip(picks, self.members, self.plans):
             for i in group:
-                item, _, ref = self.uses[i]
+                item, _, ref, at = self.uses[i]
                 plan = plans[pick].plan
                 warps = item.team.threads / WARP
                 if isinstance(plan, CopyPlan):
                     warps = working_warps(plan, item.team.threads)
                 weight = item.weight * warps
-                found.append(SharedUse(item.op.id, ref, plan, weight))
+                found.append(SharedUse(item.op.id, ref, at, plan, weight))
         return found
 
     def _refuse(self, picks: tuple[int, ...], reason: str) -> None:

@@ -43,10 +43,10 @@ def check_bulk(solution: Solution, facts: Facts, op: Copy) -> None:
     extents = [plan.box[d] for d in plan.dims]
     inner_first = sorted(range(len(extents)), key=lambda d: -plan.dims[d])
     atom = CORE_ROWS * max(plan.span, 16)
-    _begins(facts, layout, ref, atom * 8 // bits, op.span)
+    begins_at = _begins(facts, layout, ref, atom * 8 // bits, op.span)
     for start in _starts(plan, len(extents)):
         first = _plain(layout, ref, start)
-        if first * bits // 8 % atom:
+        if any((at + first) * bits // 8 % atom for at in begins_at):
             raise VerifyError(f"{plan.name}: the box at {start} is not aligned", op.span)
         for inside in product(*(range(e) for e in extents)):
             compact, stride = 0, 1
@@ -91,9 +91,9 @@ def _plain(layout: SharedLayout, ref: TileRef, at: Coord) -> int:
 
 def _begins(
     facts: Facts, layout: SharedLayout, ref: TileRef, atom: int, span: SourceSpan
-) -> None:
-    """Wherever the part may begin, it is the tensor's beginning moved by whole swizzles of `atom`
-    elements. Raises VerifyError, located."""
+) -> set[int]:
+    """How far into `atom` elements the part may begin. Raises VerifyError, located, where it is not
+    the tensor's beginning moved."""
     moved = {0}
     for m, (start, extent, size) in enumerate(zip(ref.starts, ref.extents, layout.shape)):
         mode = layout.layout[m]
@@ -101,8 +101,7 @@ def _begins(
         if any(mode(p + i) != mode(p) + mode(i) for p in places if p for i in range(extent)):
             raise VerifyError(f"`{ref.tensor}`: the part crosses the blocks of {layout}", span)
         moved = {(at + int(mode(p))) % atom for at in moved for p in places}
-    if moved != {0}:
-        raise VerifyError(f"`{ref.tensor}`: the part begins inside a swizzle of {layout}", span)
+    return moved
 
 
 def check_wgmma(solution: Solution, facts: Facts, op: Gemm) -> None:
@@ -146,12 +145,15 @@ def _operand(
     if isinstance(steps, str):
         raise VerifyError(f"`{ref.tensor}`: {steps}", op.span)
     atom = CORE_ROWS * operand.span
-    _begins(facts, layout, ref, atom // size, op.span)
+    begins_at = _begins(facts, layout, ref, atom // size, op.span)
     for row, k in starts:
         first = _plain(layout, ref, (row, k)) * size
-        within = first % atom
-        if within and not (operand.major == "k" and within < operand.span and within % 16 == 0):
-            raise VerifyError(f"`{ref.tensor}`: the operand at {(row, k)} splits a core", op.span)
+        for within in ((at * size + first) % atom for at in begins_at):
+            inside = operand.major == "k" and within < operand.span and within % 16 == 0
+            if within and not inside:
+                raise VerifyError(
+                    f"`{ref.tensor}`: the operand at {(row, k)} splits a core", op.span
+                )
         for r, s in product(range(operand.rows), range(operand.depth)):
             want = first + _described(operand, steps, size, r, s)
             if _plain(layout, ref, (row + r, k + s)) * size != want:

@@ -1,6 +1,7 @@
 """What writes nothing is removed: an operation lives if something that lives reads its result.
 
-Global memory lives, and so does what thread-level code calls, stores or branches on.
+Global memory lives, and so does what thread-level code calls, stores or branches on, and what an
+mbarrier waits for: a slot of a pipeline, or a copy that completes on a barrier of the author's.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from hexcute_core.scalar import Call
 from hexcute_core.scalar.visit import walk
 from hexcute_core.tile import (
     Assign,
+    Copy,
     For,
     ForElements,
     GlobalView,
     If,
+    Produce,
     SetElement,
     Stmt,
     TileProgram,
@@ -30,7 +33,10 @@ def remove_dead(program: TileProgram) -> TileProgram:
     ops = [s for s in statements(program.body) if isinstance(s, TileOp)]
     live = {t.name for t in program.tensors if isinstance(t, GlobalView)}
     declared = _outer(program)
-    kept: set[int] = set()
+    kept = {op.id for op in ops if isinstance(op, Copy) and op.completes is not None}
+    for slot in (s for s in statements(program.body) if isinstance(s, Produce)):
+        kept.update(s.id for s in statements(slot.body) if isinstance(s, Copy))
+    live.update(name for op in ops if op.id in kept for name in tensors(op))
     changed = True
     while changed:
         changed = False

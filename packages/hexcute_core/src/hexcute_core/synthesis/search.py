@@ -22,9 +22,10 @@ from hexcute_core.synthesis.graph import Component, Graph, WeightedOp
 from hexcute_core.synthesis.islands import Island
 from hexcute_core.synthesis.operands import BulkPlan, Operand
 from hexcute_core.synthesis.options import CopyOptions, Option, Options, refusals
+from hexcute_core.synthesis.parts import begins
 from hexcute_core.synthesis.rewrite import Detour
 from hexcute_core.synthesis.solution import CopyPlan, Exchange, Rejected, SharedLayout, subject
-from hexcute_core.tile import Copy, Gemm, SharedTensor
+from hexcute_core.tile import Copy, Gemm, SharedTensor, TileRef
 
 WARP = 32
 # Combinations of component layouts whose buffers are searched: every pair of eight.
@@ -209,7 +210,7 @@ class Search:
                  if isinstance(self.graph.tensors[r.tensor], SharedTensor)), None,
             )  # fmt: skip
             if inside is not None:
-                uses.setdefault(inside.tensor, []).append(Use(item, mine, inside))
+                uses.setdefault(inside.tensor, []).append(self._use(item, mine, inside))
                 continue
             direct_plan = mine.choices[0].plan
             assert isinstance(direct_plan, CopyPlan)
@@ -222,7 +223,7 @@ class Search:
                 for side, ref in (("a", gemm.a), ("b", gemm.b)):
                     if isinstance(self.graph.tensors[ref.tensor], SharedTensor):
                         ways = self.options.operand(gemm, side, wgmmas[gemm.id])
-                        uses.setdefault(ref.tensor, []).append(Use(item, ways, ref))
+                        uses.setdefault(ref.tensor, []).append(self._use(item, ways, ref))
         for name, found in uses.items():
             choice = self._buffer(name, found)
             detour = self._detour_of.get(name)
@@ -243,7 +244,7 @@ class Search:
             shared[name] = choice.layout
             exact &= choice.exact
             rejected += choice.rejected
-            for (item, _, ref), plan, bound in zip(found, choice.plans, choice.bounds):
+            for (item, _, ref, _), plan, bound in zip(found, choice.plans, choice.bounds):
                 if isinstance(plan, Operand):
                     assert isinstance(item.op, Gemm)
                     sides = [s for s, r in (("a", item.op.a), ("b", item.op.b)) if r == ref]
@@ -268,12 +269,17 @@ class Search:
         fragments: Mapping[str, Fragment],
     ) -> Exchange | None:
         """The rearrange without shared memory, where its warps can do it themselves."""
-        (store, _, _), (load, _, _) = uses
+        store, load = (use.item for use in uses)
         assert isinstance(store.op, Copy) and isinstance(load.op, Copy)
         if store.team != load.team:
             return None
         f, g = fragments[store.op.src.tensor], fragments[load.op.dst.tensor]
         return plan_exchange(f, g, store.team.threads)
+
+    def _use(self, item: WeightedOp, options: Options, ref: TileRef) -> Use:
+        tensor = self.graph.tensors[ref.tensor]
+        assert isinstance(tensor, SharedTensor)
+        return Use(item, options, ref, begins(self.graph.facts, ref, tensor))
 
     def _buffer(self, name: str, uses: list[Use]) -> BufferChoice:
         key = (name, tuple(id(use.options) for use in uses))

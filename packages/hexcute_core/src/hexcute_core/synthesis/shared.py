@@ -28,6 +28,7 @@ from cute_layout import (
 from hexcute_core.arch import Mode
 from hexcute_core.synthesis.conflicts import Access, choose, swizzles
 from hexcute_core.synthesis.operands import BulkPlan, Known, Operand, Plan, swizzle_of
+from hexcute_core.synthesis.parts import Begins, misfit
 from hexcute_core.synthesis.solution import CopyPlan, SharedLayout
 from hexcute_core.tile import SharedTensor, TileRef
 
@@ -36,26 +37,14 @@ WARP = 32
 
 @dataclass(frozen=True)
 class SharedUse:
-    """One operation's access to a buffer: its tile, its plan and how often its warps run it."""
+    """One operation's access to a buffer: its tile, where that may begin, its plan and how often
+    its warps run it."""
 
     op: int
     ref: TileRef
+    begins: Begins
     plan: Plan
     weight: float
-
-    def known(self, bits: int) -> tuple[Known, ...]:
-        """The strides it demands, over the tile's dimensions."""
-        match self.plan:
-            case BulkPlan():
-                return self.plan.demand()
-            case Operand():
-                return self.plan.demand(bits)
-            case CopyPlan():
-                out, stride = [], 1
-                for mode in self.plan.run:
-                    out.append(Known(mode.dim, mode.step, mode.size, stride))
-                    stride *= mode.size
-                return tuple(out)
 
     @property
     def span(self) -> int | None:
@@ -72,31 +61,55 @@ class Piece(NamedTuple):
     stride: int | Unknown
 
 
-def constraint(tensor: SharedTensor, use: SharedUse) -> PartialLayout:
-    """The partial layout that `use` demands of the tensor, a mode a dimension."""
-    return _constraint(tensor.shape, use.ref.kept, use.known(tensor.dtype.bits))
+def constraint(tensor: SharedTensor, ref: TileRef, plan: Plan) -> PartialLayout | str:
+    """The partial layout that `plan` for part `ref` demands of the tensor, a mode a dimension; or
+    why none can be: the whole tensor is cut as the part is."""
+    runs = isinstance(plan, CopyPlan)
+    return _constraint(tensor.shape, ref.kept, _known(plan, tensor.dtype.bits), runs)
+
+
+def _known(plan: Plan, bits: int) -> tuple[Known, ...]:
+    """The strides that `plan` demands, over the tile's dimensions."""
+    match plan:
+        case BulkPlan():
+            return plan.demand()
+        case Operand():
+            return plan.demand(bits)
+        case CopyPlan():
+            out, stride = [], 1
+            for mode in plan.run:
+                out.append(Known(mode.dim, mode.step, mode.size, stride))
+                stride *= mode.size
+            return tuple(out)
 
 
 @lru_cache(maxsize=4096)
 def _constraint(
-    extents: tuple[int, ...], kept: tuple[int, ...], demand: tuple[Known, ...]
-) -> PartialLayout:
+    extents: tuple[int, ...], kept: tuple[int, ...], demand: tuple[Known, ...], runs: bool
+) -> PartialLayout | str:
     known: list[list[tuple[int, int, int]]] = [[] for _ in extents]
     for dim, step, size, stride in demand:
         if size > 1:
             known[kept[dim]].append((step, size, stride))
     shape, strides = [], []
-    for extent, pieces in zip(extents, known):
+    for dim, (extent, pieces) in enumerate(zip(extents, known)):
         sizes: list[int] = []
         steps: list[int | None] = []
         reached = 1
         for step, size, at in sorted(pieces):
+            if step % reached:
+                return f"runs cut dimension {dim} at {reached} and at {step}"
             if step > reached:
                 sizes.append(step // reached)
                 steps.append(None)
+            if extent % (step * size) and not runs and extent % step == 0:
+                # A box, or rows of a core, go on beyond the part as they began.
+                size = extent // step
             sizes.append(size)
             steps.append(at)
             reached = step * size
+        if extent % reached:
+            return f"the extent {extent} of dimension {dim} is no multiple of runs of {reached}"
         if extent > reached or not sizes:
             sizes.append(extent // reached)
             steps.append(None)
@@ -123,20 +136,23 @@ def synthesize_shared(tensor: SharedTensor, uses: Sequence[SharedUse]) -> Shared
 
 def _demanded(tensor: SharedTensor, uses: Sequence[SharedUse]) -> PartialLayout | str:
     """What all uses demand of the layout of `tensor` together, or why nothing meets it."""
-    demands = tuple(dict.fromkeys(constraint(tensor, use) for use in uses))
+    demands = tuple(dict.fromkeys(constraint(tensor, use.ref, use.plan) for use in uses))
     return unified(demands) if demands else PartialLayout(tensor.shape)
 
 
 @lru_cache(maxsize=4096)
-def unified(demands: tuple[PartialLayout, ...]) -> PartialLayout | str:
+def unified(demands: tuple[PartialLayout | str, ...]) -> PartialLayout | str:
     """What all `demands` have in common, or why nothing does; a conflict of two is one of all."""
+    possible = [demand for demand in demands if not isinstance(demand, str)]
+    if len(possible) < len(demands):
+        return next(demand for demand in demands if isinstance(demand, str))
     if len(demands) > 2:
         for pair in combinations(demands, 2):
             found = unified(pair)
             if isinstance(found, str):
                 return found
     try:
-        return unify(*demands)
+        return unify(*possible)
     except LayoutError as error:
         return str(error)
 
@@ -166,7 +182,7 @@ class _Orders:
         self._seen: set[Layout] = set()
         self._tiled = sorted({m for use in uses for m in use.ref.kept})
         bits = tensor.dtype.bits
-        leading = [use.ref.kept[known[0].dim] for use in uses if (known := use.known(bits))]
+        leading = [use.ref.kept[known[0].dim] for use in uses if (known := _known(use.plan, bits))]
         self._first = leading[0] if leading else (self._tiled[-1] if self._tiled else 0)
         self._outer = tuple(m for m in range(len(tensor.shape)) if m not in self._tiled)
 
@@ -183,10 +199,13 @@ class _Orders:
         if layout in self._seen:
             return
         self._seen.add(layout)
-        misfit = next((m for use in self.uses if (m := _misfit(layout, self.tensor, use))), None)
-        if misfit is not None:
-            self.reason = self.reason or misfit
-            return
+        for use in self.uses:
+            if isinstance(use.plan, CopyPlan):
+                continue
+            wrong = misfit(layout, self.tensor, use.ref, use.begins, use.plan)
+            if wrong is not None:
+                self.reason = self.reason or wrong
+                return
         candidate = _swizzled(self.tensor, self.uses, layout)
         cost = sum(use.weight * candidate.wavefronts[use.op][0] for use in self.uses)
         self._ideal = sum(use.weight * candidate.wavefronts[use.op][1] for use in self.uses)
@@ -295,21 +314,6 @@ def _coalesced(
     if len(out) == 1:
         return out[0]
     return tuple(n for n, _ in out), tuple(d for _, d in out)
-
-
-def _misfit(layout: Layout, tensor: SharedTensor, use: SharedUse) -> str | None:
-    """Why one descriptor cannot say where `use`, an operand read by hardware, lies."""
-    if not isinstance(use.plan, Operand):
-        return None
-
-    def offset(row: int, k: int) -> int:
-        coords = [0] * len(tensor.shape)
-        for m, c in zip(use.ref.kept, (row, k)):
-            coords[m] = c
-        return int(layout(*coords))
-
-    found = use.plan.steps(offset, tensor.dtype.bits // 8)
-    return found if isinstance(found, str) else None
 
 
 def _swizzled(tensor: SharedTensor, uses: Sequence[SharedUse], layout: Layout) -> SharedLayout:
