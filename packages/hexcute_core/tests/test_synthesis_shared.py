@@ -177,7 +177,7 @@ def test_a_slice_may_begin_anywhere(at):
 
 
 def test_a_block_with_too_much_shared_memory_is_told_the_resource():
-    b = tile_builder.TileBuilder(threads=128)
+    b = tile_builder.TileBuilder(threads=512)
     a, c = b.tile("a", f32, 256, 256), b.tile("c", f32, 256, 256)
     s, r = b.shared("s", f32, 256, 256), b.register("r", f32, 256, 256)
     b.copy(a, s)

@@ -21,10 +21,26 @@ from hexcute_core.synthesis.shared import SharedUse, constraint, synthesize_shar
 from hexcute_core.synthesis.solution import CopyPlan, Rejected, SharedLayout
 from hexcute_core.tile import SharedTensor, TileRef
 
-# Partial choices looked at once there is a complete one: every pair of a dozen candidates, with
-# room for a third copy.
-BUDGET = 1024
+# What all searches of one island may look at together: partial choices, and complete ones, whose
+# layouts are worked out. The kernels of `hexcute_kernels` need a dozen layouts at most.
+CHOICES = 8192
+LAYOUTS = 512
+# No search takes more than this part of it: later combinations of layouts need theirs.
+SHARE = 32
 WARP = 32
+
+
+@dataclass
+class Budget:
+    """What the searches of an island may still look at; counts down as they run, and every search
+    goes on until it has something."""
+
+    choices: int = CHOICES
+    layouts: int = LAYOUTS
+
+    @property
+    def spent(self) -> bool:
+        return self.choices <= 0 or self.layouts <= 0
 
 
 class Use(NamedTuple):
@@ -50,9 +66,9 @@ class BufferChoice:
     exact: bool
 
 
-def search_buffer(tensor: SharedTensor, uses: Sequence[Use]) -> BufferChoice:
-    """Instructions and layout of `tensor` for all its uses together."""
-    return _Buffer(tensor, uses).best()
+def search_buffer(tensor: SharedTensor, uses: Sequence[Use], budget: Budget) -> BufferChoice:
+    """Instructions and layout of `tensor` for all its uses together, within `budget`."""
+    return _Buffer(tensor, uses).best(budget)
 
 
 Node = tuple[float, int, tuple[int, ...]]
@@ -90,19 +106,22 @@ class _Buffer:
             )
         self.rejected: list[Rejected] = []
 
-    def best(self) -> BufferChoice:
+    def best(self, budget: Budget) -> BufferChoice:
         """Least bound first over partial choices; one that no layout satisfies ends there."""
+        last_choices = max(0, budget.choices - CHOICES // SHARE)
+        last_layouts = max(0, budget.layouts - LAYOUTS // SHARE)
         heap: list[Node] = [(sum(ladder[0] for ladder in self.ladders), 0, ())]
         best: tuple[float, tuple[int, ...], SharedLayout] | None = None
-        exact, visited = True, 0
+        exact = True
         while heap:
             bound, _, picks = heappop(heap)
             if best is not None and bound >= best[0]:
                 break
-            visited += 1
-            if visited > BUDGET and best is not None:
+            over = budget.choices <= last_choices or budget.layouts <= last_layouts
+            if over and best is not None:
                 exact = False
                 break
+            budget.choices -= 1
             self._push_next(heap, bound, picks)
             demand = self._demand(picks)
             if isinstance(demand, str):
@@ -112,6 +131,7 @@ class _Buffer:
                 heappush(heap, (bound, -len(picks) - 1, (*picks, 0)))
                 continue
             found = self._found(picks)
+            budget.layouts -= 1
             layout = synthesize_shared(self.tensor, found)
             if isinstance(layout, str):
                 self._refuse(picks, layout)

@@ -75,6 +75,7 @@ def component_choices(
     graph: Graph, arch: Arch, component: Component, forced: Mapping[str, Fragment]
 ) -> ComponentChoices:
     """Raises NoLayout where no instruction fits a gemm, Conflicts where no anchors agree."""
+    _require_room(graph, arch, component)
     _require_whole_tiles(graph, component)
     walk = _Walk(graph, arch, component)
     start = State({n: f for n, f in forced.items() if n in component.tensors})
@@ -84,6 +85,26 @@ def component_choices(
         raise Conflicts(component, walk.conflict)
     complete = walk.branches < BRANCHES and len(walk.found) < CANDIDATES
     return ComponentChoices(tuple(walk.found), tuple(walk.rejected), complete)
+
+
+def _require_room(graph: Graph, arch: Arch, component: Component) -> None:
+    """A tile that fills more registers than its threads have would live in local memory, and the
+    C++ compiler would work on it for minutes."""
+    team, block = component.team, graph.program.block_dim
+    room = team.registers or min(arch.registers_per_thread, arch.registers_per_block // block)
+    for name in component.tensors:
+        tensor = graph.tensors[name]
+        assert isinstance(tensor, RegisterTensor)
+        shape = tile_shape(component, name) or tensor.shape
+        held = -(-prod(tensor.shape) // prod(shape)) * -(-prod(shape) // team.threads)
+        words = -(-held * tensor.dtype.bits // 32)
+        if words > room:
+            raise NoLayout(
+                f"register tensor `{name}`, {'x'.join(map(str, tensor.shape))} of {tensor.dtype}, "
+                f"takes {words} registers of each of {team.threads} threads, which have {room}",
+                tensor.span,
+                "make the tile smaller, give it more threads, or keep it in hx.shared_tensor",
+            )
 
 
 def _require_whole_tiles(graph: Graph, component: Component) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from hexcute_core.arch import Arch, Fragment
 from hexcute_core.errors import NoLayout
-from hexcute_core.synthesis.buffer import BufferChoice, Use, by_bound, search_buffer
+from hexcute_core.synthesis.buffer import Budget, BufferChoice, Use, by_bound, search_buffer
 from hexcute_core.synthesis.candidates import Assignment, ComponentChoices
 from hexcute_core.synthesis.compute_cost import compute_clocks
 from hexcute_core.synthesis.cost import gemm_cost, wgmma_cost, working_warps
@@ -107,16 +107,18 @@ class Search:
         base = sum(item.weight * between[item.op.id].least for item in free if self._counts(item))
         best: Choice | None = None
         last: NoLayout | None = None
+        budget = Budget()
         exact = all(c.complete for c in choices)
         for tried, (bound, picks) in enumerate(by_bound([[p.bound for p in x] for x in ladders])):
             if best is not None and base + bound >= best.cost:
                 break
-            if tried >= COMBINATIONS and (best is not None or tried >= MOST):
+            over = tried >= COMBINATIONS or budget.spent
+            if over and (best is not None or tried >= MOST):
                 exact = False
                 break
             parts = [ladder[i] for ladder, i in zip(ladders, picks)]
             try:
-                found_choice = self._complete(island, parts, between)
+                found_choice = self._complete(island, parts, between, budget)
             except NoLayout as error:
                 last = error
                 continue
@@ -183,7 +185,11 @@ class Search:
         return out
 
     def _complete(
-        self, island: Island, parts: Sequence[_Part], between: Mapping[int, Options]
+        self,
+        island: Island,
+        parts: Sequence[_Part],
+        between: Mapping[int, Options],
+        budget: Budget,
     ) -> Choice:
         """Instructions and shared layouts for one combination of component layouts."""
         fragments = {n: f for p in parts for n, f in p.assignment.fragments.items()}
@@ -225,7 +231,7 @@ class Search:
                         ways = self.options.operand(gemm, side, wgmmas[gemm.id])
                         uses.setdefault(ref.tensor, []).append(self._use(item, ways, ref))
         for name, found in uses.items():
-            choice = self._buffer(name, found)
+            choice = self._buffer(name, found, budget)
             detour = self._detour_of.get(name)
             if detour is not None:
                 item = found[0][0]
@@ -281,12 +287,12 @@ class Search:
         assert isinstance(tensor, SharedTensor)
         return Use(item, options, ref, begins(self.graph.facts, ref, tensor))
 
-    def _buffer(self, name: str, uses: list[Use]) -> BufferChoice:
+    def _buffer(self, name: str, uses: list[Use], budget: Budget) -> BufferChoice:
         key = (name, tuple(id(use.options) for use in uses))
         if key not in self._buffers:
             tensor = self.graph.tensors[name]
             assert isinstance(tensor, SharedTensor)
-            self._buffers[key] = search_buffer(tensor, uses)
+            self._buffers[key] = search_buffer(tensor, uses, budget)
         return self._buffers[key]
 
 
