@@ -7,6 +7,7 @@ bound outside a run-time region it must change what later iterations and code re
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 from hexcute_core import dtypes
 from hexcute_core.dtypes import DType
@@ -78,10 +79,12 @@ def assign_name(engine: Engine, frame: Frame, target: ast.Name, value: object) -
                 )
             number = convert(engine, frame, target, value, var.dtype)
             builder.emit(Assign(var, as_scalar(number), False, builder.span))
+            frame.bindings[name] = replace(binding, unsure=None)
         case Pending():
             _first(engine, frame, target, value, binding)
         case Tile() as tile if not local and tile.in_registers and isinstance(value, TileValue):
             _update(engine, frame, name, tile, value)
+            frame.bindings[name] = replace(frame.bindings[name], unsure=None)
         case _:
             bind(engine, frame, name, value)
 

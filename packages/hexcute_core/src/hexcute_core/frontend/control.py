@@ -132,7 +132,7 @@ def _run_time(
         value = tuple(variables) if isinstance(node.target, ast.Tuple) else variables[0]
         assign(engine, frame, node.target, value)
         _body(engine, frame, node.body, LoopMark(False, region))
-    finish(builder, entry)
+    finish(builder, entry, runs=all(_runs(r) for r in fixed))
     body: tuple[Stmt, ...] = tuple(region.block)
     for var, r in reversed(list(zip(variables, fixed))):
         body = (For(var, r.start, r.stop, r.step, body, builder.span, r.unroll),)
@@ -142,6 +142,11 @@ def _run_time(
 def _empty(r: LoopRange) -> bool:
     start, stop = static_int(r.start), static_int(r.stop)
     return start is not None and stop is not None and start >= stop
+
+
+def _runs(r: LoopRange) -> bool:
+    start, stop = static_int(r.start), static_int(r.stop)
+    return start is not None and stop is not None and start < stop
 
 
 def _stable_bounds(engine: Engine, r: LoopRange) -> LoopRange:
@@ -285,7 +290,7 @@ def _in_slot(engine: Engine, frame: Frame, node: ast.With, item: ast.withitem, s
     entry = _prepare(engine, frame, node, "produce")
     with inside(builder, entry) as region:
         body()
-    finish(builder, entry)
+    finish(builder, entry, runs=True)
     builder.span = span
     slot.leave(builder, tuple(region.block))
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import FunctionType
 
 from hexcute_core.errors import FrontendError, SourceSpan
-from hexcute_core.frontend.builder import Region
+from hexcute_core.frontend.builder import Region, RegionKind
 from hexcute_core.frontend.flow import Flow, flow_of, reads
 from hexcute_core.frontend.source import FunctionSource
 from hexcute_core.frontend.symbols import Symbol
@@ -44,9 +44,19 @@ class Lost:
 
 @dataclass(frozen=True)
 class Binding:
+    """`unsure`, where there is one, is a region that alone assigns the name and may not have run."""
+
     value: object
     region: Region
     span: SourceSpan
+    unsure: Region | None = None
+
+
+_WHEN: dict[RegionKind, str] = {
+    "branch": "but not on every path",
+    "loop": "and may run no time at all",
+    "elements": "and a thread may own no element",
+}
 
 
 @dataclass(frozen=True)
@@ -119,6 +129,15 @@ class Frame:
         )
 
     def _value(self, node: ast.Name, binding: Binding) -> object:
+        if binding.unsure is not None:
+            where = binding.unsure
+            other = ", or in every branch of it" if where.kind == "branch" else ""
+            raise self.error(
+                node,
+                f"`{node.id}` may not have a value here: {where.describe()} assigns it, "
+                + _WHEN.get(where.kind, "and may not run"),
+                fix=f"assign `{node.id}` before {where.describe()}{other}",
+            )
         match binding.value:
             case Mutable(var=var):
                 return var

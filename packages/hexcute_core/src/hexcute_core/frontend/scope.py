@@ -60,6 +60,8 @@ class Entry:
     lost: dict[str, Binding] = field(default_factory=dict)
     before: dict[str, Binding | None] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
+    # For each block of the region: the block, and what it gave a value that had none for sure.
+    assigned: list[tuple[Region, frozenset[str]]] = field(default_factory=list)
 
 
 def prepare(
@@ -127,6 +129,7 @@ def inside(builder: Builder, entry: Entry) -> Iterator[Region]:
             frame.bindings[name] = replace(binding, value=_lost(reason), region=region)
         with entry.sharing.region(entry.kind):
             yield region
+    _open(entry, region)
     for name, binding in list(frame.bindings.items()):
         if binding.region is not region:
             continue
@@ -142,9 +145,26 @@ def inside(builder: Builder, entry: Entry) -> Iterator[Region]:
             frame.bindings[name] = previous
 
 
-def finish(builder: Builder, entry: Entry) -> None:
-    """After the region: names it changed, other than by a variable or in place, are lost."""
+def _open(entry: Entry, region: Region) -> None:
+    """What the block assigned for the first time has no value for sure where it did not run."""
+    frame, assigned = entry.frame, set()
+    for name, before in entry.before.items():
+        now = frame.bindings.get(name)
+        had = before is not None and before.unsure is None and not isinstance(before.value, Pending)
+        if had or now is None or now.unsure is not None or isinstance(now.value, (Pending, Lost)):
+            continue
+        assigned.add(name)
+        frame.bindings[name] = replace(now, unsure=region)
+    entry.assigned.append((region, frozenset(assigned)))
+
+
+def finish(builder: Builder, entry: Entry, runs: bool = False) -> None:
+    """After the region: names it changed, other than by a variable or in place, are lost; names
+    that it alone assigns have a value where every branch does so, or where it surely `runs`."""
     frame = entry.frame
+    if runs or (entry.kind == "branch" and len(entry.assigned) > 1):
+        for name in frozenset.intersection(*(names for _, names in entry.assigned)):
+            frame.bindings[name] = replace(frame.bindings[name], unsure=None)
     for name in sorted(entry.changed):
         what = {
             "branch": "run-time `if`",
