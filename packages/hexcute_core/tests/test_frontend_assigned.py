@@ -1,8 +1,9 @@
 """A name that only some paths assign is refused where it is read, as Python would at run time."""
 
-# ruff: noqa: B007, F841
+# ruff: noqa: B007, F841, SIM108
 import pytest
 from refusals import Refusals, check_tile_refused, k
+from test_frontend_scalars import check
 
 import hexcute_core as hx
 from hexcute_core import f16, f32
@@ -170,3 +171,44 @@ def inside_a_slot(a, r, q, s, n):
 @pytest.mark.parametrize("body, expected, threads", refused.params)
 def test_refused_where_it_is_read(body, expected, threads):
     check_tile_refused(body, expected)
+
+
+def assigned_in_every_branch(n):
+    if n > 4:
+        x, y = 1, n
+    elif n > 2:
+        x = 2
+        y = n if n > 3 else 0
+    else:
+        for j in range(3):
+            x = j + n
+        y = x
+    return x, y
+
+
+def assigned_in_a_loop_that_runs(n):
+    for i in range(3):
+        for j in range(2):
+            if i > j + n:
+                x = 1
+            else:
+                x = i * j
+    return i, j, x
+
+
+def assigned_again_before_use(n):
+    if n > 2:
+        x = n
+    x = 5
+    for _ in range(n):
+        y = x
+        x = y + 1
+    return (x,)
+
+
+LOGIC = [assigned_in_every_branch, assigned_in_a_loop_that_runs, assigned_again_before_use]
+
+
+@pytest.mark.parametrize("logic", LOGIC, ids=lambda f: f.__name__)
+def test_a_name_that_every_path_assigns_is_known(logic):
+    check(logic, 0, 1, 2, 3, 4, 9)

@@ -232,42 +232,8 @@ def assigned_before_read_each_time(n):
     return (total,)
 
 
-def assigned_in_every_branch(n):
-    if n > 4:
-        x, y = 1, n
-    elif n > 2:
-        x = 2
-        y = n if n > 3 else 0
-    else:
-        for j in range(3):
-            x = j + n
-        y = x
-    return x, y
-
-
-def assigned_in_a_loop_that_runs(n):
-    for i in range(3):
-        for j in hx.grid(2) if False else range(2):
-            if i > j + n:
-                x = 1
-            else:
-                x = i * j
-    return i, j, x
-
-
-def assigned_again_before_use(n):
-    if n > 2:
-        x = n
-    x = 5
-    for _ in range(n):
-        y = x
-        x = y + 1
-    return (x,)
-
-
 LOGIC = [
-    first_assigned_inside, assigned_in_every_branch, assigned_in_a_loop_that_runs,
-    assigned_again_before_use,
+    first_assigned_inside,
     loop_carried, fibonacci, previous_value, branch_values, branch_keeps_old, nested,
     survives_an_iteration, reused_names, loop_variable_changed, bound_changes,
     python_numbers_stay, expanded_loops, expanded_break, conditions, bits, comprehension,

@@ -15,7 +15,7 @@ GridFunction = Callable[[Sequence[Any]], tuple[int, int, int]]
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "shl": "<<", "shr": ">>",
     "and": "&", "or": "|", "xor": "^", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==",
-    "ne": "!=",
+    "ne": "!=", "land": "and", "lor": "or",
 }  # fmt: skip
 
 

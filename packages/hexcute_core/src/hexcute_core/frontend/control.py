@@ -10,8 +10,9 @@ from hexcute_core.errors import FrontendError
 from hexcute_core.frontend.assign import assign
 from hexcute_core.frontend.builder import RegionKind
 from hexcute_core.frontend.calls import iteration
+from hexcute_core.frontend.choices import condition
 from hexcute_core.frontend.engine import Engine
-from hexcute_core.frontend.expressions import condition, is_run_time
+from hexcute_core.frontend.expressions import is_run_time
 from hexcute_core.frontend.flow import StaticTest, targets, writes
 from hexcute_core.frontend.frame import Frame, LoopMark
 from hexcute_core.frontend.loops import Elements, Grid, LoopRange

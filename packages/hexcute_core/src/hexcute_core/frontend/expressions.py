@@ -8,7 +8,8 @@ import operator
 from collections.abc import Callable
 
 from hexcute_core.frontend.barriers import Mbarriers
-from hexcute_core.frontend.elementwise import ARITHMETIC, invert, logical_not, negate, where
+from hexcute_core.frontend.choices import boolop, condition, ifexp, truth
+from hexcute_core.frontend.elementwise import ARITHMETIC, invert, logical_not, negate
 from hexcute_core.frontend.engine import Engine, ExprHandler
 from hexcute_core.frontend.frame import Binding, Frame
 from hexcute_core.frontend.params import Param
@@ -136,27 +137,6 @@ def _unary(engine: Engine, frame: Frame, node: ast.UnaryOp) -> object:
         raise frame.error(node, f"`{ast.unparse(node)}`: {error}") from None
 
 
-def truth(frame: Frame, node: ast.AST, value: object) -> object:
-    """`value` as a condition: a bool known now, or a boolean scalar or tile."""
-    if isinstance(value, Const):
-        return bool(value.value)
-    if isinstance(value, ScalarBase):
-        return value if value.dtype.kind == "bool" else ARITHMETIC["ne"](value, 0)
-    if isinstance(value, TileValue):
-        return value
-    return bool(value)
-
-
-def condition(engine: Engine, frame: Frame, node: ast.expr) -> bool | ScalarBase:
-    """The test of an `if` or `while`: a bool known now, or a boolean scalar."""
-    value = truth(frame, node, engine.evaluate(frame, node))
-    if isinstance(value, TileValue):
-        raise frame.error(
-            node, f"{describe(value)} as a condition", fix="use hx.where(cond, a, b) on tiles"
-        )
-    return value if isinstance(value, ScalarBase) else bool(value)
-
-
 def _compare(engine: Engine, frame: Frame, node: ast.Compare) -> object:
     values = engine.evaluate_all(frame, [node.left, *node.comparators])
     result: object = True
@@ -170,39 +150,6 @@ def _compare(engine: Engine, frame: Frame, node: ast.Compare) -> object:
             return False
         result = held if result is True else binary("land", result, held)
     return result
-
-
-def _boolop(engine: Engine, frame: Frame, node: ast.BoolOp) -> object:
-    """`and`/`or`: constants decide as in Python; run-time operands are all evaluated."""
-    is_and = isinstance(node.op, ast.And)
-    result: object = None
-    for operand in node.values:
-        value = engine.evaluate(frame, operand)
-        if isinstance(value, TileValue):
-            raise frame.error(node, "`and`/`or` on tiles", fix="use & and | on comparisons")
-        if not isinstance(value, ScalarBase) and result is None:
-            last = operand is node.values[-1]
-            if last or bool(value) != is_and:
-                return value
-            continue
-        known = truth(frame, operand, value)
-        result = known if result is None else binary("land" if is_and else "lor", result, known)
-    return result
-
-
-def _ifexp(engine: Engine, frame: Frame, node: ast.IfExp) -> object:
-    test = condition(engine, frame, node.test)
-    if isinstance(test, bool):
-        return engine.evaluate(frame, node.body if test else node.orelse)
-    a, b = engine.evaluate_all(frame, [node.body, node.orelse])
-    for value in (a, b):
-        if not isinstance(value, (int, float, ScalarBase, TileValue)):
-            raise frame.error(
-                node,
-                f"the run-time choice `{ast.unparse(node)}` gives {describe(value)}",
-                fix="choose between numbers, or write an `if` statement",
-            )
-    return where(test, a, b)
 
 
 def _subscript(engine: Engine, frame: Frame, node: ast.Subscript) -> object:
@@ -335,8 +282,8 @@ EXPRESSIONS: dict[type[ast.expr], ExprHandler] = {
     ast.BinOp: _binop,
     ast.UnaryOp: _unary,
     ast.Compare: _compare,
-    ast.BoolOp: _boolop,
-    ast.IfExp: _ifexp,
+    ast.BoolOp: boolop,
+    ast.IfExp: ifexp,
     ast.Subscript: _subscript,
     ast.Slice: _slice,
     ast.Tuple: _tuple,

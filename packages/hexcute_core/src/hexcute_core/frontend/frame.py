@@ -44,7 +44,7 @@ class Lost:
 
 @dataclass(frozen=True)
 class Binding:
-    """`unsure`, where there is one, is a region that alone assigns the name and may not have run."""
+    """`unsure`, where there is one, is a region that alone assigns the name and may not run."""
 
     value: object
     region: Region

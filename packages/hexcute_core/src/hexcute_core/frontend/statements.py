@@ -7,9 +7,10 @@ import ast
 from hexcute_core.dtypes import DType
 from hexcute_core.frontend.assign import annotated, assign, assign_name
 from hexcute_core.frontend.calls import ReturnValue
+from hexcute_core.frontend.choices import condition
 from hexcute_core.frontend.control import branch, for_loop, leave, while_loop, with_block
 from hexcute_core.frontend.engine import Engine, StmtHandler
-from hexcute_core.frontend.expressions import combine, condition
+from hexcute_core.frontend.expressions import combine
 from hexcute_core.frontend.frame import Frame
 from hexcute_core.frontend.pipelines import Slot
 from hexcute_core.frontend.roles import RoleContext

@@ -103,3 +103,18 @@ def between_lanes(e: Scalar) -> Call | None:
     """A call in `e` that all lanes of a warp must make together, if there is one."""
     calls = (node for node in walk(e) if isinstance(node, Call))
     return next((c for c in calls if c.name.startswith(("shfl.", "vote."))), None)
+
+
+def may_fail(e: Scalar) -> bool:
+    """Whether computing `e` where it is not wanted may be an error: a division by what may be
+    zero, an element that may not be there, a call."""
+    return any(
+        isinstance(node, (Element, Call))
+        or (
+            isinstance(node, Binary)
+            and node.op in ("div", "floordiv", "mod")
+            and node.dtype.is_integer
+            and not (isinstance(node.b, Const) and node.b.value != 0)
+        )
+        for node in walk(e)
+    )

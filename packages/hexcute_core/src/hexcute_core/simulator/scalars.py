@@ -2,7 +2,8 @@
 
 An expression is translated once; running it costs one numpy call a node, or plain Python
 arithmetic where all operands are the same for every lane. Lanes that do not execute compute
-too, what they get is never stored; only where lanes talk does it matter who computes.
+too, what they get is never stored; only where a lane may fail or lanes talk does it matter who
+computes.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from hexcute_core.scalar import (
     Unary,
     Var,
 )
-from hexcute_core.scalar.visit import between_lanes
+from hexcute_core.scalar.visit import may_fail
 from hexcute_core.simulator.arithmetic import COMPARE, binary_function, unary_function
 from hexcute_core.simulator.lanes import LaneState
 from hexcute_core.simulator.values import Array, Value, broadcast, convert, storage, wrap_int
@@ -110,7 +111,7 @@ def _unary(e: Unary) -> Evaluate:
 
 def _binary(e: Binary) -> Evaluate:
     a, b = compile_scalar(e.a), compile_scalar(e.b)
-    if e.op in ("land", "lor") and between_lanes(e.b) is not None:
+    if e.op in ("land", "lor") and may_fail(e.b):
         return _short_circuit(e.op, a, b)
     # Logical operators take booleans and give booleans; the others work in their own type.
     apply = binary_function(e.op, e.dtype)
@@ -134,7 +135,7 @@ def _compare(e: Compare) -> Evaluate:
 def _select(e: Select) -> Evaluate:
     condition, a, b = compile_scalar(e.cond), compile_scalar(e.a), compile_scalar(e.b)
     cell = storage(e.dtype)
-    apart = between_lanes(e.a) is not None or between_lanes(e.b) is not None
+    apart = may_fail(e.a) or may_fail(e.b)
 
     def run(m: LaneState) -> Value:
         picked = condition(m)
@@ -159,13 +160,16 @@ def _under(m: LaneState, condition: Array, run: Evaluate) -> Value:
 
 
 def _short_circuit(op: str, a: Evaluate, b: Evaluate) -> Evaluate:
-    """`a and b`, `a or b` where lanes talk in b: only those compute it for which a decides
-    nothing."""
+    """`a and b`, `a or b` where it matters who computes b: the lanes for which a decides nothing
+    compute it, no others."""
 
     def run(m: LaneState) -> Value:
-        first = broadcast(a(m), boolean, m.lanes).astype(np.bool_)
-        second = _under(m, first if op == "land" else ~first, b)
-        joined: Array = first & second if op == "land" else first | second
+        first = a(m)
+        if not isinstance(first, np.ndarray):
+            return b(m) if bool(first) == (op == "land") else bool(first)
+        known = broadcast(first, boolean, m.lanes).astype(np.bool_)
+        second = _under(m, known if op == "land" else ~known, b)
+        joined: Array = known & second if op == "land" else known | second
         return joined
 
     return run
