@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
@@ -29,16 +30,27 @@ def on_gpu(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.as_subclass(OnGpu)
 
 
-@contextmanager
-def gpu(name: str, target: str) -> Iterator[list[tuple[Any, dict[str, object], tuple[Any, ...]]]]:
-    """Inside, GPU 0 is of this model, and launches are noted: kernel, constants, arguments."""
-    launches: list[tuple[Any, dict[str, object], tuple[Any, ...]]] = []
+@dataclass(frozen=True)
+class Noted:
+    """A launch that was noted: the kernel, its constants, the arguments it was prepared for, and
+    the tensors it was called with."""
 
-    def configured(kernel: Any, **constants: object) -> Any:
-        return lambda *args: launches.append((kernel, constants, args))
+    kernel: Any
+    constants: dict[str, object]
+    prepared: tuple[Any, ...]
+    tensors: tuple[Any, ...]
+
+
+@contextmanager
+def gpu(name: str, target: str) -> Iterator[list[Noted]]:
+    """Inside, GPU 0 is of this model, and launches are noted."""
+    launches: list[Noted] = []
+
+    def fixed(kernel: Any, *args: Any, **constants: object) -> Any:
+        return lambda *tensors: launches.append(Noted(kernel, constants, args, tensors))
 
     with (
         patch("hexcute_kernels.operator.gpu_of", lambda device: Gpu(name, target)),
-        patch("hexcute_core.driver.kernel.Kernel.configured", configured),
+        patch("hexcute_core.driver.kernel.Kernel.fixed", fixed),
     ):
         yield launches

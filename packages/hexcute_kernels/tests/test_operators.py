@@ -24,7 +24,7 @@ def operands(m: int = 64, n: int = 64, k: int = 64, dtype: Any = None) -> tuple[
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plans that other tests have made, of other GPUs, are forgotten."""
-    monkeypatch.setattr(matmul, "_plans", {})
+    monkeypatch.setattr(matmul, "_ready", {})
 
 
 def test_the_gpu_and_the_operands_choose_the_variant() -> None:
@@ -41,8 +41,8 @@ def test_variant_and_config_overrule_the_choice() -> None:
         matmul(*operands(), variant="mma")
         matmul(*operands(), config=mma)
         matmul(*operands(), config=wgmma)
-    assert [len(constants) for _, constants, _ in launches] == [6, 6, 10]
-    assert [constants["STAGES"] for _, constants, _ in launches] == [8 - 2, 6, 8]
+    assert [len(noted.constants) for noted in launches] == [6, 6, 10]
+    assert [noted.constants["STAGES"] for noted in launches] == [8 - 2, 6, 8]
 
 
 def test_where_no_variant_fits_each_ones_reason_is_told() -> None:
@@ -65,12 +65,12 @@ def test_a_repeated_call_is_planned_once_and_others_anew() -> None:
         for m in (64, 64, 72):
             c = matmul(*operands(m=m))
             assert c.shape == (m, 64) and c.dtype == torch.float16
-        planned = len(matmul._plans)
+        planned = len(matmul._ready)
         matmul(operands()[0], operands(dtype=torch.float16)[1])
         a = on_gpu(torch.zeros(64 * 64 + 1, dtype=torch.float16)[1:].view(64, 64))
         matmul(a, operands()[1])
-    assert (planned, len(matmul._plans), len(launches)) == (2, 3, 5)
-    assert launches[-1][1]["STAGES"] == 6, "an unaligned operand goes by cp.async"
+    assert (planned, len(matmul._ready), len(launches)) == (2, 3, 5)
+    assert launches[-1].constants["STAGES"] == 6, "an unaligned operand goes by cp.async"
 
 
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
@@ -78,9 +78,10 @@ def test_operands_are_passed_as_they_lie_in_memory(turned: tuple[bool, bool]) ->
     a, b = (t.t().contiguous().t() if x else t for t, x in zip(operands(48, 64, 80), turned))
     with gpu("h100", "sm_90") as launches:
         matmul(a, b)
-    _, _, (left, right, out) = launches[0]
+    left, right, out = launches[0].prepared
     assert left.is_contiguous() and right.is_contiguous() and out.shape == (48, 64)
     assert (left.shape == (80, 48), right.shape == (80, 64)) == turned
+    assert [t.data_ptr() for t in launches[0].tensors[:2]] == [a.data_ptr(), b.data_ptr()]
 
 
 def meta() -> Any:

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Generic, TypeVar
 
+import hexcute_core as hx
 from hexcute_core.errors import LaunchError
 from hexcute_kernels.gpus import Gpu, gpu_of
 from hexcute_kernels.schema import parse
-from hexcute_kernels.tables import Config, Table
+from hexcute_kernels.tables import Config, Table, constants
 from hexcute_kernels.tensors import (
     Output,
     check_gradients,
@@ -30,8 +32,8 @@ from hexcute_kernels.tensors import (
 
 ALIGNMENT = 16
 """Bytes: where TMA and the widest copies may begin."""
-PLANS = 4096
-"""How many different calls an operator remembers at most."""
+KINDS = 4096
+"""How many kinds of calls an operator remembers at most."""
 _SCALARS: frozenset[type] = frozenset({type(None), int, float, bool, str})
 
 
@@ -49,6 +51,18 @@ Run = Callable[..., object]
 """Launches: takes the operator's arguments in order, then its outputs."""
 
 
+@dataclass(frozen=True)
+class Launch:
+    """One kernel by one configuration, on the operator's arguments and outputs of these names (an
+    only output is "out", several are "out0", "out1"); of those in `turned` the kernel gets the
+    transpose, which is how they lie in memory."""
+
+    kernel: hx.Kernel
+    config: Config
+    arguments: tuple[str, ...]
+    turned: frozenset[str] = frozenset()
+
+
 def always(problem: Any) -> str | None:
     """Fits every problem."""
     return None
@@ -59,14 +73,15 @@ class Variant(Generic[P, C]):
     """One way to compute an operator.
 
     `needs` are features of the GPU (`gpus.features`), `fits` gives the reason why a problem is
-    not for this variant, else None. `launch(problem, config)` gives the launch for such a problem;
-    it is called once for each kind of call, and may allocate, but compiles nothing.
+    not for this variant, else None. `launch(problem, config)` says how such a problem is launched:
+    a `Launch`, or where more than one kernel is needed a function of arguments and outputs. It is
+    called once for each kind of call.
     """
 
     name: str
     needs: tuple[str, ...]
     configs: Table[C]
-    launch: Callable[[P, C], Run]
+    launch: Callable[[P, C], Launch | Run]
     fits: Callable[[P], str | None] = always
 
     def refusal(self, gpu: Gpu, problem: P) -> str | None:
@@ -79,22 +94,45 @@ class Variant(Generic[P, C]):
 
 @dataclass(frozen=True)
 class Plan:
-    """What a call of one kind does: `variant` by `config`, launched by `run`."""
+    """What a call of one kind does: `variant` by `config`, launched as `launch` says."""
 
     variant: str
     config: Any
     outputs: tuple[Output, ...]
+    launch: Launch | Run
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A plan as repeated calls need it: the launch, what makes the outputs, and the bytes of each
+    tensor argument."""
+
     run: Run
-    shapes: tuple[tuple[tuple[int, ...], Any], ...]
-    """Shape and torch dtype of each output."""
+    makers: tuple[Callable[[], Any], ...]
     nbytes: tuple[int, ...]
-    """Bytes of each tensor argument."""
+
+
+def output_names(count: int) -> list[str]:
+    """What the outputs of an operator with so many are called."""
+    return ["out"] if count == 1 else [f"out{i}" for i in range(count)]
 
 
 def _gradients() -> bool:
     import torch
 
     return bool(torch.is_grad_enabled())
+
+
+def _maker(tensor: Any, output: Output) -> Callable[[], Any]:
+    """Makes an output where `tensor` is. `empty_like` of a tensor of that shape, which takes the
+    memory of one element, costs half of what a shape, a type and a place do."""
+    import torch
+
+    dtype = torch_dtype(output.dtype)
+    like = tensor.new_empty((), dtype=dtype).expand(output.shape)
+    if torch.empty_like(like).is_contiguous():
+        return partial(torch.empty_like, like)
+    return partial(tensor.new_empty, output.shape, dtype=dtype)
 
 
 class Operator(Generic[P]):
@@ -124,8 +162,9 @@ class Operator(Generic[P]):
         self.variants = tuple(variants)
         self.__doc__ = doc
         self._outputs = outputs
-        self._plans: dict[Any, Plan] = {}
+        self._ready: dict[Any, _Ready] = {}
         parameters = self.schema.parameters
+        self._count = len(parameters)
         self._tensors = tuple(i for i, p in enumerate(parameters) if p.kind == "Tensor")
         self._classes: set[type] = set()
 
@@ -150,7 +189,7 @@ class Operator(Generic[P]):
             from hexcute_kernels.registration import traced
 
             return traced(self, args, out, variant, config, named)
-        if named or len(args) != len(self.schema.parameters):
+        if named or len(args) != self._count:
             args = self.schema.bind(args, named)
         return self.run(args, out, variant, config)
 
@@ -158,55 +197,74 @@ class Operator(Generic[P]):
         """The call itself, its arguments in order."""
         outs = out if out is None or isinstance(out, tuple) else (out,)
         try:
-            plan = self._plans[self._key(args, outs, variant, config)]
+            ready = self._ready[self._key(args, outs, variant, config)]
         except (AttributeError, KeyError, RuntimeError, TypeError):
-            plan = self._planned(args, outs, variant, config)
+            ready = self._prepare(args, outs, variant, config)
         if outs is None:
-            empty = args[self._tensors[0]].new_empty
-            outs = tuple([empty(shape, dtype=dtype) for shape, dtype in plan.shapes])
+            outs = tuple([make() for make in ready.makers])
         else:
-            self._apart(args, outs, plan)
-        plan.run(*args, *outs)
+            self._apart(args, outs, ready)
+        ready.run(*args, *outs)
         return outs[0] if len(outs) == 1 else outs
-
-    def _planned(
-        self, args: tuple[Any, ...], outs: tuple[Any, ...] | None, variant: str | None, config: Any
-    ) -> Plan:
-        """A call of a kind not seen before: planned, and remembered where that went well."""
-        plan = self.plan(args, outs, variant, config)
-        self._classes |= {type(t) for t in (*self._given(args), *(outs or ()))}
-        if len(self._plans) >= PLANS:
-            self._plans.clear()
-        self._plans[self._key(args, outs, variant, config)] = plan
-        return plan
-
-    def _given(self, args: tuple[Any, ...]) -> list[Any]:
-        """The tensor arguments, without those left out."""
-        return [args[i] for i in self._tensors if args[i] is not None]
 
     def _key(
         self, args: tuple[Any, ...], outs: tuple[Any, ...] | None, variant: str | None, config: Any
     ) -> Any:
         """What two calls have in common that do the same with other data.
 
-        Raises KeyError for a class of tensors that no call was planned with: an address may be
-        asked of plain tensors alone.
+        Raises KeyError for a class of tensors that no call was made with: an address may be asked
+        of plain tensors alone.
         """
         key: list[Any] = [outs is None, variant, config]
         classes = self._classes
         given: tuple[Any, ...] = args if outs is None else args + outs
         for t in given:
             kind = t.__class__
-            if kind in _SCALARS:
-                key.append(t)
-            elif kind in classes:
+            if kind in classes:
                 key += (
                     t.shape, t.stride(), t.dtype, t.get_device(), t.data_ptr() % ALIGNMENT == 0,
                     t.requires_grad and _gradients(),
                 )  # fmt: skip
+            elif kind in _SCALARS:
+                key.append(t)
             else:
                 raise KeyError(kind)
         return tuple(key)
+
+    def _prepare(
+        self, args: tuple[Any, ...], outs: tuple[Any, ...] | None, variant: str | None, config: Any
+    ) -> _Ready:
+        """A call of a kind not seen before: planned, compiled where needed, and remembered."""
+        plan = self.plan(args, outs, variant, config)
+        first = args[self._tensors[0]]
+        makers = tuple(_maker(first, output) for output in plan.outputs)
+        made = outs or tuple(make() for make in makers)
+        launch = plan.launch
+        ready = _Ready(
+            self._fixed(launch, args, made) if isinstance(launch, Launch) else launch,
+            makers,
+            tuple(0 if args[i] is None else args[i].nbytes for i in self._tensors),
+        )
+        self._classes |= {type(args[i]) for i in self._tensors if args[i] is not None}
+        self._classes |= {type(out) for out in outs or ()}
+        if len(self._ready) >= KINDS:
+            self._ready.clear()
+        self._ready[self._key(args, outs, variant, config)] = ready
+        return ready
+
+    def _fixed(self, launch: Launch, args: tuple[Any, ...], outs: tuple[Any, ...]) -> Run:
+        """The launch of calls that differ from this one in data alone."""
+        names = [p.name for p in self.schema.parameters] + output_names(len(outs))
+        places = [names.index(name) for name in launch.arguments]
+        whole = (*args, *outs)
+        given = [
+            whole[place].mT if names[place] in launch.turned else whole[place] for place in places
+        ]
+        run = launch.kernel.fixed(*given, **constants(launch.config))
+        tensors = [place for place, value in zip(places, given) if hasattr(value, "data_ptr")]
+        if tensors == list(range(len(whole))):
+            return run
+        return lambda *all_of_them: run(*[all_of_them[place] for place in tensors])
 
     def plan(
         self,
@@ -239,14 +297,7 @@ class Operator(Generic[P]):
         problem = replace(problem, aligned=aligned)
         chosen = self.choose(gpu, problem, variant, config)
         config = chosen.configs.choose(gpu.name, problem) if config is None else config
-        return Plan(
-            chosen.name,
-            config,
-            outputs,
-            chosen.launch(problem, config),
-            tuple((output.shape, torch_dtype(output.dtype)) for output in outputs),
-            tuple(0 if t is None else t.nbytes for _, t in named),
-        )
+        return Plan(chosen.name, config, outputs, chosen.launch(problem, config))
 
     def results(self, problem: P) -> tuple[Output, ...]:
         """Shapes and types of the results."""
@@ -292,13 +343,13 @@ class Operator(Generic[P]):
                     fix=f"pass {name}.to({str(where.device)!r})",
                 )
 
-    def _apart(self, args: tuple[Any, ...], outs: tuple[Any, ...], plan: Plan) -> None:
+    def _apart(self, args: tuple[Any, ...], outs: tuple[Any, ...], ready: _Ready) -> None:
         """That no output shares memory with an argument, which would be read after it is
         written."""
         for out in outs:
             start = out.data_ptr()
             end = start + out.nbytes
-            for i, size in zip(self._tensors, plan.nbytes, strict=True):
+            for i, size in zip(self._tensors, ready.nbytes, strict=True):
                 if size and args[i].data_ptr() < end and start < args[i].data_ptr() + size:
                     name = self.schema.parameters[i].name
                     raise LaunchError(

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from hexcute_core.errors import LaunchError
-from hexcute_kernels.operator import Operator
+from hexcute_kernels.operator import Operator, output_names
 from hexcute_kernels.tensors import Output, check_output, check_tensor, torch_dtype
 
 NAMESPACE = "hexcute"
@@ -58,22 +58,14 @@ def traced(
     if out is None:
         return known.default(*args, variant=variant)
     outs = out if isinstance(out, tuple) else (out,)
-    known.out(*args, variant=variant, **_named(outs))
+    known.out(*args, variant=variant, **dict(zip(output_names(len(outs)), outs)))
     return out
-
-
-def _named(outs: tuple[Any, ...]) -> dict[str, Any]:
-    return {_output_name(i, len(outs)): tensor for i, tensor in enumerate(outs)}
-
-
-def _output_name(index: int, count: int) -> str:
-    return "out" if count == 1 else f"out{index}"
 
 
 def _define(operator: Operator[Any]) -> None:
     schema = operator.schema
     inside, returns = schema.text[len(schema.name) + 1 :].split(") -> ")
-    names = [_output_name(i, schema.results) for i in range(schema.results)]
+    names = output_names(schema.results)
     outs = "".join(f", Tensor({name}!) {name}" for name in names)
     variant = "*, str? variant=None"
     lib = library()

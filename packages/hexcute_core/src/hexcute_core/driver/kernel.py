@@ -36,6 +36,14 @@ class _Variant:
         self._ready: dict[tuple[int, int], Launchable] = {}
 
     def launch(self, *args: Any) -> None:
+        loaded, grid, device, values = self._bound(args)
+        loaded.launch_bound(grid(values), device, values)
+
+    def fixed(self, *args: Any) -> Callable[..., None]:
+        loaded, grid, device, values = self._bound(args)
+        return loaded.fixed(grid(values), device, values)
+
+    def _bound(self, args: tuple[Any, ...]) -> tuple[LoadedKernel, GridFunction, int, Any]:
         if self._binder is None:
             self._binder = make_binder(self.kernel.signature, self.kernel.divisors)
         key, device, values = self._binder(args)
@@ -43,7 +51,7 @@ class _Variant:
         if ready is None or not ready[2].holds():
             ready = self._prepare(device, key)
         loaded, grid, _ = ready
-        loaded.launch_bound(grid(values), device, values)
+        return loaded, grid, device, values
 
     def _prepare(self, device: int, key: int) -> Launchable:
         compiled = self.kernel.specialise(device_target(device), key, self.constants)
@@ -85,6 +93,15 @@ class Kernel:
         """The launch by these compile-time constants, looked up once: `launch(*tensors)` does what
         `kernel(*tensors, **constants)` does, in less time."""
         return self._variant(constants).launch
+
+    def fixed(self, *args: Any, **constants: object) -> Callable[..., None]:
+        """The launch of arguments that differ from `args` in nothing but data, in least time.
+
+        Compiles where needed, and launches nothing. What it gives is called with the tensors
+        alone, in order; they have the shapes, types, GPU and alignment of those in `args`. That is
+        not checked again, nor whether what the kernel was traced with has changed.
+        """
+        return self._variant(constants).fixed(*args)
 
     def _variant(self, constants: Mapping[str, object]) -> _Variant:
         name = _names(constants)

@@ -2,7 +2,8 @@
 
     memory: CUlaunchConfig | 8 bytes a value | padding | 128 bytes a tensor map | attributes
 
-Blocks of memory are taken from a pool, so that threads may launch the same kernel at once.
+Blocks of memory are taken from a pool, so that threads may launch the same kernel at once. Calls
+that differ in stream and addresses alone keep a block each, which nothing is written to again.
 """
 
 from __future__ import annotations
@@ -19,6 +20,11 @@ from hexcute_core.runtime.tensor_maps import MAP_ALIGNMENT, MAP_BYTES, MapOf
 Grid: TypeAlias = tuple[int, int, int]
 Launch: TypeAlias = Callable[[Grid, int, Sequence[Any]], int]
 """Takes grid, stream and the kernel's values; gives the driver's status."""
+FixedLaunch: TypeAlias = Callable[[tuple[int, ...]], int]
+"""Takes the stream and the tensors' addresses; gives the driver's status."""
+
+MOST_KEPT = 512
+"""Blocks of memory a fixed launch keeps; calls with more addresses than this in turn pack again."""
 
 # CUlaunchConfig: grid, block, shared bytes; stream, attributes, their number.
 _CONFIG = "<7I4xQQI4x"
@@ -75,29 +81,67 @@ class _Block:
         self.attributes = base + end if layout.attributes else 0
 
 
-def make_launch(
-    image: KernelImage, function: int, driver: Driver, maps: Sequence[MapOf] = ()
-) -> Launch:
-    """The launch of a loaded function, with all that does not change already looked up."""
-    layout = _Layout(image)
-    pack, shared, call = layout.format.pack_into, image.shared_bytes, driver.launch
-    count, pool = layout.attribute_count, [_Block(layout)]
+_Fill: TypeAlias = Callable[[_Block, Grid, int, Sequence[Any]], None]
+
+
+def _filler(image: KernelImage, layout: _Layout, maps: Sequence[MapOf]) -> _Fill:
+    """Packs one launch into a block."""
+    pack, shared, count = layout.format.pack_into, image.shared_bytes, layout.attribute_count
     bx, by, bz = image.block_dim
 
-    def launch(grid: Grid, stream: int, values: Sequence[Any]) -> int:
+    def fill(block: _Block, grid: Grid, stream: int, values: Sequence[Any]) -> None:
         if maps:
             values = [*values, *[descriptor(values) for descriptor in maps]]
-        try:
-            block = pool.pop()
-        except IndexError:
-            block = _Block(layout)
         gx, gy, gz = grid
         pack(
             block.memory, block.start, gx, gy, gz, bx, by, bz, shared, stream, block.attributes,
             count, *values,
         )  # fmt: skip
+
+    return fill
+
+
+def make_launch(
+    image: KernelImage, function: int, driver: Driver, maps: Sequence[MapOf] = ()
+) -> Launch:
+    """The launch of a loaded function, with all that does not change already looked up."""
+    layout = _Layout(image)
+    fill, call, pool = _filler(image, layout, maps), driver.launch, [_Block(layout)]
+
+    def launch(grid: Grid, stream: int, values: Sequence[Any]) -> int:
+        try:
+            block = pool.pop()
+        except IndexError:
+            block = _Block(layout)
+        fill(block, grid, stream, values)
         status = call(block.config, function, block.params, None)
         pool.append(block)
         return status
+
+    return launch
+
+
+def make_fixed_launch(
+    image: KernelImage,
+    function: int,
+    driver: Driver,
+    maps: Sequence[MapOf],
+    grid: Grid,
+    numbers: Sequence[Any],
+) -> FixedLaunch:
+    """The launch on this grid with these values behind the tensors' addresses."""
+    layout = _Layout(image)
+    fill, call = _filler(image, layout, maps), driver.launch
+    kept: dict[tuple[int, ...], _Block] = {}
+
+    def launch(stream_and_addresses: tuple[int, ...]) -> int:
+        block = kept.get(stream_and_addresses)
+        if block is None:
+            block, (stream, *addresses) = _Block(layout), stream_and_addresses
+            fill(block, grid, stream, [*addresses, *numbers])
+            if len(kept) >= MOST_KEPT:
+                kept.clear()
+            kept[stream_and_addresses] = block
+        return call(block.config, function, block.params, None)
 
     return launch

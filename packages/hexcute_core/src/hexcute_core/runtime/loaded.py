@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hexcute_core.errors import LaunchError
@@ -12,7 +12,7 @@ from hexcute_core.runtime.binding import Binder, make_binder
 from hexcute_core.runtime.cuda_driver import INVALID_CONTEXT, Driver, cuda_driver
 from hexcute_core.runtime.devices import runs_on
 from hexcute_core.runtime.image import KernelImage
-from hexcute_core.runtime.launching import Grid, Launch, make_launch
+from hexcute_core.runtime.launching import Grid, Launch, make_fixed_launch, make_launch
 from hexcute_core.runtime.tensor_maps import map_of
 from hexcute_core.runtime.torch_link import TorchLink, torch_link
 
@@ -34,6 +34,7 @@ class LoadedKernel:
         torch = torch or torch_link()
         self._current_device, self._current_stream = torch.current_device, torch.current_stream
         self._launches: dict[int, Launch] = {}
+        self._functions: dict[int, int] = {}
         self._lock = threading.Lock()
         self._binder: Binder | None = None
         self._maps = tuple(map_of(m, image.signature, self._driver) for m in image.maps)
@@ -66,6 +67,32 @@ class LoadedKernel:
         if status != 0:
             self._recover(status, launch, grid, device, values)
 
+    def fixed(self, grid: Grid, device: int, values: Sequence[Any]) -> Callable[..., None]:
+        """The launch of what `launch_bound` takes, for calls in which only addresses differ:
+        called with the tensors, in order, it reads their addresses and checks nothing."""
+        self.load(device)
+        count = len(self.image.signature.tensors)
+        numbers = tuple(values[count:])
+        driver, bound = self._driver, self.launch_bound
+        steady = make_fixed_launch(
+            self.image, self._functions[device], driver, self._maps, grid, numbers
+        )
+        current_device, current_stream = self._current_device, self._current_stream
+
+        def launch(*tensors: Any) -> None:
+            addresses = [tensor.data_ptr() for tensor in tensors]
+            if current_device() == device:
+                try:
+                    status = steady((current_stream(device), *addresses))
+                except struct.error as error:
+                    raise self._error(self._unpackable(grid, values), str(error)) from None
+                if status == 0:
+                    return
+            # Another GPU's context, or a refusal: the general launch deals with both.
+            bound(grid, device, (*addresses, *numbers))
+
+        return launch
+
     def load(self, device: int) -> None:
         """Loads the kernel on a GPU now, instead of at its first launch there."""
         if device not in self._launches:
@@ -90,6 +117,7 @@ class LoadedKernel:
                     driver.allow_shared(function, image.shared_bytes)
             finally:
                 driver.set_context(before)
+            self._functions[device] = function
             self._launches[device] = launch = make_launch(image, function, driver, self._maps)
             return launch
 

@@ -11,8 +11,8 @@ from hexcute_core.errors import LaunchError
 from hexcute_kernels.gemm.configs import MMA, WGMMA
 from hexcute_kernels.gemm.pipelined import pipelined_gemm
 from hexcute_kernels.gemm.warp_specialized import warp_specialized_gemm
-from hexcute_kernels.operator import Operator, Problem, Run, Variant
-from hexcute_kernels.tables import Config, constants
+from hexcute_kernels.operator import Launch, Operator, Problem, Variant
+from hexcute_kernels.tables import Config
 from hexcute_kernels.tensors import Output, check_rank, dtype_of, order_of
 
 if TYPE_CHECKING:
@@ -58,18 +58,13 @@ def tma_fits(p: Product) -> str | None:
     return f"TMA takes rows of whole 16 bytes; not those of {' and '.join(odd)}" if odd else None
 
 
-def launch(make: Callable[..., hx.Kernel]) -> Callable[[Product, Config], Run]:
+def launch(make: Callable[..., hx.Kernel]) -> Callable[[Product, Config], Launch]:
     """From a family of kernels by type and orders, the launch of a product by one of them."""
 
-    def of(p: Product, config: Config) -> Run:
-        run = make(p.dtype, p.a_major, p.b_major).configured(**constants(config))
-        if p.a_major == p.b_major == "k":
-            return run
-
-        def as_stored(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
-            run(a if p.a_major == "k" else a.t(), b if p.b_major == "k" else b.t(), out)
-
-        return as_stored
+    def of(p: Product, config: Config) -> Launch:
+        turned = {name for name, major in (("a", p.a_major), ("b", p.b_major)) if major != "k"}
+        kernel = make(p.dtype, p.a_major, p.b_major)
+        return Launch(kernel, config, ("a", "b", "out"), frozenset(turned))
 
     return of
 
