@@ -4,12 +4,20 @@ import subprocess
 import sys
 import textwrap
 
+import numpy as np
 import pytest
 
 import hexcute_core as hx
 from hexcute_core import f16, f32, i32
-from hexcute_core.errors import FrontendError
-from hexcute_core.frontend import REQUIRED, ScalarParam, Symbol, TensorParam, define, trace
+from hexcute_core.errors import FrontendError, LaunchError
+from hexcute_core.frontend import (
+    REQUIRED,
+    ScalarParam,
+    Symbol,
+    TensorParam,
+    define,
+    trace,
+)
 from hexcute_core.scalar import Var
 from hexcute_core.tile.ir import Promise
 
@@ -205,3 +213,40 @@ def test_annotations_of_scalars_keep_their_order():
 
     assert [p.name for p in define(kernel).params] == ["s", "a", "t"]
     assert trace(define(kernel), {}, Promise()).grid_dim[0] == Var("s")
+
+
+def doubled_or_shifted(shift_type):
+    """A kernel of y = 2 x, or of y = x + shift where a shift has a type."""
+
+    @hx.kernel(cache=False)
+    def kernel(x: f16[64, 64], shift: shift_type, y: f16[64, 64]):
+        hx.attrs.cuda.grid_dim = 1
+        hx.attrs.cuda.block_dim = 128
+        r = hx.register_tensor(f16, (64, 64))
+        hx.copy(hx.global_view(x, ((64, 64), (64, 1))), r)
+        r = 2 * r if shift is None else r + hx.cast(shift, f16)
+        hx.copy(r, hx.global_view(y, ((64, 64), (64, 1))))
+
+    return kernel
+
+
+def test_a_parameter_annotated_with_none_is_left_out_and_none_in_the_body():
+    without, given = doubled_or_shifted(None), doubled_or_shifted(f32)
+    assert [p.name for p in without.definition.params] == ["x", "y"]
+    assert [p.name for p in given.definition.params] == ["x", "shift", "y"]
+    x, y = np.ones((64, 64), np.float16), np.zeros((64, 64), np.float16)
+    without.simulate(x, y)
+    assert (y == 2).all()
+    given.simulate(x, 0.5, y)
+    assert (y == 1.5).all()
+    with pytest.raises(LaunchError, match=r"expected 2 arguments \(x, y\), got 3"):
+        without.simulate(x, 0.5, y)
+
+
+def test_a_symbol_may_not_have_the_name_of_a_parameter_that_is_left_out():
+    size = hx.dim("extra")
+    with pytest.raises(FrontendError, match="symbol `extra` has the name of a parameter"):
+
+        @hx.kernel
+        def kernel(x: f16[size], extra: None):
+            pass

@@ -68,6 +68,7 @@ def test_a_schema_that_is_not_read_is_refused(text: str) -> None:
 class Size:
     m: int
     n: int
+    batch: int | None = None
 
 
 @pytest.mark.parametrize(
@@ -134,9 +135,9 @@ def product(**changed: Any) -> Product:
         ({}, None),
         ({"m": 3}, None),
         ({"aligned": False}, "start at a multiple of 16 bytes"),
-        ({"k": 65}, "not those of a and b"),
+        ({"k": 65}, "not those of the first operand and the second"),
         ({"n": 65}, "not those of the result"),
-        ({"m": 65, "a_major": "m"}, "not those of a"),
+        ({"m": 65, "a_major": "m"}, "not those of the first operand"),
     ],
 )
 def test_what_tma_moves(changed: dict[str, Any], words: str | None) -> None:

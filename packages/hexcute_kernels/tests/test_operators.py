@@ -8,7 +8,7 @@ import pytest
 
 import hexcute_kernels
 from hexcute_core.errors import LaunchError
-from hexcute_kernels.gemm import matmul
+from hexcute_kernels.gemm import bmm, linear, matmul
 from hexcute_kernels.gemm.configs import MmaConfig, WgmmaConfig
 
 torch = pytest.importorskip("torch")
@@ -24,7 +24,8 @@ def operands(m: int = 64, n: int = 64, k: int = 64, dtype: Any = None) -> tuple[
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plans that other tests have made, of other GPUs, are forgotten."""
-    monkeypatch.setattr(matmul, "_ready", {})
+    for operator in (matmul, bmm, linear):
+        monkeypatch.setattr(operator, "_ready", {})
 
 
 def test_the_gpu_and_the_operands_choose_the_variant() -> None:
@@ -82,6 +83,52 @@ def test_operands_are_passed_as_they_lie_in_memory(turned: tuple[bool, bool]) ->
     assert left.is_contiguous() and right.is_contiguous() and out.shape == (48, 64)
     assert (left.shape == (80, 48), right.shape == (80, 64)) == turned
     assert [t.data_ptr() for t in launches[0].tensors[:2]] == [a.data_ptr(), b.data_ptr()]
+
+
+def test_linear_takes_rows_of_any_extents_and_passes_matrices() -> None:
+    x = on_gpu(torch.zeros(2, 3, 64, dtype=torch.float16))
+    w = on_gpu(torch.zeros(8, 64, dtype=torch.float16))
+    bias = on_gpu(torch.zeros(8, dtype=torch.float16))
+    with gpu("h100", "sm_90") as launches:
+        assert linear(x, w, bias, activation="gelu").shape == (2, 3, 8)
+        assert linear(x[0, 0], w).shape == (8,)
+        assert linear(x[0], w, activation="relu").shape == (3, 8)
+    shapes = [tuple(tuple(t.shape) for t in noted.prepared) for noted in launches]
+    assert shapes == [
+        ((6, 64), (8, 64), (8,), (6, 8)),
+        ((1, 64), (8, 64), (1, 8)),
+        ((3, 64), (8, 64), (3, 8)),
+    ]
+    assert [len(noted.tensors) for noted in launches] == [4, 3, 3]
+    assert len({noted.kernel for noted in launches}) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"activation": "tanh"}, "linear has no activation 'tanh'"),
+        ({"activation": 3}, "activation is to be str or None, got 3"),
+        ({"bias": torch.zeros(9).half()}, r"bias of shape \(8,\), got \(9,\)"),
+        ({"bias": torch.zeros(8)}, "one for all tensors; got x float16, bias float32"),
+        ({"x": torch.zeros(2, 64, 3).half().mT}, "x of shape .* is not row-major"),
+        ({"x": torch.zeros(()).half()}, "got x without an extent"),
+        ({"x": torch.zeros(2, 63).half()}, r"linear takes x \(m, k\) and w \(n, k\)"),
+    ],
+)
+def test_what_linear_does_not_take(change: dict[str, Any], words: str) -> None:
+    given = {"x": torch.zeros(2, 64).half(), "w": torch.zeros(8, 64).half(), **change}
+    with gpu("h100", "sm_90"), pytest.raises(LaunchError, match=words):
+        linear(**{k: on_gpu(v) if isinstance(v, torch.Tensor) else v for k, v in given.items()})
+
+
+def test_bmm_takes_batches_of_either_order() -> None:
+    a = on_gpu(torch.zeros(5, 48, 64).half())
+    b = on_gpu(torch.zeros(5, 64, 32).half()).mT
+    with gpu("h100", "sm_90") as launches:
+        assert bmm(a, b).shape == (5, 48, 32)
+        with pytest.raises(LaunchError, match=r"bmm takes a \(batch, m, k\) and b"):
+            bmm(a[:4], b)
+    assert [tuple(t.shape) for t in launches[0].prepared] == [(5, 48, 64), (5, 64, 32), (5, 48, 32)]
 
 
 def meta() -> Any:
@@ -186,17 +233,23 @@ def test_torchs_operator_tells_what_it_expects_of_tensors_elsewhere() -> None:
 
 @pytest.fixture(scope="module")
 def on_the_cpu() -> Any:
-    """matmul for tensors of the CPU, so that torch's machinery can run where no GPU is."""
+    """The operators for tensors of the CPU, so that torch's machinery can run where no GPU is."""
     library = torch.library.Library("hexcute", "IMPL")
 
     def product(a: Any, b: Any, *, variant: str | None = None) -> Any:
-        return a @ b.t()
+        return a @ b.mT
 
-    def product_out(a: Any, b: Any, *, variant: str | None = None, out: Any) -> None:
-        out.copy_(a @ b.t())
+    def dense(x: Any, w: Any, bias: Any = None, activation: Any = None, *, variant: Any = None):
+        made = torch.nn.functional.linear(x, w, bias)
+        return getattr(torch.nn.functional, activation)(made) if activation else made
 
-    library.impl("matmul", product, "CPU")
-    library.impl("matmul.out", product_out, "CPU")
+    for name, reference in {"matmul": product, "bmm": product, "linear": dense}.items():
+
+        def into(*args: Any, out: Any, reference: Any = reference, **named: Any) -> None:
+            out.copy_(reference(*args, **named))
+
+        library.impl(name, reference, "CPU")
+        library.impl(f"{name}.out", into, "CPU")
     yield library
     library._destroy()
 
@@ -214,6 +267,15 @@ def test_opcheck(on_the_cpu: Any, turned: tuple[bool, bool]) -> None:
     torch.library.opcheck(torch.ops.hexcute.matmul.out, (a, b), {"out": out})
 
 
+def test_opcheck_of_batches_and_layers(on_the_cpu: Any) -> None:
+    a, b = torch.randn(3, 16, 24).half(), torch.randn(3, 24, 8).half().mT
+    torch.library.opcheck(torch.ops.hexcute.bmm.default, (a, b))
+    w, bias = torch.randn(8, 24).half(), torch.randn(8).half()
+    turned = (a[0].t(), w[:, :16].contiguous())
+    for args in ((a, w), (a[0], w, bias), (a[0, 0], w, bias, "gelu"), turned):
+        torch.library.opcheck(torch.ops.hexcute.linear.default, args)
+
+
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_a_compiled_function_has_one_graph_with_the_operator(
     on_the_cpu: Any, dynamic: bool
@@ -226,15 +288,15 @@ def test_a_compiled_function_has_one_graph_with_the_operator(
 
     def step(a: Any, b: Any, out: Any) -> Any:
         matmul(a, b, out=out)
-        return matmul(a + 1, b, variant="mma") + out
+        return matmul(a + 1, b, variant="mma") + out + linear(a, b, activation="relu")
 
     torch._dynamo.reset()
     a, b, out = torch.randn(16, 24).half(), torch.randn(8, 24).half(), torch.empty(16, 8).half()
     compiled = torch.compile(step, fullgraph=True, backend=keep, dynamic=dynamic)
-    want = (a @ b.t()) + ((a + 1) @ b.t())
+    want = (a @ b.t()) + ((a + 1) @ b.t()) + torch.relu(a @ b.t())
     torch.testing.assert_close(compiled(a, b, out), want)
     called = [str(node.target) for graph in graphs for node in graph.graph.nodes]
-    assert {"hexcute.matmul.default", "hexcute.matmul.out"} <= set(called)
+    assert {f"hexcute.{n}" for n in ("matmul.default", "matmul.out", "linear.default")} <= {*called}
     torch._dynamo.reset()
     traced = torch.compile(step, fullgraph=True, backend="aot_eager", dynamic=dynamic)
     torch.testing.assert_close(traced(a, b, out), want)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 FAMILIES: dict[str, str] = {
     "matmul": "gemm",
+    "bmm": "gemm",
+    "linear": "gemm",
     "attention": "attention",
     "attention_with_lse": "attention",
 }

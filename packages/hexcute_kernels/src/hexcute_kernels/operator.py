@@ -11,8 +11,8 @@ A call with the same shapes, strides, types and alignment as one before is a loo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -54,13 +54,13 @@ Run = Callable[..., object]
 @dataclass(frozen=True)
 class Launch:
     """One kernel by one configuration, on the operator's arguments and outputs of these names (an
-    only output is "out", several are "out0", "out1"); of those in `turned` the kernel gets the
-    transpose, which is how they lie in memory."""
+    only output is "out", several are "out0", "out1"); of those in `views` the kernel gets a view,
+    which starts where the tensor does."""
 
     kernel: hx.Kernel
     config: Config
     arguments: tuple[str, ...]
-    turned: frozenset[str] = frozenset()
+    views: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
 
 
 def always(problem: Any) -> str | None:
@@ -115,6 +115,10 @@ class _Ready:
 def output_names(count: int) -> list[str]:
     """What the outputs of an operator with so many are called."""
     return ["out"] if count == 1 else [f"out{i}" for i in range(count)]
+
+
+def _itself(tensor: Any) -> Any:
+    return tensor
 
 
 def _gradients() -> bool:
@@ -257,11 +261,9 @@ class Operator(Generic[P]):
         names = [p.name for p in self.schema.parameters] + output_names(len(outs))
         places = [names.index(name) for name in launch.arguments]
         whole = (*args, *outs)
-        given = [
-            whole[place].mT if names[place] in launch.turned else whole[place] for place in places
-        ]
+        given = [launch.views.get(names[place], _itself)(whole[place]) for place in places]
         run = launch.kernel.fixed(*given, **constants(launch.config))
-        tensors = [place for place, value in zip(places, given) if hasattr(value, "data_ptr")]
+        tensors = [place for place in places if whole[place].__class__ not in _SCALARS]
         if tensors == list(range(len(whole))):
             return run
         return lambda *all_of_them: run(*[all_of_them[place] for place in tensors])

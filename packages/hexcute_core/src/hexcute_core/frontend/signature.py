@@ -1,7 +1,8 @@
 """define: a Python function -> KernelDef, its parameters read from the annotations.
 
 Positional parameters are tensors (`a: f16[m, k]`) and scalars (`alpha: f32`), in launch order;
-keyword-only parameters are compile-time constants.
+keyword-only parameters are compile-time constants. A positional one whose annotation is None is
+left out of this kernel: its name is None in the body.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ class Constant:
 
 @dataclass(frozen=True)
 class KernelDef:
-    """A kernel as written: `params` in launch order, `symbols` in order of first appearance."""
+    """A kernel as written: `params` in launch order, `symbols` in order of first appearance;
+    `absent` are names of parameters that are annotated with None."""
 
     name: str
     fn: FunctionType
@@ -71,6 +73,7 @@ class KernelDef:
     symbols: tuple[Symbol, ...]
     source: FunctionSource
     span: SourceSpan
+    absent: tuple[str, ...] = ()
 
     @property
     def tensors(self) -> tuple[TensorParam, ...]:
@@ -108,16 +111,19 @@ def define(fn: object) -> KernelDef:
             span=source.span(arguments.defaults[-1]),
             fix="launch parameters have none; put compile-time constants after `*`",
         )
-    params = tuple(_parameter(source, arg, names) for arg in written)
+    read = {arg.arg: _parameter(source, arg, names) for arg in written}
+    params = tuple(p for p in read.values() if p is not None)
+    absent = tuple(name for name, p in read.items() if p is None)
     defaults = fn.__kwdefaults__ or {}
     constants = tuple(
         Constant(arg.arg, defaults.get(arg.arg, REQUIRED)) for arg in arguments.kwonlyargs
     )
     span = source.span(source.node)
-    return KernelDef(fn.__name__, fn, params, constants, _symbols(params, constants), source, span)
+    symbols = _symbols(params, {*read, *(c.name for c in constants), *BUILT_INS})
+    return KernelDef(fn.__name__, fn, params, constants, symbols, source, span, absent)
 
 
-def _parameter(source: FunctionSource, arg: ast.arg, names: _Names) -> Parameter:
+def _parameter(source: FunctionSource, arg: ast.arg, names: _Names) -> Parameter | None:
     span = source.span(arg)
     if arg.annotation is None:
         raise FrontendError(
@@ -135,6 +141,8 @@ def _parameter(source: FunctionSource, arg: ast.arg, names: _Names) -> Parameter
             return TensorParam(arg.arg, dtype, checked, span)
         case DType():
             return ScalarParam(arg.arg, annotation, span)
+        case None:
+            return None
         case _:
             raise FrontendError(
                 f"parameter `{arg.arg}` is annotated with {annotation!r}, "
@@ -156,8 +164,7 @@ def _extent(extent: object, name: str, span: SourceSpan) -> int | Symbol:
     )
 
 
-def _symbols(params: tuple[Parameter, ...], constants: tuple[Constant, ...]) -> tuple[Symbol, ...]:
-    taken = {p.name for p in params} | {c.name for c in constants} | set(BUILT_INS)
+def _symbols(params: tuple[Parameter, ...], taken: set[str]) -> tuple[Symbol, ...]:
     found: dict[str, Symbol] = {}
     for param in params:
         for extent in param.extents if isinstance(param, TensorParam) else ():

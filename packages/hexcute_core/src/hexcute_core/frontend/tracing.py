@@ -171,5 +171,5 @@ def _bind_parameters(
         else:
             value = Var(written.name, written.dtype)
         frame.bindings[written.name] = Binding(value, region, written.span)
-    for name, constant in values.items():
+    for name, constant in {**values, **dict.fromkeys(kernel.absent)}.items():
         frame.bindings[name] = Binding(constant, region, kernel.span)

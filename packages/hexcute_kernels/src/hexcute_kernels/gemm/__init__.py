@@ -1,5 +1,5 @@
 """Products of matrices: the operators, and the kernels they choose among."""
 
-from hexcute_kernels.gemm.operators import matmul
+from hexcute_kernels.gemm.operators import bmm, linear, matmul
 
-__all__ = ["matmul"]
+__all__ = ["bmm", "linear", "matmul"]

@@ -13,17 +13,20 @@ from hexcute_kernels.tables import Row, Table
 
 
 class Sized(Protocol):
-    """A problem whose result has m x n elements."""
+    """A problem whose results are `batch` matrices (None: one) of m x n elements."""
 
     @property
     def m(self) -> int: ...
     @property
     def n(self) -> int: ...
+    @property
+    def batch(self) -> int | None: ...
 
 
 def tiles(problem: Sized, bm: int, bn: int) -> int:
-    """How many tiles of bm x bn cover the result."""
-    return -(-problem.m // bm) * -(-problem.n // bn)
+    """How many tiles of bm x bn cover the results."""
+    matrices = 1 if problem.batch is None else problem.batch
+    return matrices * -(-problem.m // bm) * -(-problem.n // bn)
 
 
 @dataclass(frozen=True)

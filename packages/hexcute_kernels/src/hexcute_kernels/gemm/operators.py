@@ -1,10 +1,18 @@
-"""matmul(a, b) = a b^T: wgmma fed by TMA where GPU and operands allow it, else mma.sync."""
+"""matmul, bmm and linear, which are one product: wgmma fed by TMA where GPU and operands allow it,
+else mma.sync.
+
+    matmul   a (m, k), b (n, k)                      a b^T
+    bmm      a (batch, m, k), b (batch, n, k)        a b^T of each
+    linear   x (..., k), w (n, k), bias (n)          activation(x w^T + bias)
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 import hexcute_core as hx
 from hexcute_core.errors import LaunchError
@@ -12,6 +20,7 @@ from hexcute_kernels.gemm.configs import MMA, WGMMA
 from hexcute_kernels.gemm.pipelined import pipelined_gemm
 from hexcute_kernels.gemm.warp_specialized import warp_specialized_gemm
 from hexcute_kernels.operator import Launch, Operator, Problem, Variant
+from hexcute_kernels.parts.epilogue import ACTIVATIONS
 from hexcute_kernels.tables import Config
 from hexcute_kernels.tensors import Output, check_rank, dtype_of, order_of
 
@@ -23,8 +32,9 @@ DTYPES = (hx.f16, hx.bf16)
 
 @dataclass(frozen=True, kw_only=True)
 class Product(Problem):
-    """m x n results, each a sum over k; operands of `dtype`, whose `a_major` ("k" or "m") and
-    `b_major` ("k" or "n") index is contiguous."""
+    """m x n results, each a sum over k, of each of a `batch` of matrices; operands of `dtype`,
+    whose `a_major` ("k" or "m") and `b_major` ("k" or "n") index is contiguous; a bias of n and an
+    activation on top. Where the first operand is no matrix, `lead` are the extents of its rows."""
 
     m: int
     n: int
@@ -32,20 +42,76 @@ class Product(Problem):
     dtype: hx.DType
     a_major: str
     b_major: str
+    batch: int | None = None
+    bias: bool = False
+    activation: str | None = None
+    lead: tuple[int, ...] | None = None
 
 
-def product(a: torch.Tensor, b: torch.Tensor) -> Product:
-    """The product that a call asks for. Raises LaunchError."""
-    dtype = dtype_of("matmul", DTYPES, a=a, b=b)
-    check_rank("matmul", 2, "a (m, k) and b (n, k)", a=a, b=b)
-    (m, k), n = a.shape, b.shape[0]
-    if b.shape[1] != k:
+def _product(operator: str, rank: int, **operands: torch.Tensor) -> Product:
+    """The product of two matrices or two batches of them, of that rank. Raises LaunchError."""
+    (left, a), (right, b) = operands.items()
+    dtype = dtype_of(operator, DTYPES, **operands)
+    batch = "batch, " * (rank - 2)
+    check_rank(operator, rank, f"{left} ({batch}m, k) and {right} ({batch}n, k)", **operands)
+    if a.shape[:-2] != b.shape[:-2] or a.shape[-1] != b.shape[-1]:
         raise LaunchError(
-            f"matmul takes a (m, k) and b (n, k), got {tuple(a.shape)} and {tuple(b.shape)}",
-            fix="pass b transposed, as torch.nn.functional.linear takes its weight",
+            f"{operator} takes {left} ({batch}m, k) and {right} ({batch}n, k), got "
+            f"{tuple(a.shape)} and {tuple(b.shape)}",
+            fix=f"pass {right} transposed, as torch.nn.functional.linear takes its weight",
         )
-    a_major, b_major = order_of("matmul", "a", a, "m", "k"), order_of("matmul", "b", b, "n", "k")
-    return Product(m=m, n=n, k=k, dtype=dtype, a_major=a_major, b_major=b_major)
+    return Product(
+        m=a.shape[-2],
+        n=b.shape[-2],
+        k=a.shape[-1],
+        dtype=dtype,
+        a_major=order_of(operator, left, a, "m", "k"),
+        b_major=order_of(operator, right, b, "n", "k"),
+        batch=a.shape[0] if rank == 3 else None,
+    )
+
+
+def _matmul(a: torch.Tensor, b: torch.Tensor) -> Product:
+    return _product("matmul", 2, a=a, b=b)
+
+
+def _bmm(a: torch.Tensor, b: torch.Tensor) -> Product:
+    return _product("bmm", 3, a=a, b=b)
+
+
+def _linear(
+    x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, activation: str | None
+) -> Product:
+    if activation not in ACTIVATIONS:
+        known = ", ".join(repr(name) for name in ACTIVATIONS)
+        raise LaunchError(f"linear has no activation {activation!r}", fix=f"use one of {known}")
+    if x.dim() == 0:
+        raise LaunchError("linear takes x (..., k) and w (n, k), got x without an extent")
+    p = _product("linear", 2, x=x if x.dim() == 2 else _rows(x), w=w)
+    if bias is not None:
+        dtype_of("linear", DTYPES, x=x, bias=bias)
+        if bias.shape != (p.n,) or not bias.is_contiguous():
+            raise LaunchError(
+                f"linear takes a contiguous bias of shape ({p.n},), got {tuple(bias.shape)} with "
+                f"strides {bias.stride()}"
+            )
+    lead = None if x.dim() == 2 else tuple(x.shape[:-1])
+    return replace(p, bias=bias is not None, activation=activation, lead=lead)
+
+
+def _rows(x: torch.Tensor) -> torch.Tensor:
+    """`x` as a matrix of rows. Raises LaunchError where it would have to be copied."""
+    if not x.is_contiguous():
+        raise LaunchError(
+            f"linear: x of shape {tuple(x.shape)} and strides {x.stride()} is not row-major",
+            fix="pass x.contiguous()",
+        )
+    return x.view(math.prod(x.shape[:-1]), x.shape[-1])
+
+
+def _result(p: Product) -> Output:
+    rows = (p.m,) if p.lead is None else p.lead
+    return Output((*rows, p.n) if p.batch is None else (p.batch, *rows, p.n), p.dtype)
 
 
 def tma_fits(p: Product) -> str | None:
@@ -53,30 +119,51 @@ def tma_fits(p: Product) -> str | None:
     if not p.aligned:
         return "TMA takes tensors that start at a multiple of 16 bytes"
     line = 128 // p.dtype.bits
-    rows = {"a": p.k if p.a_major == "k" else p.m, "b": p.k if p.b_major == "k" else p.n}
-    odd = [name for name, length in {**rows, "the result": p.n}.items() if length % line]
+    rows = {
+        "the first operand": p.k if p.a_major == "k" else p.m,
+        "the second": p.k if p.b_major == "k" else p.n,
+        "the result": p.n,
+    }
+    odd = [name for name, length in rows.items() if length % line]
     return f"TMA takes rows of whole 16 bytes; not those of {' and '.join(odd)}" if odd else None
 
 
-def launch(make: Callable[..., hx.Kernel]) -> Callable[[Product, Config], Launch]:
-    """From a family of kernels by type and orders, the launch of a product by one of them."""
+def _launch(
+    make: Callable[..., hx.Kernel], left: str, right: str
+) -> Callable[[Product, Config], Launch]:
+    """The launch of a product by a kernel of a family; its operands are the arguments `left` and
+    `right`."""
+    turn = attrgetter("mT")
 
     def of(p: Product, config: Config) -> Launch:
-        turned = {name for name, major in (("a", p.a_major), ("b", p.b_major)) if major != "k"}
-        kernel = make(p.dtype, p.a_major, p.b_major)
-        return Launch(kernel, config, ("a", "b", "out"), frozenset(turned))
+        kernel = make(
+            p.dtype, p.a_major, p.b_major,
+            bias=p.bias, activation=p.activation, batched=p.batch is not None,
+        )  # fmt: skip
+        orders = {left: p.a_major, right: p.b_major}
+        views: dict[str, Callable[[torch.Tensor], torch.Tensor]]
+        views = {name: turn for name, major in orders.items() if major != "k"}
+        if p.lead is not None:
+            views |= {left: lambda x: x.view(p.m, p.k), "out": lambda out: out.view(p.m, p.n)}
+        arguments = (left, right, *["bias"] * p.bias, "out")
+        return Launch(kernel, config, arguments, views)
 
     return of
 
 
+def _variants(left: str, right: str) -> tuple[Variant[Product, Any], ...]:
+    wgmma, mma = (_launch(make, left, right) for make in (warp_specialized_gemm, pipelined_gemm))
+    return (
+        Variant("wgmma", ("wgmma", "tma"), WGMMA, wgmma, tma_fits),
+        Variant("mma", ("mma.sync",), MMA, mma),
+    )
+
+
 matmul = Operator(
     "matmul(Tensor a, Tensor b) -> Tensor",
-    describe=product,
-    outputs=lambda p: Output((p.m, p.n), p.dtype),
-    variants=(
-        Variant("wgmma", ("wgmma", "tma"), WGMMA, launch(warp_specialized_gemm), tma_fits),
-        Variant("mma", ("mma.sync",), MMA, launch(pipelined_gemm)),
-    ),
+    describe=_matmul,
+    outputs=_result,
+    variants=_variants("a", "b"),
     doc="""`a @ b.T` for `a` (m, k) and `b` (n, k), accumulated in float32, rounded once.
 
     a, b: float16 or bfloat16 on one GPU, of one type, each row-major or the transpose of a
@@ -84,5 +171,31 @@ matmul = Operator(
 
     Gives (m, n), row-major. Variants: "wgmma" on an H100 where TMA can read the operands (rows of
     whole 16 bytes that start at one), "mma" everywhere.
+    """,
+)
+
+bmm = Operator(
+    "bmm(Tensor a, Tensor b) -> Tensor",
+    describe=_bmm,
+    outputs=_result,
+    variants=_variants("a", "b"),
+    doc="""`a @ b.mT` for `a` (batch, m, k) and `b` (batch, n, k), in one launch.
+
+    Types, orders of the matrices and variants are those of `matmul`. Gives (batch, m, n).
+    """,
+)
+
+linear = Operator(
+    "linear(Tensor x, Tensor w, Tensor? bias=None, str? activation=None) -> Tensor",
+    describe=_linear,
+    outputs=_result,
+    variants=_variants("x", "w"),
+    doc="""`activation(x @ w.T + bias)` for `x` (..., k) and `w` (n, k): one launch, rounded once.
+
+    x, w: as the operands of `matmul`; x of more than two dimensions is row-major.
+    bias: (n,), of their type, or None.
+    activation: "relu", "gelu" (exact, by erf), "silu" or None.
+
+    Gives (..., n), row-major. Variants are those of `matmul`.
     """,
 )

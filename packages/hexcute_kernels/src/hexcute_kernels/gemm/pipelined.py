@@ -10,28 +10,42 @@ from functools import cache
 
 import hexcute_core as hx
 from hexcute_core import f32
-from hexcute_kernels.parts.epilogue import through_shared
-from hexcute_kernels.parts.operands import k_tiles, operand_type
-from hexcute_kernels.parts.schedule import grouped
+from hexcute_kernels.parts.epilogue import ACTIVATIONS, finished, through_shared
+from hexcute_kernels.parts.operands import k_tiles, matrix, operand_type
+from hexcute_kernels.parts.schedule import grouped, split_batch
 
 m, n, k = hx.dims("m n k")
+batch = hx.dim("batch")
 
 STEP = 16
 """K of one Tensor Core step."""
 
 
 @cache
-def pipelined_gemm(dtype: hx.DType, a_major: str = "k", b_major: str = "k") -> hx.Kernel:
+def pipelined_gemm(
+    dtype: hx.DType,
+    a_major: str = "k",
+    b_major: str = "k",
+    *,
+    bias: bool = False,
+    activation: str | None = None,
+    batched: bool = False,
+) -> hx.Kernel:
     """The kernel for f16 or bf16 operands stored K-major (`a[m, k]`, `b[n, k]`) or not
-    (`a[k, m]` for "m", `b[k, n]` for "n"). Its constants: block tile BM x BN x BK, STAGES of
-    shared memory, WARPS a block, GROUP rows of blocks that run together for the sake of L2."""
-    a_type, b_type = operand_type(dtype, m, k, a_major), operand_type(dtype, n, k, b_major)
+    (`a[k, m]` for "m", `b[k, n]` for "n"), c the activation of the product plus `bias[n]`;
+    `batched`, all but the bias have an extent of the batch in front. Its constants are those of
+    `MmaConfig`."""
+    of = batch if batched else None
+    a_type, b_type = operand_type(dtype, m, k, a_major, of), operand_type(dtype, n, k, b_major, of)
+    bias_type, c_type = dtype[n] if bias else None, operand_type(dtype, m, n, "k", of)
+    activate = ACTIVATIONS[activation]
 
     @hx.kernel
     def gemm(
         a: a_type,
         b: b_type,
-        c: dtype[m, n],
+        bias: bias_type,
+        c: c_type,
         *,
         BM: int = 128,
         BN: int = 128,
@@ -41,11 +55,13 @@ def pipelined_gemm(dtype: hx.DType, a_major: str = "k", b_major: str = "k") -> h
         GROUP: int = 8,
     ):
         tiles_m, tiles_n, tiles_k = hx.cdiv(m, BM), hx.cdiv(n, BN), hx.cdiv(k, BK)
-        hx.attrs.cuda.grid_dim = tiles_m * tiles_n
+        tiles = tiles_m * tiles_n
+        hx.attrs.cuda.grid_dim = tiles * batch if batched else tiles
         hx.attrs.cuda.block_dim = 32 * WARPS
-        bm, bn = grouped(hx.blockIdx.x, tiles_m, tiles_n, GROUP, BM, BN)
-        ga = k_tiles(a, a_major, bm, BM, BK)
-        gb = k_tiles(b, b_major, bn, BN, BK)
+        at, part = split_batch(hx.blockIdx.x, tiles, batched)
+        bm, bn = grouped(part, tiles_m, tiles_n, GROUP, BM, BN)
+        ga = k_tiles(matrix(a, at), a_major, bm, BM, BK)
+        gb = k_tiles(matrix(b, at), b_major, bn, BN, BK)
         sa = hx.shared_tensor(dtype, (BM, BK, STAGES))
         sb = hx.shared_tensor(dtype, (BN, BK, STAGES))
         ra = hx.register_tensor(dtype, (BM, STEP, 2))
@@ -79,6 +95,7 @@ def pipelined_gemm(dtype: hx.DType, a_major: str = "k", b_major: str = "k") -> h
                     write = hx.select(write == STAGES - 1, 0, write + 1)
                 hx.gemm(rc, ra[:, :, step % 2], rb[:, :, step % 2])
 
-        through_shared(rc, hx.global_view(c[bm:, bn:], ((BM, BN), (n, 1))))
+        done = finished(rc, bias, bn, activate)
+        through_shared(done, hx.global_view(matrix(c, at)[bm:, bn:], ((BM, BN), (n, 1))))
 
     return gemm

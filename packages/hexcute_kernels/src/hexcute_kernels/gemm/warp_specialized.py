@@ -16,12 +16,13 @@ from functools import cache
 
 import hexcute_core as hx
 from hexcute_core import bf16, f32, i32
-from hexcute_kernels.parts.epilogue import store_by_role
+from hexcute_kernels.parts.epilogue import ACTIVATIONS, store_by_role
 from hexcute_kernels.parts.mainloop import multiply_slots
-from hexcute_kernels.parts.operands import k_tiles, operand_type
-from hexcute_kernels.parts.schedule import in_clusters
+from hexcute_kernels.parts.operands import k_tiles, matrix, operand_type
+from hexcute_kernels.parts.schedule import in_clusters, split_batch
 
 m, n, k = hx.dims("m n k")
+batch = hx.dim("batch")
 
 SCHEDULES = ("tile", "persistent", "pingpong")
 PRODUCER = {1: 40, 2: 40, 3: 32}
@@ -38,18 +39,28 @@ def output_type(dtype: hx.DType) -> hx.DType:
 
 @cache
 def warp_specialized_gemm(
-    dtype: hx.DType, a_major: str = "k", b_major: str = "k", out: hx.DType | None = None
+    dtype: hx.DType,
+    a_major: str = "k",
+    b_major: str = "k",
+    out: hx.DType | None = None,
+    *,
+    bias: bool = False,
+    activation: str | None = None,
+    batched: bool = False,
 ) -> hx.Kernel:
     """The kernel for operands of `dtype` stored K-major (`a[m, k]`, `b[n, k]`), or for 16-bit ones
-    also not (`a[k, m]` for "m", `b[k, n]` for "n"); c is `out`, else `output_type(dtype)`.
+    also not (`a[k, m]` for "m", `b[k, n]` for "n"); c, of type `out`, else `output_type(dtype)`,
+    is the activation of the product plus `bias[n]`. `batched`, all but the bias have an extent of
+    the batch in front.
 
-    Its constants: tile BM x BN x BK, STAGES of shared memory, CONSUMERS warp groups that multiply,
-    SCHEDULE as above. GROUP rows of clusters run together, each of CLUSTER_M x CLUSTER_N blocks,
-    one of them 1, which share what they load alike. PARTS of BN are multiplied and stored apart,
-    with so much less shared memory for c.
+    Its constants are those of `WgmmaConfig`; of CLUSTER_M and CLUSTER_N one is 1. PARTS of BN are
+    multiplied and stored apart, with so much less shared memory for c.
     """
-    a_type, b_type = operand_type(dtype, m, k, a_major), operand_type(dtype, n, k, b_major)
-    c_type = out or output_type(dtype)
+    of = batch if batched else None
+    a_type, b_type = operand_type(dtype, m, k, a_major, of), operand_type(dtype, n, k, b_major, of)
+    c_dtype = out or output_type(dtype)
+    bias_type, c_type = c_dtype[n] if bias else None, operand_type(c_dtype, m, n, "k", of)
+    activate = ACTIVATIONS[activation]
     total = i32 if dtype.is_integer else f32
     line = 1024 // dtype.bits
 
@@ -57,7 +68,8 @@ def warp_specialized_gemm(
     def gemm(
         a: a_type,
         b: b_type,
-        c: c_type[m, n],
+        bias: bias_type,
+        c: c_type,
         *,
         BM: int = 128,
         BN: int = 256,
@@ -77,7 +89,8 @@ def warp_specialized_gemm(
         teams = CONSUMERS if SCHEDULE == "pingpong" else 1
         rows, columns = hx.cdiv(m, BM * CLUSTER_M), hx.cdiv(n, BN * CLUSTER_N)
         placed = (rows, columns, GROUP, BM, BN, CLUSTER_M, CLUSTER_N)
-        tiles, tiles_k = rows * columns, hx.cdiv(k, BK)
+        each, tiles_k = rows * columns, hx.cdiv(k, BK)
+        tiles = each * batch if batched else each
         hx.attrs.cuda.block_dim = 128 * (CONSUMERS + 1)
         hx.attrs.cuda.cluster_dim = CLUSTER_M * CLUSTER_N
         if not stays:
@@ -91,16 +104,17 @@ def warp_specialized_gemm(
 
         with hx.warp_groups_producer(registers=PRODUCER[CONSUMERS]):
             for tile in hx.persistent(tiles) if stays else own:
-                bm, bn = in_clusters(tile, *placed)
-                ga = k_tiles(a, a_major, bm, BM, BK)
-                gb = k_tiles(b, b_major, bn, BN, BK)
+                at, part = split_batch(tile, each, batched)
+                bm, bn = in_clusters(part, *placed)
+                ga = k_tiles(matrix(a, at), a_major, bm, BM, BK)
+                gb = k_tiles(matrix(b, at), b_major, bn, BN, BK)
                 for i in range(tiles_k):
                     with pipe.produce() as s:
                         hx.copy(ga[:, :, i], sa[:, :, s])
                         hx.copy(gb[:, :, i], sb[:, :, s])
 
         for me in hx.static_range(teams):
-            sc = hx.shared_tensor(c_type, (BM, BN // PARTS))
+            sc = hx.shared_tensor(c_dtype, (BM, BN // PARTS))
             with hx.warp_groups_consumer(CONSUMERS // teams, registers=CONSUMER[CONSUMERS]):
                 turn = 0
                 for tile in hx.persistent(tiles) if stays else own:
@@ -118,8 +132,9 @@ def warp_specialized_gemm(
                                 pipe.release()
                             if teams == 1:  # In turns, the turn's barrier has done it.
                                 hx.sync_role()  # The last tile has left sc.
-                        bm, bn = in_clusters(tile, *placed)
-                        store_by_role(rc, c, bm, bn, sc)
+                        at, part = split_batch(tile, each, batched)
+                        bm, bn = in_clusters(part, *placed)
+                        store_by_role(rc, matrix(c, at), bm, bn, sc, bias, activate)
                     else:
                         pipe.skip(tiles_k)
                     turn = (turn + 1) % teams

@@ -1,5 +1,6 @@
 """The end of a kernel: a tile of registers, rounded to the result's type, to its place in memory.
 
+    finished           activation(tile + bias), either of them or neither
     through_shared     all threads: registers -> shared -> registers -> global, in whole rows
     store_by_role      the threads of one role, in portions, from shared memory by TMA
 """
@@ -7,6 +8,41 @@
 from __future__ import annotations
 
 import hexcute_core as hx
+
+
+@hx.device
+def relu(x):
+    """max(x, 0)"""
+    return hx.maximum(x, 0.0)
+
+
+@hx.device
+def gelu(x):
+    """x times the normal distribution's share below x, exactly: by erf."""
+    return 0.5 * x * (1.0 + hx.erf(x * 0.7071067811865476))
+
+
+@hx.device
+def silu(x):
+    """x / (1 + e^-x)"""
+    return x * hx.rcp(1.0 + hx.exp(-x))
+
+
+ACTIVATIONS = {None: None, "relu": relu, "gelu": gelu, "silu": silu}
+"""What an epilogue may apply to each element, by name."""
+
+
+@hx.device
+def finished(tile, bias, start, activation):
+    """activation(tile + bias[start:]): the bias of a column is added to all its rows, in the tile's
+    type. A bias or an activation of None is left out."""
+    if bias is not None:
+        rb = hx.register_tensor(bias.dtype, (1, tile.shape[1]))
+        hx.copy(hx.global_view(bias[start:], ((1, tile.shape[1]), (0, 1))), rb)
+        tile = tile + hx.cast(rb, tile.dtype)
+    if activation is not None:
+        tile = activation(tile)
+    return tile
 
 
 @hx.device
@@ -23,13 +59,14 @@ def through_shared(rc, gc):
 
 
 @hx.device
-def store_by_role(rc, c, bm, bn, sc):
-    """Writes rc[:, :, p], the portions of a tile of c at (bm, bn) along N, through `sc`, which
-    holds one of them."""
+def store_by_role(rc, c, bm, bn, sc, bias, activation):
+    """Writes rc[:, :, p], the portions of a tile of c at (bm, bn) along N, finished, through `sc`,
+    which holds one of them."""
     rows, width = sc.shape
     for p in hx.static_range(rc.shape[2]):
         if p > 0:
             hx.sync_role()
-        hx.copy(hx.cast(rc[:, :, p], sc.dtype), sc)
+        done = finished(rc[:, :, p], bias, bn + p * width, activation)
+        hx.copy(hx.cast(done, sc.dtype), sc)
         hx.sync_role()
-        hx.copy(sc, hx.global_view(c[bm:, bn + p * width :], ((rows, width), (c.shape[1], 1))))
+        hx.copy(sc, hx.global_view(c[bm:, bn + p * width :], ((rows, width), (c.shape[-1], 1))))

@@ -1,5 +1,6 @@
 """Which tile of the result a block takes, so that blocks that run together read the same operands.
 
+    split_batch    which matrix of a batch, and which of its tiles
     grouped        `group` rows of tiles run together, one column after another: L2 serves them
     in_clusters    the same over tiles of clusters, of which each block takes its part
 
@@ -9,6 +10,15 @@ Both give where the block's tile of bm x bn elements starts, as a row and a colu
 from __future__ import annotations
 
 import hexcute_core as hx
+
+
+@hx.device
+def split_batch(tile, tiles, batched):
+    """The matrix that tile number `tile` is of, and the tile's number in it, where each of a batch
+    has `tiles`; without a batch None and the number itself."""
+    if batched:
+        return tile // tiles, tile % tiles
+    return None, tile
 
 
 @hx.device

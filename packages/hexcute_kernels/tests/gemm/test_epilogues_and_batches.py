@@ -1,0 +1,82 @@
+"""Bias, activations and batches of both GEMM kernels, run on the CPU against numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import erf
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hexcute_core as hx
+from hexcute_kernels.gemm.pipelined import pipelined_gemm
+from hexcute_kernels.gemm.warp_specialized import warp_specialized_gemm
+
+PIPELINED = (pipelined_gemm, "sm_80", {"BM": 64, "BN": 64, "BK": 32, "STAGES": 3, "WARPS": 4})
+TILE = (warp_specialized_gemm, "sm_90", {"BM": 64, "BN": 64, "STAGES": 2, "CONSUMERS": 1})
+PARTS = (*TILE[:2], {**TILE[2], "BN": 128, "PARTS": 2, "SCHEDULE": "persistent"})
+PAIRS = (*TILE[:2], {**TILE[2], "CONSUMERS": 2, "SCHEDULE": "pingpong", "CLUSTER_M": 2})
+KERNELS = {"pipelined": PIPELINED, "tile": TILE, "parts": PARTS, "pairs": PAIRS}
+ACTIVATIONS: dict[str | None, Callable[[np.ndarray], np.ndarray]] = {
+    None: lambda x: x,
+    "relu": lambda x: np.maximum(x, 0),
+    "gelu": lambda x: 0.5 * x * (1 + np.vectorize(erf)(x / np.sqrt(2))),
+    "silu": lambda x: x / (1 + np.exp(-x)),
+}
+
+
+def run(
+    kernel: tuple[Any, str, dict[str, Any]],
+    shape: tuple[int, int, int],
+    batch: int | None = None,
+    orders: str = "kk",
+    aligned: bool = True,
+    bias: bool = False,
+    activation: str | None = None,
+) -> None:
+    make, target, constants = kernel
+    (m, n, k), lead = shape, () if batch is None else (batch,)
+    rng = np.random.default_rng(sum(shape))
+    a, b, added = (
+        rng.integers(-2, 3, size).astype(np.float16) for size in ((*lead, m, k), (*lead, n, k), n)
+    )
+    c = np.full((*lead, m, n), np.nan, np.float16)
+    stored = [
+        x if order == "k" else np.ascontiguousarray(x.swapaxes(-1, -2))
+        for x, order in zip((a, b), orders)
+    ]
+    options = {"bias": bias, "activation": activation, "batched": batch is not None}
+    compiled = make(hx.f16, *orders, **options).compile(
+        target, aligned=aligned, verify=True, **constants
+    )
+    compiled.simulate(*stored, *[added] * bias, c)
+    want = a.astype(np.float32) @ b.astype(np.float32).swapaxes(-1, -2) + added * np.float32(bias)
+    want = ACTIVATIONS[activation](want).astype(np.float16)
+    if activation in (None, "relu"):
+        np.testing.assert_array_equal(c, want)
+    else:
+        np.testing.assert_allclose(c, want, rtol=2**-10, atol=2**-14)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("bias", [False, True])
+def test_bias_and_activation(kernel: str, activation: str | None, bias: bool) -> None:
+    run(KERNELS[kernel], (100, 136, 40), bias=bias, activation=activation)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_bias_of_odd_rows(kernel: str) -> None:
+    run(KERNELS[kernel], (33, 25, 41), aligned=False, bias=True, activation="relu")
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("orders", ["kk", "kn", "mk", "mn"])
+def test_batches_in_every_order(kernel: str, orders: str) -> None:
+    run(KERNELS[kernel], (104, 72, 40), batch=3, orders=orders)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_batches_of_odd_rows(kernel: str) -> None:
+    run(KERNELS[kernel], (33, 25, 41), batch=2, aligned=False)
