@@ -20,10 +20,16 @@ def copy_types(a, r, q, s, n):
     hx.copy(q, s)  # here
 
 
-@refused.case("cannot move", "rearrange")
-def copy_between_registers(a, r, q, s, n):
-    t = hx.register_tensor(f16, (16, 8))
-    hx.copy(r, t)  # here
+@refused.case("cannot move", "two copies through a register tensor")
+def copy_between_shared_tensors(a, r, q, s, n):
+    t = hx.shared_tensor(f16, s.shape)
+    hx.copy(s, t)  # here
+
+
+@refused.case("hint= speaks of L2", "leave hint= out")
+def copy_between_registers_with_a_hint(a, r, q, s, n):
+    t = hx.register_tensor(f16, r.shape)
+    hx.copy(r, t, hint="evict_first")  # here
 
 
 @refused.case("a temporary", "name a tensor")

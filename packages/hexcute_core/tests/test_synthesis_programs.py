@@ -8,7 +8,7 @@ import pytest
 import tile_builder
 import tile_runs
 
-from hexcute_core.arch import arch
+from hexcute_core.arch import Mode, arch
 from hexcute_core.dtypes import bf16, f8e4m3, f16, f32, i8, i32, u4
 from hexcute_core.errors import LayoutConflict, NoLayout, RearrangeWarning
 from hexcute_core.scalar import Const, Var, cast, maximum
@@ -285,15 +285,16 @@ def test_a_conflict_that_a_rearrange_cannot_mend_names_both_lines():
     assert f"program.py:{second}" in str(caught.value)
 
 
-def test_a_part_of_a_register_tensor_is_refused_with_the_way_to_write_it():
+def test_rows_of_a_register_tensor_are_held_by_the_threads_that_hold_the_others():
     b = tile_builder.TileBuilder(threads=32)
     a, c = b.tile("a", f16, 32, 32), b.tile("c", f16, 16, 32)
     r = b.register("r", f16, 32, 32)
     b.copy(a, r)
     b.copy(b.part(r, (16, 16), None), c)
-    with pytest.raises(NoLayout, match="part of register tensor `r`") as caught:
-        synthesize(b.program(), SM80)
-    assert "mode of its own" in caught.value.fix
+    solution = tile_runs.run(b.program()).solution
+    f = solution.fragments["r"]
+    assert all(mode.dim == 1 or not mode.step for mode in f.thread)
+    assert f.value[-1] == Mode(32, 1, 0)
 
 
 def independent(count):

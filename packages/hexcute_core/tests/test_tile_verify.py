@@ -142,7 +142,9 @@ BROKEN = {
     "by other than the loop's coordinates": program(
         replace(ELEMENTS, body=(SetElement("r", (j, i), HALF, AT),))
     ),
-    "or has another shape": program(replace(ELEMENTS, body=(SetElement("v", (i, j), HALF, AT),))),
+    "mode 1 of `v` is out of range": program(
+        replace(ELEMENTS, body=(SetElement("v", (i, j), HALF, AT),))
+    ),
     "a f32 set in `r`": program(
         replace(ELEMENTS, body=(SetElement("r", (i, j), Const(0.0, f32), AT),))
     ),

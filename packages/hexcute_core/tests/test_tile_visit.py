@@ -112,7 +112,7 @@ def test_a_loop_over_elements_touches_what_it_visits_though_it_may_not_read_it()
 )
 def test_elements_are_found_wherever_a_statement_evaluates_them(stmt):
     nested = If(Const(True, boolean), (), (While(Const(True, boolean), (stmt,), AT),), AT)
-    assert ("r", False) in list(elements([nested]))
+    assert (("r", (i, j)), False) in list(elements([nested]))
 
 
 def nest(*stmts):

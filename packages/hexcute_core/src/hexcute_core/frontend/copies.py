@@ -11,9 +11,9 @@ from hexcute_core.arch.boxes import HINTS, REDUCED, Hint, Reduction
 from hexcute_core.frontend.barriers import completion
 from hexcute_core.frontend.builder import Builder, current
 from hexcute_core.frontend.tileops import tile_of
-from hexcute_core.frontend.tiles import LazyTile, Tile, describe
+from hexcute_core.frontend.tiles import LazyTile, Tile, describe, store
 from hexcute_core.scalar import Scalar
-from hexcute_core.tile import Copy, GlobalView, Prefetch, RegisterTensor, SharedTensor
+from hexcute_core.tile import Copy, GlobalView, Prefetch, SharedTensor
 
 
 def copy(
@@ -23,7 +23,8 @@ def copy(
     reduce: object = None,
     hint: object = None,
 ) -> None:
-    """dst[...] = src[...]: moves a tile between global memory, shared memory and registers.
+    """dst[...] = src[...]: moves a tile between global memory, shared memory and registers, or from
+    registers to registers.
 
     Shapes and element types must be equal. Elements of a global source outside the buffer read as
     zero; those of a global destination are not written. With an `mbarrier`, a copy from global to
@@ -45,14 +46,14 @@ def copy(
             if a.shape != b.shape
             else f"write hx.copy(hx.cast(x, {b.dtype}), y) with x in registers",
         )
+    if a.in_registers and b.in_registers:
+        _plain(builder, a, b, mbarrier, reduce, hint)
+        store(b, a)
+        return
     if type(a.tensor) is type(b.tensor):
-        between = (
-            "rearrange(a), or assign b = a"
-            if isinstance(a.tensor, RegisterTensor)
-            else "two copies through a register tensor"
-        )
         raise builder.error(
-            f"hx.copy cannot move {describe(a)} to {describe(b)} directly", fix=f"use {between}"
+            f"hx.copy cannot move {describe(a)} to {describe(b)} directly",
+            fix="use two copies through a register tensor",
         )
     if (a.ref.rank is not None or b.ref.rank is not None) and not (
         a.in_registers or b.in_registers
@@ -73,6 +74,18 @@ def copy(
             None if hint is None else _hint(builder, a, b, hint),
         )
     )
+
+
+def _plain(
+    builder: Builder, a: Tile, b: Tile, mbarrier: object, reduce: object, hint: object
+) -> None:
+    """Refuses what a copy between registers has no use for."""
+    if mbarrier is not None:
+        _completes(builder, a, b, mbarrier)
+    if reduce is not None:
+        _reduction(builder, a, b, reduce)
+    if hint is not None:
+        _hint(builder, a, b, hint)
 
 
 def prefetch(view: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hexcute_core.dtypes import boolean
+from hexcute_core.frontend.accesses import may_overlap
 from hexcute_core.frontend.builder import Builder, current
 from hexcute_core.frontend.subscript import static_int
 from hexcute_core.frontend.tileops import register_of, tile_of
@@ -67,6 +68,13 @@ def gemm(
         fill: Stmt = Fill(builder.next_id(), c_ref, zero, builder.span)
         builder.emit(fill if is_const(onto) else If(onto, (), (fill,), builder.span))
         onto = as_scalar(True)
+    for tile in tiles[1:]:
+        if tile.ref.tensor == c_ref.tensor and may_overlap(tile.ref, c_ref):
+            raise builder.error(
+                f"hx.gemm adds to {describe(tiles[0])} while it reads {describe(tile)} of the same "
+                "tensor, which may overlap",
+                fix="copy what it reads to a tile of its own: hx.copy(a, q)",
+            )
     number, span = builder.next_id(), builder.span
     builder.emit(Gemm(number, c_ref, a_ref, b_ref, span, warps, asynchronous, onto))
 

@@ -155,19 +155,20 @@ def static_range(*bounds: object) -> range:
 
 
 def elements(tile: object) -> Elements:
-    """`for i, j in hx.elements(r):` each thread visits its own elements of register tile `r`.
+    """`for i, j in hx.elements(r):` each thread visits its own elements of register tile `r`, a
+    tensor or a part of one.
 
     Inside, `r[i, j]` reads and `r[i, j] = v` writes one element; so do other register tiles of
-    `r`'s shape. The coordinates are i32 scalars.
+    `r`'s shape. The coordinates are i32 scalars that count from where the tile begins.
     """
     builder = current("hx.elements")
     if isinstance(tile, LazyTile) or not isinstance(tile, Tile):
         raise builder.error(
             f"hx.elements expects a register tensor, got {describe(tile)}", fix="name it first"
         )
-    if not tile.in_registers or not tile.is_whole:
+    if not tile.in_registers:
         raise builder.error(
-            f"hx.elements visits a whole register tensor, got {describe(tile)}",
-            fix="copy the part to a register tensor of its own",
+            f"hx.elements visits a tile in registers, got {describe(tile)}",
+            fix="copy it to a register tensor first: hx.copy(tile, hx.register_tensor(...))",
         )
     return Elements(tile)

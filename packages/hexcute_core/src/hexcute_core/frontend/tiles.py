@@ -13,7 +13,16 @@ from hexcute_core.errors import FrontendError
 from hexcute_core.frontend.builder import current
 from hexcute_core.frontend.params import Param
 from hexcute_core.frontend.subscript import mode_extents, subscript, whole
-from hexcute_core.scalar import Element, Scalar, ScalarBase, Var, as_scalar, cast, free_vars
+from hexcute_core.scalar import (
+    Element,
+    Scalar,
+    ScalarBase,
+    Var,
+    as_scalar,
+    binary,
+    cast,
+    free_vars,
+)
 from hexcute_core.tile import (
     Elementwise,
     Fill,
@@ -155,20 +164,33 @@ class Tile(TileValue):
             return None
         builder = current("t[i, j]")
         around = builder.region.inside("elements")
-        if around is None or not self.is_whole:
+        if around is None:
             raise builder.error(
                 f"one element of the register tile `{self.tensor.name}` is read or written here, "
                 "but each thread holds only its own elements",
                 fix="do it inside `for i, j in hx.elements(tile):`",
             )
-        coords = tuple(as_scalar(entry) for entry in entries)
-        if coords != around.coords or self.shape != around.shape:
+        coords, left = tuple(as_scalar(entry) for entry in entries), list(around.coords)
+        cut: list[object] = []
+        for entry in coords:
+            walked = bool(left) and entry == left[0]
+            cut.append(slice(None) if walked else entry)
+            left = left[walked:]
+        part = subscript(self.ref, tuple(cut))
+        walked_by = {var.name for var in around.coords}
+        varies = any(builder.varies(s) or free_vars(s) & walked_by for s in part.starts)
+        if left or part.shape != around.shape or varies:
             raise builder.error(
                 f"{describe(self)} is indexed by ({', '.join(map(str, coords))}) in a loop over "
                 f"the elements of a tile {around.shape}",
-                fix="index tiles of that shape by the loop's own coordinates, in order",
+                fix="index tiles of that shape by the loop's own coordinates, in order, and modes "
+                "that they have beside by integers that are the same in all threads",
             )
-        return coords
+        own = iter(around.coords)
+        return tuple(
+            binary("add", start, next(own)) if mode in part.kept else start
+            for mode, start in enumerate(part.starts)
+        )
 
 
 class LazyTile(TileValue):
@@ -285,7 +307,9 @@ def store(dst: Tile, value: object) -> None:
     if isinstance(value, LazyTile) and value.may_write(dst.ref):
         value.emit(dst.ref)
     elif not (isinstance(value, Tile) and value.ref == dst.ref):
-        move(materialize(value), dst)
+        source = materialize(value)
+        # What is read and what is written may overlap: all of it is read before.
+        move(copy_of(source, "t") if source.ref.tensor == dst.ref.tensor else source, dst)
 
 
 def _in_registers(value: TileValue) -> bool:

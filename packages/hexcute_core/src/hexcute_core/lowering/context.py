@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from hexcute_core import thread as th
 from hexcute_core.arch import Fragment, Mode
@@ -17,22 +17,26 @@ from hexcute_core.lowering.digits import index_in
 from hexcute_core.scalar import Const, Element, Scalar, Var, add, cast, mul
 from hexcute_core.synthesis.facts import Facts
 from hexcute_core.synthesis.graph import Team, build_graph
+from hexcute_core.synthesis.register_parts import cut_modes, layout_of, strides
 from hexcute_core.synthesis.solution import Rep, Solution
 from hexcute_core.tile import (
     Copy,
     Gemm,
     Reached,
-    RegisterTensor,
     TileProgram,
     TileRef,
     reached,
 )
+from hexcute_core.tile.elements import Place
 from hexcute_core.tile.visit import statements, variables
 
 if TYPE_CHECKING:
     from hexcute_core.lowering.pipeline import Ring
     from hexcute_core.lowering.stores import Stores
     from hexcute_core.synthesis.operands import BulkPlan
+
+Visited: TypeAlias = tuple[TileRef, Scalar]
+"""A value of a register tile: the tile and the value's number."""
 
 
 @dataclass
@@ -54,7 +58,7 @@ class Context:
     _bases: dict[Scalar, Var] = field(default_factory=dict)
     _count: int = 0
     _taken: set[str] = field(default_factory=set)
-    _visited: Mapping[str, Scalar] = field(default_factory=dict)
+    _visited: Mapping[Place, Visited] = field(default_factory=dict)
 
     @property
     def lane(self) -> Scalar:
@@ -121,32 +125,16 @@ class Context:
 
     def fragment(self, ref: TileRef) -> Fragment:
         """The fragment of a register tile."""
-        return self.solution.fragments[ref.tensor]
+        return layout_of(self.solution.fragments, ref)
 
     def dtype(self, ref: TileRef) -> DType:
         return self.program.tensor(ref.tensor).dtype
 
-    def array_size(self, tensor: RegisterTensor) -> int:
-        """Registers (elements) a thread needs for `tensor`: its tile times its outer modes."""
-        fragment = self.solution.fragments[tensor.name]
-        tile = 1
-        for extent in fragment.shape:
-            tile *= extent
-        whole = 1
-        for extent in tensor.shape:
-            whole *= extent
-        return fragment.values * (whole // tile)
-
     def register_base(self, ref: TileRef) -> Scalar:
-        """Element of the register array where tile `ref` begins (outer modes chosen by index)."""
-        tensor = self.program.tensor(ref.tensor)
-        base: Scalar = Const(0, i32)
-        stride = self.fragment(ref).values
-        for m, extent in enumerate(tensor.shape if isinstance(tensor, RegisterTensor) else ()):
-            if m not in ref.kept:
-                base = add(base, mul(ref.starts[m], stride))
-                stride *= extent
-        return base
+        """Element of the register array where tile `ref` begins."""
+        f = self.solution.fragments[ref.tensor]
+        found = strides(f, cut_modes(ref, f.shape))
+        return add(Const(0, i32), *(mul(ref.starts[m], found[m]) for m in sorted(found)))
 
     def element(self, ref: TileRef, index: Scalar) -> Element:
         """Value `index` of this thread's part of register tile `ref`."""
@@ -158,15 +146,15 @@ class Context:
         return th.SetElement(ref.tensor, target, cast(value, self.dtype(ref)), span)
 
     @contextmanager
-    def visiting(self, indices: Mapping[str, Scalar]) -> Iterator[None]:
-        """Within: element accesses mean these value indices of the thread, by array."""
-        outer, self._visited = self._visited, indices
+    def visiting(self, places: Mapping[Place, Visited]) -> Iterator[None]:
+        """Within: accesses to elements mean these values of tiles."""
+        outer, self._visited = self._visited, places
         yield
         self._visited = outer
 
-    def visited(self, array: str) -> Scalar:
-        """The value index that an access to an element of `array` means."""
-        return self._visited[array]
+    def visited(self, place: Place) -> Visited:
+        """The value that an access to an element means."""
+        return self._visited[place]
 
     def loops(self, sizes: Sequence[int]) -> list[Scalar]:
         """One loop variable a size, the constant 0 where there is nothing to loop over."""

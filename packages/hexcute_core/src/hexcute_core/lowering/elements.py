@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from hexcute_core import thread as th
 from hexcute_core.arch import Fragment, Mode
 from hexcute_core.dtypes import i32
 from hexcute_core.lowering.bounds import inside
-from hexcute_core.lowering.context import Context, nest
+from hexcute_core.lowering.context import Context, Visited, nest
 from hexcute_core.lowering.digits import digits
 from hexcute_core.lowering.elementwise import walk_values
 from hexcute_core.scalar import Const, Element, Scalar, add, cast, mul, rebuild
 from hexcute_core.tile import ForElements, SetElement, Stmt
-from hexcute_core.tile.visit import statements, tensors
+from hexcute_core.tile.elements import Place
+from hexcute_core.tile.visit import element_tiles, elements
 
 Lower = Callable[[Context, tuple[Stmt, ...]], tuple[th.Stmt, ...]]
 
@@ -22,9 +22,9 @@ Lower = Callable[[Context, tuple[Stmt, ...]], tuple[th.Stmt, ...]]
 def lower_elements(ctx: Context, op: ForElements, lower: Lower) -> tuple[th.Stmt, ...]:
     """Coordinates become locals; element accesses become registers of the current value."""
     f = ctx.fragment(op.ref)
-    names = [n for n in tensors(op) if n != op.ref.tensor]
-    others = [replace(op.ref, tensor=n) for n in names]
-    sizes, loops, indices = walk_values(ctx, op.ref, others)
+    tiles = element_tiles(op)
+    sizes, loops, (_, *indices) = walk_values(ctx, op.ref, tuple(tiles.values()))
+    places = {p: (ref, index) for (p, ref), index in zip(tiles.items(), indices)}
     coords: list[Scalar] = [Const(0, i32) for _ in f.shape]
     own = list(coords)
     for mode, digit in zip(f.thread, digits(ctx.lane, [m.size for m in f.thread], f.threads)):
@@ -38,26 +38,25 @@ def lower_elements(ctx: Context, op: ForElements, lower: Lower) -> tuple[th.Stmt
         th.Assign(var, add(mine, moved), True, op.span)
         for var, mine, moved in zip(op.coords, own, coords)
     ]
-    with ctx.visiting(dict(zip((op.ref.tensor, *names), indices))):
+    with ctx.visiting(places):
         body += lower(ctx, op.body)
     digits_of = [(Mode(n, step, dim), loop) for n, (dim, step), loop in zip(sizes, value, loops)]
     within = inside(ctx, f.shape, f.thread, digits_of)
     if within is not None:
-        places = dict(zip((op.ref.tensor, *names), indices))
         body = [th.If(within, tuple(body), _zeros(ctx, op, places), op.span)]
     return nest(loops, sizes, body)
 
 
 def _zeros(
-    ctx: Context, op: ForElements, places: Mapping[str, Scalar]
+    ctx: Context, op: ForElements, places: Mapping[Place, Visited]
 ) -> tuple[th.SetElement, ...]:
-    """What the tensors that the loop writes hold beyond the tile."""
-    written = dict.fromkeys(s.tensor for s in statements(op.body) if isinstance(s, SetElement))
+    """What the tiles that the loop writes hold beyond their edge."""
     out = []
-    for name in written:
-        dtype = ctx.program.tensor(name).dtype
+    for place in dict.fromkeys(p for p, written in elements(op.body) if written):
+        ref, index = places[place]
+        dtype = ctx.dtype(ref)
         zero = Const(0.0 if dtype.is_float else 0, dtype)
-        out.append(th.SetElement(name, places[name], zero, op.span))
+        out.append(ctx.assign(ref, index, zero, op.span))
     return tuple(out)
 
 
@@ -78,11 +77,12 @@ def coordinate_digits(f: Fragment, sizes: Sequence[int]) -> list[tuple[int, int]
 def resolve(ctx: Context, e: Scalar) -> Scalar:
     """`e` with element accesses turned into registers of the value being visited."""
     if isinstance(e, Element):
-        return Element(e.array, (ctx.visited(e.array),), e.dtype)
+        ref, index = ctx.visited((e.array, e.indices))
+        return ctx.element(ref, index)
     return rebuild(e, lambda child: resolve(ctx, child))
 
 
 def set_element(ctx: Context, stmt: SetElement) -> th.SetElement:
     """A store to the value being visited."""
-    index = ctx.visited(stmt.tensor)
-    return th.SetElement(stmt.tensor, index, resolve(ctx, stmt.value), stmt.span)
+    ref, index = ctx.visited((stmt.tensor, stmt.coords))
+    return ctx.assign(ref, index, resolve(ctx, stmt.value), stmt.span)

@@ -12,16 +12,12 @@ from hexcute_core.lowering.context import Context, nest
 from hexcute_core.scalar import Scalar, add, mul, substitute
 from hexcute_core.synthesis.propagate import broadcast_dims
 from hexcute_core.synthesis.registers import locate
-from hexcute_core.tile import CastTile, Elementwise, Fill, RegisterTensor, TileRef
+from hexcute_core.tile import CastTile, Elementwise, Fill, TileRef
 
 
 def lower_fill(ctx: Context, op: Fill) -> tuple[th.Stmt, ...]:
-    """dst = value over every register of the tile, outer modes included."""
-    tensor = ctx.program.tensor(op.dst.tensor)
-    fragment = ctx.fragment(op.dst)
-    count = fragment.values
-    if isinstance(tensor, RegisterTensor) and len(op.dst.shape) > len(fragment.shape):
-        count = ctx.array_size(tensor)
+    """dst = value over every register of the tile."""
+    count = ctx.fragment(op.dst).values
     loops = ctx.loops([count])
     return nest(loops, [count], (ctx.assign(op.dst, loops[0], op.value, op.span),))
 

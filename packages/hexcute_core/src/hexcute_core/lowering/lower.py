@@ -39,6 +39,7 @@ from hexcute_core.lowering.stores import find_stores, read_at_end, read_before
 from hexcute_core.lowering.wgmma import lower_wgmma
 from hexcute_core.scalar import Const
 from hexcute_core.synthesis.graph import Team, build_graph
+from hexcute_core.synthesis.register_parts import layout_of
 from hexcute_core.synthesis.solution import Solution
 from hexcute_core.tile import (
     Assign,
@@ -103,7 +104,7 @@ def lower(solution: Solution, arch: Arch) -> th.ThreadProgram:
         body += _lower(ctx, stmt)
     body += read_at_end(ctx, program)
     arrays = tuple(
-        th.DeclareArray(t.name, t.dtype, ctx.array_size(t))
+        th.DeclareArray(t.name, t.dtype, solution.fragments[t.name].values)
         for t in program.tensors
         if isinstance(t, RegisterTensor) and t.name in solution.fragments
     )
@@ -125,7 +126,7 @@ def _scratch(solution: Solution, op: TileOp) -> int:
     program = solution.program
     match op:
         case Reduce():
-            f, dtype = solution.fragments[op.src.tensor], program.tensor(op.dst.tensor).dtype
+            f, dtype = layout_of(solution.fragments, op.src), program.tensor(op.dst.tensor).dtype
             return scratch_bytes(f, op.axis, dtype, program.block_dim)
         case Scan():
             return plan_scan(op, solution.fragments).scratch_bytes(program.block_dim)

@@ -16,6 +16,7 @@ from hexcute_core.dtypes import DType, accumulator
 from hexcute_core.errors import LayoutConflict
 from hexcute_core.lowering.elementwise import refine
 from hexcute_core.lowering.threads import TOGETHER, WORD, ThreadDigit, thread_digits, together
+from hexcute_core.synthesis.register_parts import layout_of
 from hexcute_core.synthesis.registers import locate
 from hexcute_core.tile import Scan
 
@@ -97,7 +98,7 @@ class Plan:
 
 def plan_scan(op: Scan, fragments: Mapping[str, Fragment]) -> Plan:
     """The plan of `op`; raises LayoutConflict where threads hold overlapping parts of the axis."""
-    operands = [fragments[ref.tensor] for ref in (*op.dsts, *op.srcs)]
+    operands = [layout_of(fragments, ref) for ref in (*op.dsts, *op.srcs)]
     f, types = operands[0], tuple(accumulator(e.dtype) for e in op.combine)
     threads = thread_digits(f, op.axis)
     talk = all(t.bits <= WORD for t in types)

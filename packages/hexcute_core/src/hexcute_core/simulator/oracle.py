@@ -365,12 +365,11 @@ class _BlockRun:
             self.memory.write(ref, cells, at, stmt.span)
 
     def _for_elements(self, stmt: ForElements, scope: Scope) -> None:
-        at, shape = self._index(scope), stmt.ref.shape
+        shape = stmt.ref.shape
         inner = self._element_scope(shape, scope)
-        starts = [at(stmt.ref.starts[mode]) for mode in stmt.ref.kept]
         grids = np.indices(shape, dtype=np.int32)
-        for var, start, grid in zip(stmt.coords, starts, grids, strict=True):
-            inner.vars[var.name] = (grid + np.int32(start)).reshape(-1)
+        for var, grid in zip(stmt.coords, grids, strict=True):
+            inner.vars[var.name] = grid.reshape(-1)
         outside = {name for name, value in scope.vars.items()} - {v.name for v in stmt.coords}
         before = {name: scope.vars[name] for name in outside}
         run_all([self.statements(stmt.body, inner)], stmt.span)

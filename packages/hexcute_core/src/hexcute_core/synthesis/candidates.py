@@ -19,12 +19,13 @@ from hexcute_core.synthesis.propagate import (
     Conflict,
     State,
     close,
-    component_refs,
     component_rules,
     name_of,
-    tile_shape,
+    parts_of,
     violated,
 )
+from hexcute_core.synthesis.rearrange import Forced
+from hexcute_core.synthesis.register_parts import Apart, Parts
 from hexcute_core.synthesis.registers import same_threads
 from hexcute_core.synthesis.solution import GemmPlan, Rejected
 from hexcute_core.synthesis.wgmma import WgmmaAnchor, WgmmaPlan, plan_wgmma, shared_anchors
@@ -42,7 +43,7 @@ Anchor = GemmAnchor | WgmmaAnchor
 
 @dataclass(frozen=True)
 class Assignment:
-    """Layouts of a component's tensors over their tiles, with the plans of its gemms."""
+    """Layouts of a component's tensors, with the plans of its gemms."""
 
     fragments: Mapping[str, Fragment]
     gemms: Mapping[int, GemmPlan]
@@ -66,19 +67,26 @@ class Conflicts(LayoutConflict):
             f"{conflict.first} and {conflict.second} need different layouts of "
             f"`{conflict.tensor}`: {conflict.reason}",
             conflict.span,
-            "put hx.rearrange(...) between them, or give both the same warps=(m, n)",
+            f"take the parts from q = hx.rearrange({conflict.tensor}), or collect them in a tile "
+            "of their own and hx.rearrange that"
+            if conflict.cut
+            else "put hx.rearrange(...) between them, or give both the same warps=(m, n)",
         )
         self.component, self.conflict = component, conflict
 
 
 def component_choices(
-    graph: Graph, arch: Arch, component: Component, forced: Mapping[str, Fragment]
+    graph: Graph, arch: Arch, component: Component, forced: Mapping[str, Forced]
 ) -> ComponentChoices:
     """Raises NoLayout where no instruction fits a gemm, Conflicts where no anchors agree."""
-    _require_room(graph, arch, component)
-    _require_whole_tiles(graph, component)
     walk = _Walk(graph, arch, component)
-    start = State({n: f for n, f in forced.items() if n in component.tensors})
+    _require_room(graph, arch, component, walk.parts)
+    start = State(walk.parts, {})
+    for name, (f, op) in forced.items():
+        if name in component.tensors:
+            problem = start.learn(op.dst, f, op)
+            if problem is not None:
+                raise Conflicts(component, problem)
     walk.visit(start, {}, 0)
     if not walk.found:
         assert walk.conflict is not None
@@ -87,7 +95,7 @@ def component_choices(
     return ComponentChoices(tuple(walk.found), tuple(walk.rejected), complete)
 
 
-def _require_room(graph: Graph, arch: Arch, component: Component) -> None:
+def _require_room(graph: Graph, arch: Arch, component: Component, parts: Parts) -> None:
     """A tile that fills more registers than its threads have would live in local memory, and the
     C++ compiler would work on it for minutes."""
     team, block = component.team, graph.program.block_dim
@@ -95,36 +103,20 @@ def _require_room(graph: Graph, arch: Arch, component: Component) -> None:
     for name in component.tensors:
         tensor = graph.tensors[name]
         assert isinstance(tensor, RegisterTensor)
-        shape = tile_shape(component, name) or tensor.shape
-        held = -(-prod(tensor.shape) // prod(shape)) * -(-prod(shape) // team.threads)
+        shared = prod(tensor.shape[m] for m in parts.core(name))
+        held = prod(tensor.shape) // shared * -(-shared // team.threads)
         words = -(-held * tensor.dtype.bits // 32)
         if words > room:
-            raise NoLayout(
+            message = (
                 f"register tensor `{name}`, {'x'.join(map(str, tensor.shape))} of {tensor.dtype}, "
-                f"takes {words} registers of each of {team.threads} threads, which have {room}",
-                tensor.span,
-                "make the tile smaller, give it more threads, or keep it in hx.shared_tensor",
+                f"takes {words} registers of each of {team.threads} threads, which have {room}"
             )
-
-
-def _require_whole_tiles(graph: Graph, component: Component) -> None:
-    """A register tensor is one tile: its operations may index its other modes, not cut it."""
-    for name in component.tensors:
-        tensor = graph.tensors[name]
-        assert isinstance(tensor, RegisterTensor)
-        kept: tuple[int, ...] | None = None
-        for ref in component_refs(component, name):
-            whole = all(ref.extents[m] == tensor.shape[m] for m in ref.kept)
-            if len(ref.kept) == len(tensor.shape) and whole:
-                continue
-            if not whole or kept not in (None, ref.kept):
-                raise NoLayout(
-                    f"a part of register tensor `{name}` is used as a tile of its own",
-                    tensor.span,
-                    "give the part a mode of its own and index it by an integer, as in "
-                    "register_tensor(t, (M, N, PARTS))[:, :, i]",
-                )
-            kept = ref.kept
+            fix = "make the tile smaller, give it more threads, or keep it in hx.shared_tensor"
+            if name not in parts.cuts:
+                raise NoLayout(message, tensor.span, fix)
+            modes = ", ".join(map(str, parts.order[name]))
+            message += f", as each holds all of mode {modes}, cut at {parts.cuts[name]}"
+            raise Apart(name, message, tensor.span, fix)
 
 
 class _Walk:
@@ -132,13 +124,15 @@ class _Walk:
 
     def __init__(self, graph: Graph, arch: Arch, component: Component) -> None:
         self.graph, self.arch, self.component = graph, arch, component
-        self.rules = component_rules(graph, component)
+        self.rules = component_rules(component)
+        self.parts = parts_of(graph, component, self.rules)
         # Gemms of the same tensors (an unrolled loop's) have one anchor.
         alike: dict[tuple[object, ...], list[Gemm]] = {}
         for item in component.ops:
             if isinstance(item.op, Gemm):
                 op = item.op
-                name = (op.c.tensor, op.a.tensor, op.b.tensor, op.a.shape, op.b.shape, op.warps)
+                tiles = ((r.tensor, r.shape, r.kept) for r in (op.c, op.a, op.b))
+                name = (*tiles, op.warps)
                 alike.setdefault(name, []).append(op)
         self.gemms = list(alike.values())
         self.found: list[Assignment] = []
@@ -152,8 +146,7 @@ class _Walk:
 
     def visit(self, state: State, chosen: Mapping[int, Anchor], depth: int) -> None:
         """Extends a state that breaks no equation; `depth` gemms have their anchors."""
-        close(self.rules, state)
-        problem = violated(self.rules, state)
+        problem = close(self.rules, state) or violated(self.rules, state)
         if problem is not None:
             self._fail(problem, chosen)
             return
@@ -165,8 +158,9 @@ class _Walk:
             self._leaf(state, chosen)
             return
         # The largest tile first: broadcast and reduced tensors follow from it.
-        name = max(missing, key=lambda t: prod(tile_shape(self.component, t)))
-        for f in default_layouts(self.graph, self.component, name):
+        shapes = self.parts.shapes
+        name = max(missing, key=lambda t: prod(shapes[t][m] for m in self.parts.core(t)))
+        for f in default_layouts(self.graph, self.component, self.parts, name):
             if self.full():
                 return
             self.branches += 1
@@ -185,19 +179,30 @@ class _Walk:
                 self._fail(problem, {**chosen, op.id: anchor})
                 continue
             following = state.copy()
-            for name, _, f in anchor.placed(op):
-                following.learn(name, f, op)
+            problem = self._place(following, op, anchor)
+            if problem is not None:
+                self._fail(problem, {**chosen, op.id: anchor})
+                continue
             picked = {same.id: anchor for same in self.gemms[depth]}
             self.visit(following, {**chosen, **picked}, depth + 1)
 
     def _misfit(self, op: Gemm, anchor: Anchor, state: State) -> Conflict | None:
         """An operand that has a layout already, and not one that the anchor can use."""
-        for name, want, _ in anchor.placed(op):
-            have = state.fragments.get(name)
+        for ref, want, _ in anchor.placed(op):
+            have = state.known(ref)
             if have is not None and (want.values != have.values or not same_threads(want, have)):
-                first = state.origin.get(name, op)
+                first = state.origin.get(ref.tensor, op)
                 reason = f"{anchor} wants {want}, it is {have}"
-                return Conflict(op, name, name_of(op), name_of(first), op.span, reason)
+                return Conflict(op, ref.tensor, name_of(op), name_of(first), op.span, reason)
+        return None
+
+    def _place(self, state: State, op: Gemm, anchor: Anchor) -> Conflict | None:
+        """Notes the layouts of operands that have none yet."""
+        for ref, _, f in anchor.placed(op):
+            if ref.tensor not in state.fragments:
+                problem = state.learn(ref, f, op)
+                if problem is not None:
+                    return problem
         return None
 
     def _leaf(self, state: State, chosen: Mapping[int, Anchor]) -> None:
@@ -205,7 +210,7 @@ class _Walk:
         wgmmas: dict[int, WgmmaPlan] = {}
         for ops in self.gemms:
             op, anchor = ops[0], chosen[ops[0].id]
-            c, a, b = (state.fragments.get(r.tensor) for r in (op.c, op.a, op.b))
+            c, a, b = (state.known(ref) for ref in (op.c, op.a, op.b))
             assert c is not None
             if isinstance(anchor, WgmmaAnchor):
                 plan: GemmPlan | WgmmaPlan | str = plan_wgmma(anchor, c, a, op.a.shape[1])

@@ -13,11 +13,12 @@ from math import prod
 
 import numpy as np
 
-from hexcute_core.arch import CopyRow, Fragment
+from hexcute_core.arch import CopyRow
 from hexcute_core.errors import SourceSpan, VerifyError
 from hexcute_core.synthesis.check_gemm import check_gemm
 from hexcute_core.synthesis.check_hopper import check_boxes, check_bulk, check_wgmma
 from hexcute_core.synthesis.check_memory import check_global_runs, check_shared_runs
+from hexcute_core.synthesis.check_parts import part_table
 from hexcute_core.synthesis.check_tables import Table, calls, digits, inside, offsets
 from hexcute_core.synthesis.facts import Facts
 from hexcute_core.synthesis.graph import WeightedOp, build_graph
@@ -82,6 +83,8 @@ def check(solution: Solution) -> None:
                 _exchanged(solution, op, solution.exchanges[op.id], threads)
             case ForElements():
                 _covers(solution, op.ref, op.span, threads)
+                for ref in tiles(op):
+                    _alike(solution, ref, op.ref, op.span, threads)
             case Fill() | Prefetch():
                 # A fill is the same everywhere; a prefetch without a plan does nothing.
                 pass
@@ -100,12 +103,6 @@ def _own(solution: Solution, op: TileOp) -> None:
             raise VerifyError(f"`{ref.tensor}` of another block is no operand here", op.span)
 
 
-def fragment_table(f: Fragment, threads: int) -> Table:
-    """f(t, v) of every thread and value."""
-    rank = len(f.shape)
-    own = digits(np.arange(threads), f.thread, rank)
-    held = digits(np.arange(f.values), f.value, rank)
-    return own[:, None, :] + held[None, :, :]
 
 
 def _index(coords: Table, shape: Sequence[int]) -> Table:
@@ -116,17 +113,13 @@ def _index(coords: Table, shape: Sequence[int]) -> Table:
     return out
 
 
-def _fragment(solution: Solution, ref: TileRef, threads: int) -> Table:
-    return fragment_table(solution.fragments[ref.tensor], threads)
-
-
 def _covers(solution: Solution, ref: TileRef, span: SourceSpan, threads: int) -> None:
-    f = solution.fragments[ref.tensor]
-    table = _fragment(solution, ref, threads)
-    held = inside(table, f.shape)
-    flat = [_index(row[ok], f.shape) for row, ok in zip(table, held)]
+    table = part_table(solution, ref, threads, span)
+    held = inside(table, ref.shape)
+    flat = [_index(row[ok], ref.shape) for row, ok in zip(table, held)]
     doubled = any(len(np.unique(row)) != len(row) for row in flat)
-    if doubled or not _whole(np.concatenate(flat), f.shape):
+    if doubled or not _whole(np.concatenate(flat), ref.shape):
+        f = solution.fragments[ref.tensor]
         raise VerifyError(f"`{ref.tensor}`: {f} does not cover its tile", span)
 
 
@@ -152,7 +145,7 @@ def _copy(solution: Solution, facts: Facts, op: Copy, item: WeightedOp) -> None:
         tensor = program.tensor(ref.tensor)
         if isinstance(tensor, RegisterTensor):
             _covers(solution, ref, op.span, threads)
-            _registers(plan, solution.fragments[ref.tensor], op, threads)
+            _registers(plan, part_table(solution, ref, threads, op.span), op)
         elif isinstance(tensor, SharedTensor):
             check_shared_runs(facts, plan, solution.shared[ref.tensor], ref, op, threads)
         else:
@@ -179,12 +172,13 @@ def _scope(program: TileProgram, ref: TileRef) -> str:
             return "register"
 
 
-def _registers(plan: CopyPlan, f: Fragment, op: Copy, threads: int) -> None:
+def _registers(plan: CopyPlan, table: Table, op: Copy) -> None:
     """Every register element must hold the tile element that memory has at its address."""
-    table, places = fragment_table(f, threads), _moved(plan, threads, len(f.shape))
+    threads, values, rank = table.shape
+    places = _moved(plan, threads, rank)
     registers = np.array([p + w for p in plan.pieces for w in range(plan.width)])
-    done = np.zeros(f.values, dtype=np.int64)
-    for move, reg in calls(plan, len(f.shape)):
+    done = np.zeros(values, dtype=np.int64)
+    for move, reg in calls(plan, rank):
         have, want = table[:, reg + registers], places + move
         done[reg + registers] += 1
         wrong = np.argwhere((have != want).any(axis=2))
@@ -228,7 +222,7 @@ def _sources(row: CopyRow) -> tuple[Table, Table]:
 def _alike(solution: Solution, src: TileRef, dst: TileRef, span: SourceSpan, threads: int) -> None:
     """Thread t must hold, for each of its elements of dst, the element of src it needs."""
     _covers(solution, dst, span, threads)
-    need, have = _fragment(solution, dst, threads).copy(), _fragment(solution, src, threads)
+    need, have = (part_table(solution, ref, threads, span) for ref in (dst, src))
     wanted, held = inside(need, dst.shape), inside(have, src.shape)
     for d, extent in enumerate(src.shape):
         if extent == 1:
@@ -247,10 +241,10 @@ def _alike(solution: Solution, src: TileRef, dst: TileRef, span: SourceSpan, thr
 def _reduced(solution: Solution, op: Reduce, threads: int) -> None:
     _covers(solution, op.src, op.span, threads)
     _covers(solution, op.dst, op.span, threads)
-    table = _fragment(solution, op.src, threads).copy()
+    table = part_table(solution, op.src, threads, op.span)
     # A thread may hold nothing of a row that it helps to reduce: it learns the result all the same.
     table[..., op.axis] = 0
-    into = _fragment(solution, op.dst, threads)
+    into = part_table(solution, op.dst, threads, op.span)
     wanted, held = inside(table, op.dst.shape), inside(into, op.dst.shape)
     for t in range(threads):
         want, have = (
@@ -262,8 +256,7 @@ def _reduced(solution: Solution, op: Reduce, threads: int) -> None:
 
 def _exchanged(solution: Solution, op: Rearrange, plan: Exchange, threads: int) -> None:
     """Every destination value must be the source value that the digits name, in the same warp."""
-    f, g = solution.fragments[op.src.tensor], solution.fragments[op.dst.tensor]
-    source, target = fragment_table(f, threads), fragment_table(g, threads)
+    source, target = (part_table(solution, ref, threads, op.span) for ref in (op.src, op.dst))
     t = np.arange(threads)
     values = [m for m in plan.moves if not m.dst.lane]
     own = sum((t // place % n * place for n, place in plan.own), np.zeros_like(t))
@@ -279,7 +272,7 @@ def _exchanged(solution: Solution, op: Rearrange, plan: Exchange, threads: int) 
                 register = register + digit * m.src.stride
         # The hardware asks a lane of the own warp, whatever the number says above it.
         asked = t - t % 32 + lane % 32
-        if (register >= f.values).any() or index >= g.values:
+        if (register >= source.shape[1]).any() or index >= target.shape[1]:
             raise VerifyError("the rearrange names registers that there are not", op.span)
         if (source[asked, register] != target[:, index]).any():
             raise VerifyError(f"value {index} of the rearrange is another element", op.span)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from itertools import product as cartesian
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hexcute_core.arch import Fragment
 from hexcute_core.errors import VerifyError
+from hexcute_core.synthesis.check_parts import part_table, table
 from hexcute_core.synthesis.solution import GemmPlan, Solution
 from hexcute_core.tile import Gemm
 
@@ -22,7 +21,7 @@ def check_gemm(solution: Solution, op: Gemm, threads: int) -> None:
     """Each group of threads, for each element of c it holds, adds each of K products once."""
     plan = solution.gemms[op.id]
     row = plan.row
-    c, a, b = (table(solution.fragments[r.tensor], threads) for r in (op.c, op.a, op.b))
+    c, a, b = (part_table(solution, ref, threads, op.span) for ref in (op.c, op.a, op.b))
     m, n = op.c.shape
     k = op.a.shape[1]
     everywhere = np.zeros((m, n), dtype=np.bool_)
@@ -36,19 +35,6 @@ def check_gemm(solution: Solution, op: Gemm, threads: int) -> None:
         everywhere |= held
     if not everywhere.all():
         raise VerifyError(f"{row.name} does not compute every element", op.span)
-
-
-@lru_cache(maxsize=64)
-def table(f: Fragment, threads: int) -> Table:
-    """f(t, v) [thread, value, dimension], threads past the layout's end repeating others."""
-    rank = len(f.shape)
-    out = np.zeros((threads, f.values, rank), dtype=np.int64)
-    for index, modes in ((np.arange(threads)[:, None], f.thread),
-                         (np.arange(f.values)[None, :], f.value)):  # fmt: skip
-        for m in modes:
-            out[..., m.dim] += index % m.size * m.step
-            index = index // m.size
-    return out
 
 
 def _calls(plan: GemmPlan) -> Iterator[tuple[int, int, int]]:

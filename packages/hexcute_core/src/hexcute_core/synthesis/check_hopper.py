@@ -18,6 +18,7 @@ from itertools import product
 from hexcute_core.arch import Fragment
 from hexcute_core.errors import SourceSpan, VerifyError
 from hexcute_core.synthesis.check_memory import begins
+from hexcute_core.synthesis.check_parts import part_table
 from hexcute_core.synthesis.facts import Facts
 from hexcute_core.synthesis.operands import CORE_ROWS, BulkPlan, Operand, swizzle_of
 from hexcute_core.synthesis.solution import SharedLayout, Solution
@@ -121,11 +122,11 @@ def check_wgmma(solution: Solution, facts: Facts, op: Gemm) -> None:
                       for g in range(groups) for r in range(repeats)]  # fmt: skip
             places = [(r, s * depth) for r in firsts for s in range(rk)]
             _operand(solution, facts, op, ref, operand, places)
-    _registers(plan, solution.fragments[op.c.tensor], plan.row.c, plan.c_pieces, plan.c_strides,
+    _registers(solution, plan, op.c, plan.row.c, plan.c_pieces, plan.c_strides,
                (64, width), (rm, rn), op)  # fmt: skip
     if plan.a_in_registers:
-        _registers(plan, solution.fragments[op.a.tensor], plan.row.a, plan.a_pieces,
-                   plan.a_strides, (64, depth), (rm, rk), op)  # fmt: skip
+        _registers(solution, plan, op.a, plan.row.a, plan.a_pieces, plan.a_strides,
+                   (64, depth), (rm, rk), op)  # fmt: skip
 
 
 def _operand(
@@ -178,8 +179,9 @@ def _described(operand: Operand, steps: tuple[int, int], size: int, r: int, k: i
 
 
 def _registers(
+    solution: Solution,
     plan: WgmmaPlan,
-    f: Fragment,
+    ref: TileRef,
     atom: Fragment,
     pieces: tuple[int, ...],
     strides: tuple[int, int],
@@ -189,15 +191,17 @@ def _registers(
 ) -> None:
     """Each register of an instruction holds the element that the instruction means."""
     gm, gn = plan.groups
+    held = part_table(solution, ref, GROUP * gm * gn, op.span)
     across = tile[1] == plan.row.tile[1] and atom is plan.row.c
     for group in range(gm * gn):
-        low = (group % gm * (f.shape[0] // gm), group // gm * (f.shape[1] // gn) if across else 0)
+        low = (group % gm * (ref.shape[0] // gm),
+               group // gm * (ref.shape[1] // gn) if across else 0)  # fmt: skip
         for x, y in product(range(repeats[0]), range(repeats[1])):
             base = x * strides[0] + y * strides[1]
             for lane, v in product(range(GROUP), range(atom.values)):
                 i, j = atom.coord(lane, v)
                 want = (low[0] + x * tile[0] + i, low[1] + y * tile[1] + j)
-                have = f.coord(group * GROUP + lane, base + pieces[v])
+                have = tuple(map(int, held[group * GROUP + lane, base + pieces[v]]))
                 if have != want:
                     raise VerifyError(
                         f"{plan.row.name('kk')} takes {want} from the register of {have}", op.span

@@ -24,6 +24,7 @@ from hexcute_core.scalar import (
 from hexcute_core.scalar.expr import BinaryOp, UnaryOp
 from hexcute_core.scalar.visit import walk
 from hexcute_core.synthesis.facts import Facts
+from hexcute_core.synthesis.register_parts import layout_of
 from hexcute_core.tile import (
     CastTile,
     Copy,
@@ -113,17 +114,17 @@ def compute_clocks(
     """Clocks of one block for `op`, once; None for operations that copies and gemms pay for."""
     match op:
         case Fill() if op.dst.tensor in fragments:
-            return warps * fragments[op.dst.tensor].values * SIMPLE
+            return warps * layout_of(fragments, op.dst).values * SIMPLE
         case CastTile():
-            return warps * fragments[op.dst.tensor].values * SIMPLE
+            return warps * layout_of(fragments, op.dst).values * SIMPLE
         case Elementwise():
-            return warps * fragments[op.dst.tensor].values * max(SIMPLE, scalar_clocks(op.expr))
+            return warps * layout_of(fragments, op.dst).values * max(SIMPLE, scalar_clocks(op.expr))
         case Reduce():
-            return _reduce_clocks(op, fragments[op.src.tensor], warps)
+            return _reduce_clocks(op, layout_of(fragments, op.src), warps)
         case Scan():
-            return _scan_clocks(op, fragments[op.dsts[0].tensor], warps)
+            return _scan_clocks(op, layout_of(fragments, op.dsts[0]), warps)
         case ForElements():
-            return warps * fragments[op.ref.tensor].values * _body_clocks(op.body, facts)
+            return warps * layout_of(fragments, op.ref).values * _body_clocks(op.body, facts)
         case Fill() | Copy() | Prefetch() | Gemm() | Rearrange():
             return None
         case _:

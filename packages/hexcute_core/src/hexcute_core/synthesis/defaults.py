@@ -9,36 +9,62 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import gcd
 
-from hexcute_core.arch import Fragment
+from hexcute_core.arch import Fragment, Mode
 from hexcute_core.synthesis.anchor import coalesced, layouts, vector_that_spreads
 from hexcute_core.synthesis.graph import Component, Graph
 from hexcute_core.synthesis.memory import describe_global
-from hexcute_core.synthesis.propagate import tile_shape
+from hexcute_core.synthesis.propagate import component_refs
+from hexcute_core.synthesis.register_parts import Parts
 from hexcute_core.tile import Copy, GlobalView, SharedTensor
 from hexcute_core.tile.tensors import TileRef
 
 
-def default_layouts(graph: Graph, component: Component, name: str) -> Iterator[Fragment]:
-    """Layouts of a tensor that no equation reaches: one for every way that memory holds it."""
-    shape = tile_shape(component, name)
+def default_layouts(
+    graph: Graph, component: Component, parts: Parts, name: str
+) -> Iterator[Fragment]:
+    """Layouts of a tensor that no equation reaches: one for every way that memory holds it. What
+    every thread has to hold all of is left out, and put among the values of what is found."""
+    core = parts.core(name)
+    shape = tuple(parts.shapes[name][m] for m in core)
     threads = component.team.threads
     tried: set[Fragment] = set()
-    for order, widest, least, bits, turned in _memories(graph, component, shape):
-        for f in layouts(shape, order, widest, least, threads, bits, turned):
-            if f not in tried:
-                tried.add(f)
-                yield f
-    for f in _from_projections(graph, component, shape):
+    for f in _core_layouts(graph, component, _tiles(component, parts, name), shape, threads):
         if f not in tried:
             tried.add(f)
-            yield f
+            yield parts.spread(name, f)
+
+
+def _core_layouts(
+    graph: Graph, component: Component, tiles: Tiles, shape: tuple[int, ...], threads: int
+) -> Iterator[Fragment]:
+    if not shape:
+        yield Fragment((), (Mode(threads, 0, 0),), ())
+        return
+    for order, widest, least, bits, turned in _memories(graph, component, tiles, len(shape)):
+        yield from layouts(shape, order, widest, least, threads, bits, turned)
+    yield from _from_projections(graph, component, shape)
+
+
+Tiles = dict[tuple[int, ...], tuple[int, ...]]
+"""Shapes of the tiles of a tensor, with the dimensions of each that threads share among them."""
+
+
+def _tiles(component: Component, parts: Parts, name: str) -> Tiles:
+    core, shape = parts.core(name), parts.shapes[name]
+    found = {tuple(shape[m] for m in core): tuple(range(len(core)))}
+    for ref in component_refs(component, name):
+        dims = tuple(d for d, m in enumerate(ref.kept) if m in core)
+        if len(dims) == len(core):
+            found.setdefault(ref.shape, dims)
+    return found
 
 
 def _memories(
-    graph: Graph, component: Component, shape: tuple[int, ...]
+    graph: Graph, component: Component, tiles: Tiles, rank: int
 ) -> Iterator[tuple[tuple[int, ...], int, int, int, bool]]:
     """(order of dimensions, widest and narrowest vector, bits of an element, whether it may be
-    turned) of every copy of a tile of this shape, global memory first."""
+    turned) of every copy of one of `tiles`, global memory first; dimensions are those that threads
+    share among them."""
     held: list[int] = []
     outside: list[tuple[TileRef, int]] = []
     for item in component.ops:
@@ -46,19 +72,21 @@ def _memories(
             continue
         for ref in (item.op.src, item.op.dst):
             tensor = graph.tensors[ref.tensor]
-            if ref.shape == shape and isinstance(tensor, SharedTensor):
+            if ref.shape in tiles and isinstance(tensor, SharedTensor):
                 held.append(tensor.dtype.bits)
-            elif ref.shape == shape and isinstance(tensor, GlobalView):
+            elif ref.shape in tiles and isinstance(tensor, GlobalView):
                 outside.append((ref, tensor.dtype.bits))
     # An access moves a byte at least, so a thread holds as many elements side by side.
     least = max((8 // bits for bits in (*held, *(b for _, b in outside))), default=1) or 1
     orders = []
     for ref, bits in outside:
-        memory = describe_global(graph.program, graph.facts, ref)
-        orders.append(memory.order)
+        memory, shared = describe_global(graph.program, graph.facts, ref), tiles[ref.shape]
+        order = tuple(shared.index(d) for d in memory.order if d in shared)
+        widest = memory.vector if memory.contiguous in (None, *shared) else 1
+        orders.append(order)
         turned = bool(held) or len(outside) > 1
-        yield memory.order, max(least, min(memory.vector, 128 // bits)), least, bits, turned
-    natural = tuple(reversed(range(len(shape))))
+        yield order, max(least, min(widest, 128 // bits)), least, bits, turned
+    natural = tuple(reversed(range(rank)))
     for bits in dict.fromkeys(held):
         for order in dict.fromkeys((*orders, natural, natural[::-1])):
             yield order, 128 // bits, least, bits, bits <= 8

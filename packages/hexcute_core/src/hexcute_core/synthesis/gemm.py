@@ -16,7 +16,7 @@ from itertools import product as cartesian
 from hexcute_core.arch import Arch, Fragment, MmaRow, Mode, product
 from hexcute_core.synthesis.registers import locate, same_threads
 from hexcute_core.synthesis.solution import GemmLoop, GemmPlan
-from hexcute_core.tile import Gemm
+from hexcute_core.tile import Gemm, TileRef
 
 WORD_BITS = 32
 
@@ -49,10 +49,9 @@ class GemmAnchor:
     a: Fragment
     b: Fragment
 
-    def placed(self, op: Gemm) -> tuple[tuple[str, Fragment, Fragment], ...]:
-        """(tensor, its fragment in the instruction's order, its layout) of `op`'s registers."""
-        names = (op.c.tensor, op.a.tensor, op.b.tensor)
-        return tuple(zip(names, (self.c, self.a, self.b), self.layouts))
+    def placed(self, op: Gemm) -> tuple[tuple[TileRef, Fragment, Fragment], ...]:
+        """(tile, its fragment in the instruction's order, its layout) of `op`'s registers."""
+        return tuple(zip((op.c, op.a, op.b), (self.c, self.a, self.b), self.layouts))
 
     @cached_property
     def layouts(self) -> tuple[Fragment, Fragment, Fragment]:

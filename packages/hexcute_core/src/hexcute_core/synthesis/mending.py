@@ -2,9 +2,10 @@
 
 The operand that could not have the layout it needs is taken through a rearrange, alike for all
 operations of one kind on the same tensors (or the operand of a product, where memory cannot hold
-what it asks for); where a narrower tensor was cast to it, that one may
-be moved instead. Of the ways that solve the program the cheapest is kept; where one rearrange is
-not enough, the next conflict is mended in the same way.
+what it asks for); where a narrower tensor was cast to it, that one may be moved instead. A part
+of a tensor which is cut along what threads share among them, or in ways that no order of registers
+suits, is read from shared memory. Of the ways that solve the program the cheapest is kept; where
+one rearrange is not enough, the next conflict is mended in the same way.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from typing import TypeAlias
 
 from hexcute_core.errors import LayoutConflict, NoLayout, SourceSpan
 from hexcute_core.synthesis.candidates import Conflicts
+from hexcute_core.synthesis.register_parts import Apart, cut_modes
 from hexcute_core.synthesis.rewrite import edges, insert
 from hexcute_core.synthesis.search import Unmovable
 from hexcute_core.synthesis.solution import Inserted, Solution
-from hexcute_core.tile import CastTile, Gemm, RegisterTensor, TileProgram
+from hexcute_core.tile import CastTile, Gemm, Rearrange, RegisterTensor, TileProgram
 from hexcute_core.tile.ir import TileOp
-from hexcute_core.tile.visit import operands, results, tiles
+from hexcute_core.tile.visit import operands, results, statements, tiles
 
 # Rearranges put in one after the other: both operands of a product and four vectors beside it.
 DEPTH = 6
@@ -28,17 +30,18 @@ DEPTH = 6
 ATTEMPTS = 32
 
 Solve = Callable[[TileProgram], Solution]
-Cause: TypeAlias = "Conflicts | Unmovable"
+Cause: TypeAlias = "Conflicts | Unmovable | Apart"
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Operations whose operand at place `edge` may come through a rearrange, and the line that its
-    tensor comes from."""
+    """Operations whose operand at place `edge` may come through a rearrange, which `cut`s it from
+    its tensor, and the line that its tensor comes from."""
 
     edge: int
     ops: tuple[TileOp, ...]
     source: SourceSpan
+    cut: bool = False
 
 
 class _Mender:
@@ -58,14 +61,14 @@ class _Mender:
             if self.left == 0:
                 break
             self.left -= 1
-            changed, numbers = insert(program, place.ops, place.edge)
+            changed, numbers = insert(program, place.ops, place.edge, place.cut)
             added = tuple(
                 Inserted(n, operands(op)[place.edge].tensor, place.source, op.span)
                 for n, op in zip(numbers, place.ops)
             )
             try:
                 found = self.solve(changed)
-            except (Conflicts, Unmovable) as again:
+            except (Conflicts, Unmovable, Apart) as again:
                 deeper.append((changed, again, (*before, *added)))
                 continue
             except (LayoutConflict, NoLayout):
@@ -91,6 +94,9 @@ def _places(program: TileProgram, cause: Cause) -> Iterator[_Place]:
     if isinstance(cause, Conflicts):
         yield from _broken(program, cause)
         return
+    if isinstance(cause, Apart):
+        yield from _cuts(program, cause.tensor)
+        return
     # What no memory can hold is what a product asks of its operands.
     for component in cause.components:
         ops = [item.op for item in component.ops]
@@ -107,6 +113,10 @@ def _broken(program: TileProgram, conflict: Conflicts) -> Iterator[_Place]:
     from; where its result has, what reads it too."""
     ops = [item.op for item in conflict.component.ops]
     broken, tensor = conflict.conflict.op, conflict.conflict.tensor
+    if conflict.conflict.cut:
+        yield from _cuts(program, tensor)
+        if isinstance(broken, Gemm) and broken.c.tensor == tensor:
+            return
     wrong = [e for e in edges(broken) if operands(broken)[e].tensor == tensor]
     # Where it is the result that differs, every operand may be brought to its layout.
     for edge in wrong or edges(broken):
@@ -129,6 +139,24 @@ def _broken(program: TileProgram, conflict: Conflicts) -> Iterator[_Place]:
                 place = _place(program, ops, op, edge)
                 if place is not None:
                     yield place
+
+
+def _cuts(program: TileProgram, name: str) -> Iterator[_Place]:
+    """Operands that are parts of a tensor which is not held in these parts."""
+    tensor = next((t for t in program.tensors if t.name == name), None)
+    if not isinstance(tensor, RegisterTensor):
+        return
+    ops = [s for s in statements(program.body) if isinstance(s, TileOp)]
+    seen: set[tuple[object, ...]] = set()
+    for op in ops:
+        for edge, ref in enumerate(operands(op)):
+            kind = (type(op), *_names(op), edge)
+            readable = not op.cut if isinstance(op, Rearrange) else edge in edges(op)
+            cut = ref.tensor == name and cut_modes(ref, tensor.shape)
+            place = _place(program, ops, op, edge) if cut and readable else None
+            if place is not None and kind not in seen:
+                seen.add(kind)
+                yield replace(place, cut=True)
 
 
 def _place(program: TileProgram, ops: list[TileOp], op: TileOp, edge: int) -> _Place | None:

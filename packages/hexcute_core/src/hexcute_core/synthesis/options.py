@@ -24,6 +24,7 @@ from hexcute_core.synthesis.cost import (
 from hexcute_core.synthesis.graph import Graph, WeightedOp
 from hexcute_core.synthesis.memory import WIDEST, GlobalTile, describe_global
 from hexcute_core.synthesis.operands import SPANS, BulkPlan, Operand, Plan, bulk_plan
+from hexcute_core.synthesis.register_parts import layout_of
 from hexcute_core.synthesis.solution import CopyPlan, Rejected, subject
 from hexcute_core.synthesis.wgmma import WgmmaPlan
 from hexcute_core.tile import Copy, Gemm, GlobalView, RegisterTensor, SharedTensor, TileRef
@@ -78,7 +79,7 @@ class CopyOptions:
         fragment: Fragment | None = None
         load = isinstance(dst, RegisterTensor) or isinstance(src, GlobalView)
         if isinstance(dst, RegisterTensor) or isinstance(src, RegisterTensor):
-            fragment = fragments[(op.dst if isinstance(dst, RegisterTensor) else op.src).tensor]
+            fragment = layout_of(fragments, op.dst if isinstance(dst, RegisterTensor) else op.src)
         elif memory is None or (isinstance(src, GlobalView) and isinstance(dst, GlobalView)):
             raise NoLayout(
                 f"copy between two {'shared' if memory is None else 'global'} tensors "

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from hexcute_core.arch import Fragment
 from hexcute_core.errors import SourceSpan
 from hexcute_core.synthesis.graph import Component, Graph
+from hexcute_core.synthesis.register_parts import Parts, component_parts, layout_of
 from hexcute_core.synthesis.registers import register_map
 from hexcute_core.synthesis.solution import kind
 from hexcute_core.tile import (
@@ -25,6 +26,7 @@ from hexcute_core.tile import (
     Prefetch,
     Rearrange,
     Reduce,
+    RegisterTensor,
     Scan,
     TileRef,
 )
@@ -36,7 +38,7 @@ from hexcute_core.unions import assert_never
 @dataclass(frozen=True)
 class Conflict:
     """Two operations that want one tensor in different layouts; `op` is the one whose equation
-    breaks."""
+    breaks. `cut` where it would spread over threads what others take in parts."""
 
     op: TileOp
     tensor: str
@@ -44,70 +46,89 @@ class Conflict:
     second: str
     span: SourceSpan
     reason: str
+    cut: bool = False
 
 
 @dataclass(frozen=True)
 class Rule:
-    """`unknown` follows from `known`, with dimensions `collapse` of its tile projected away."""
+    """The layout of tile `unknown` follows from that of `known`, with dimensions `collapse`
+    projected away."""
 
     op: TileOp
-    known: str
-    unknown: str
-    collapse: tuple[int, ...]
-    shape: tuple[int, ...]
+    known: TileRef
+    unknown: TileRef
+    collapse: tuple[int, ...] = ()
 
     def apply(self, f: Fragment) -> Fragment:
         """The layout of `unknown` where `known` has layout `f`."""
-        return f.project(self.collapse, self.shape) if self.collapse else f
+        return f.project(self.collapse, self.unknown.shape) if self.collapse else f
 
 
 @dataclass
 class State:
-    """Layouts known so far, with the operation that each came from."""
+    """Layouts of whole tensors known so far, with the operation that each came from."""
 
+    parts: Parts
     fragments: dict[str, Fragment]
     origin: dict[str, TileOp] = field(default_factory=dict)
 
     def copy(self) -> State:
-        return State(dict(self.fragments), dict(self.origin))
+        return State(self.parts, dict(self.fragments), dict(self.origin))
 
-    def learn(self, name: str, f: Fragment, op: TileOp) -> bool:
-        """Notes the layout of a tensor that had none; whether it was news."""
-        if name in self.fragments:
-            return False
-        self.fragments[name] = f
-        self.origin[name] = op
-        return True
+    def known(self, ref: TileRef) -> Fragment | None:
+        """The layout of a tile, where that of its tensor is known."""
+        return layout_of(self.fragments, ref) if ref.tensor in self.fragments else None
+
+    def learn(self, ref: TileRef, f: Fragment, op: TileOp) -> Conflict | None:
+        """Notes the layout of a tensor that has none, of which tile `ref` has layout `f`."""
+        whole = self.parts.whole(ref, f)
+        if whole is None:
+            return self._spread(ref, f, op)
+        self.fragments[ref.tensor] = whole
+        self.origin[ref.tensor] = op
+        return None
+
+    def _spread(self, ref: TileRef, f: Fragment, op: TileOp) -> Conflict:
+        name = ref.tensor
+        modes = ", ".join(map(str, self.parts.order[name]))
+        return Conflict(
+            op,
+            name,
+            name_of(op),
+            f"a part at {self.parts.cuts[name]}",
+            op.span,
+            f"it is taken in parts along mode {modes}, all of which every thread has to hold, and "
+            f"{f} spreads it over threads",
+            cut=True,
+        )
 
 
-def component_rules(graph: Graph, component: Component) -> tuple[Rule, ...]:
+def component_rules(component: Component) -> tuple[Rule, ...]:
     """Every direction of every equation of the component's operations."""
-    return tuple(r for item in component.ops for r in _rules(graph, item.op))
+    return tuple(r for item in component.ops for r in _rules(item.op))
 
 
-def _rules(graph: Graph, op: TileOp) -> list[Rule]:
+def _rules(op: TileOp) -> list[Rule]:
     def both(a: TileRef, b: TileRef) -> list[Rule]:
-        return [Rule(op, x.tensor, y.tensor, (), y.shape) for x, y in ((a, b), (b, a))]
+        return [Rule(op, a, b), Rule(op, b, a)]
 
     match op:
         case CastTile():
-            return both(op.src, op.dst)
-        case Copy() if graph.is_register(op.src) and graph.is_register(op.dst):
             return both(op.src, op.dst)
         case Elementwise():
             rules = []
             for src in op.srcs:
                 dims = broadcast_dims(src, op.dst)
-                rules.append(Rule(op, op.dst.tensor, src.tensor, dims, src.shape))
+                rules.append(Rule(op, op.dst, src, dims))
                 if not dims:
-                    rules.append(Rule(op, src.tensor, op.dst.tensor, (), op.dst.shape))
+                    rules.append(Rule(op, src, op.dst))
             return rules
         case Reduce():
-            down = Rule(op, op.src.tensor, op.dst.tensor, (op.axis,), op.dst.shape)
+            down = Rule(op, op.src, op.dst, (op.axis,))
             if op.src.shape != op.dst.shape:
                 return [down]
             # Along an axis of extent 1 nothing is collapsed, and each follows from the other.
-            return [down, Rule(op, op.dst.tensor, op.src.tensor, (op.axis,), op.src.shape)]
+            return [down, Rule(op, op.dst, op.src, (op.axis,))]
         case Scan():
             result, *alike = tiles(op)
             return [rule for ref in alike for rule in both(result, ref)]
@@ -121,50 +142,55 @@ def _rules(graph: Graph, op: TileOp) -> list[Rule]:
             assert_never(op)
 
 
+def parts_of(graph: Graph, component: Component, rules: Sequence[Rule]) -> Parts:
+    """What the component's operations take apart; raises Apart, located, where no layout has all
+    parts in one piece."""
+    tensors = {t.name: t for t in map(graph.tensors.__getitem__, component.tensors)}
+    registers = {n: t for n, t in tensors.items() if isinstance(t, RegisterTensor)}
+    uses = [(ref, item.op.span) for item in component.ops for ref in tiles(item.op)]
+    return component_parts(registers, uses, [(r.known, r.unknown) for r in rules])
+
+
 def broadcast_dims(src: TileRef, dst: TileRef) -> tuple[int, ...]:
     """Dimensions along which `src` has extent 1 and `dst` more."""
     return tuple(d for d, (s, t) in enumerate(zip(src.shape, dst.shape)) if s == 1 and t > 1)
 
 
-def close(rules: Sequence[Rule], state: State) -> None:
-    """Applies the rules until no new layout appears."""
+def close(rules: Sequence[Rule], state: State) -> Conflict | None:
+    """Applies the rules until no new layout appears, or one that its tensor cannot have."""
     changed = True
     while changed:
         changed = False
         for rule in rules:
-            f = state.fragments.get(rule.known)
-            if f is not None and rule.unknown not in state.fragments:
-                changed |= state.learn(rule.unknown, rule.apply(f), rule.op)
+            f = state.known(rule.known)
+            if f is not None and rule.unknown.tensor not in state.fragments:
+                problem = state.learn(rule.unknown, rule.apply(f), rule.op)
+                if problem is not None:
+                    return problem
+                changed = True
+    return None
 
 
 def violated(rules: Sequence[Rule], state: State) -> Conflict | None:
     """The first equation that the known layouts break."""
     for rule in rules:
-        f, g = state.fragments.get(rule.known), state.fragments.get(rule.unknown)
+        f, g = state.known(rule.known), state.known(rule.unknown)
         if f is None or g is None:
             continue
         want = rule.apply(f)
         if want != g and register_map(want, g) is None:
-            first = state.origin.get(rule.known, rule.op)
-            second = state.origin.get(rule.unknown, rule.op)
+            first = state.origin.get(rule.known.tensor, rule.op)
+            second = state.origin.get(rule.unknown.tensor, rule.op)
+            name = rule.unknown.tensor
             return Conflict(
                 rule.op,
-                rule.unknown,
+                name,
                 name_of(first),
                 name_of(second),
                 rule.op.span,
-                f"`{rule.unknown}` would have to be {want}, but is {g}",
+                f"`{name}` would have to be {want}, but is {g}",
             )
     return None
-
-
-def tile_shape(component: Component, name: str) -> tuple[int, ...]:
-    """Shape of the part of `name` that operations use: its fragment's tile."""
-    best: TileRef | None = None
-    for ref in component_refs(component, name):
-        if best is None or len(ref.kept) < len(best.kept):
-            best = ref
-    return best.shape if best is not None else ()
 
 
 def component_refs(component: Component, name: str) -> list[TileRef]:

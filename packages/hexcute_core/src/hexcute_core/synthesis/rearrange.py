@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import prod
+from typing import TypeAlias
 
 from cute_layout import Basis, Layout, LayoutError
 from hexcute_core.arch import Fragment, Mode
@@ -17,8 +18,11 @@ from hexcute_core.synthesis.linear import digit_modes
 from hexcute_core.tile import Rearrange, TileProgram
 from hexcute_core.tile.visit import statements
 
+Forced: TypeAlias = tuple[Fragment, Rearrange]
+"""A layout of a rearrange's result, and the rearrange."""
 
-def forced_layouts(program: TileProgram) -> Mapping[str, Fragment]:
+
+def forced_layouts(program: TileProgram) -> Mapping[str, Forced]:
     """Fragments that the author gave to rearranged tensors.
 
     Raises LayoutConflict, located, for a text that is no layout of the tile over its threads.
@@ -27,7 +31,7 @@ def forced_layouts(program: TileProgram) -> Mapping[str, Fragment]:
     if all(op.layout is None for op in given):
         return {}
     return {
-        item.op.dst.tensor: _parse(item.op, item.team.threads)
+        item.op.dst.tensor: (_parse(item.op, item.team.threads), item.op)
         for item in build_graph(program).ops
         if isinstance(item.op, Rearrange) and item.op.layout is not None
     }

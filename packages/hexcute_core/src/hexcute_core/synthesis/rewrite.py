@@ -80,13 +80,16 @@ def expand(program: TileProgram, kept: Collection[int] = ()) -> Expanded:
             number += 2
             if stmt.id in kept:
                 return (stmt,)
-            dtype = program.tensor(stmt.src.tensor).dtype
-            buffer = SharedTensor(f"rearranged_{stmt.id}", dtype, stmt.src.shape, stmt.span)
+            held, span = program.tensor(stmt.src.tensor), stmt.span
+            assert isinstance(held, RegisterTensor)
+            source = whole(held.name, held.shape) if stmt.cut else stmt.src
+            buffer = SharedTensor(f"rearranged_{stmt.id}", held.dtype, source.shape, span)
             tensors.append(buffer)
             detours.append(Detour(stmt.id, number - 1, number, buffer.name))
-            ref, span = whole(buffer.name, buffer.shape), stmt.span
-            store = Copy(number - 1, stmt.src, ref, span)
-            load = Copy(number, ref, stmt.dst, span)
+            ref = whole(buffer.name, buffer.shape)
+            store = Copy(number - 1, source, ref, span)
+            back = replace(stmt.src, tensor=buffer.name) if stmt.cut else ref
+            load = Copy(number, back, stmt.dst, span)
             # The first barrier protects an earlier reader of the buffer.
             return (Sync(span), store, Sync(span), load)
         if isinstance(stmt, Fill) and stmt.dst.tensor in shared:
@@ -105,15 +108,19 @@ def expand(program: TileProgram, kept: Collection[int] = ()) -> Expanded:
 
 
 def insert(
-    program: TileProgram, ops: Iterable[TileOp], edge: int
+    program: TileProgram, ops: Iterable[TileOp], edge: int, cut: bool = False
 ) -> tuple[TileProgram, list[int]]:
     """`program` with the operand at place `edge` of each of `ops` taken through a rearrange that
-    stands right before it, and the numbers of the rearranges."""
+    stands right before it, `cut` there where it is a part of its tensor, and the numbers of the
+    rearranges. The author's own rearranges are cut themselves."""
     number = last_id(program)
     changed: dict[int, tuple[Stmt, ...]] = {}
     tensors: list[Tensor] = []
     numbers: list[int] = []
     for op in ops:
+        if isinstance(op, Rearrange):
+            changed[op.id] = (replace(op, cut=True),)
+            continue
         number += 1
         ref = operands(op)[edge]
         tensor = program.tensor(ref.tensor)
@@ -121,7 +128,7 @@ def insert(
         tensors.append(moved)
         numbers.append(number)
         taken = whole(moved.name, moved.shape)
-        rearrange = Rearrange(number, taken, ref, None, op.span)
+        rearrange = Rearrange(number, taken, ref, None, op.span, cut)
         refs = tuple(taken if i == edge else r for i, r in enumerate(operands(op)))
         reading = _reading(op, refs)
         assert reading is not None, "`edge` is one of `edges(op)`"

@@ -23,6 +23,7 @@ from hexcute_core.synthesis.islands import Island
 from hexcute_core.synthesis.operands import BulkPlan, Operand
 from hexcute_core.synthesis.options import CopyOptions, Option, Options, refusals
 from hexcute_core.synthesis.parts import begins
+from hexcute_core.synthesis.register_parts import layout_of
 from hexcute_core.synthesis.rewrite import Detour
 from hexcute_core.synthesis.solution import CopyPlan, Exchange, Rejected, SharedLayout, subject
 from hexcute_core.tile import Copy, Gemm, SharedTensor, TileRef
@@ -277,9 +278,9 @@ class Search:
         """The rearrange without shared memory, where its warps can do it themselves."""
         store, load = (use.item for use in uses)
         assert isinstance(store.op, Copy) and isinstance(load.op, Copy)
-        if store.team != load.team:
+        if store.team != load.team or store.op.dst.shape != load.op.src.shape:
             return None
-        f, g = fragments[store.op.src.tensor], fragments[load.op.dst.tensor]
+        f, g = layout_of(fragments, store.op.src), layout_of(fragments, load.op.dst)
         return plan_exchange(f, g, store.team.threads)
 
     def _use(self, item: WeightedOp, options: Options, ref: TileRef) -> Use:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from time import perf_counter
 
-from hexcute_core.arch import Arch, Fragment
+from hexcute_core.arch import Arch
 from hexcute_core.errors import RearrangeWarning
 from hexcute_core.synthesis.candidates import ComponentChoices, Conflicts, component_choices
 from hexcute_core.synthesis.cost import bulk_cost
@@ -20,7 +20,8 @@ from hexcute_core.synthesis.multicast import find_multicasts, refused_multicasts
 from hexcute_core.synthesis.only import Only, arranged
 from hexcute_core.synthesis.operands import BulkPlan
 from hexcute_core.synthesis.prefetches import plan_prefetches
-from hexcute_core.synthesis.rearrange import forced_layouts
+from hexcute_core.synthesis.rearrange import Forced, forced_layouts
+from hexcute_core.synthesis.register_parts import Apart
 from hexcute_core.synthesis.rewrite import expand
 from hexcute_core.synthesis.search import Choice, Search, Unmovable
 from hexcute_core.synthesis.solution import Multicast, Rejected, Solution
@@ -39,7 +40,7 @@ def synthesize(program: TileProgram, arch: Arch, only: Only | None = None) -> So
     program = arranged(remove_dead(program), only)
     try:
         solution = _solve(program, arch, only)
-    except (Conflicts, Unmovable) as cause:
+    except (Conflicts, Unmovable, Apart) as cause:
         mended = mend(program, cause, lambda changed: _solve(changed, arch, only))
         if mended is None:
             raise
@@ -82,7 +83,7 @@ def _solve(program: TileProgram, arch: Arch, only: Only) -> Solution:
     )
 
 
-def _choices(graph: Graph, arch: Arch, forced: Mapping[str, Fragment]) -> list[ComponentChoices]:
+def _choices(graph: Graph, arch: Arch, forced: Mapping[str, Forced]) -> list[ComponentChoices]:
     return [component_choices(graph, arch, c, forced) for c in graph.components]
 
 

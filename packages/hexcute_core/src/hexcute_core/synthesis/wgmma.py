@@ -15,7 +15,7 @@ from hexcute_core.arch import Arch, Fragment, Mode, WgmmaRow
 from hexcute_core.errors import NoLayout
 from hexcute_core.synthesis.graph import Component, Graph
 from hexcute_core.synthesis.registers import locate, same_threads
-from hexcute_core.tile import Gemm, RegisterTensor
+from hexcute_core.tile import Gemm, RegisterTensor, TileRef
 
 GROUP = 128
 """Threads of a warp group."""
@@ -34,11 +34,11 @@ class WgmmaAnchor:
     c: Fragment
     a: Fragment | None
 
-    def placed(self, op: Gemm) -> tuple[tuple[str, Fragment, Fragment], ...]:
-        """(tensor, its fragment in the instruction's order, its layout) of `op`'s registers."""
-        held = [(op.c.tensor, self.c, self.c)]
+    def placed(self, op: Gemm) -> tuple[tuple[TileRef, Fragment, Fragment], ...]:
+        """(tile, its fragment in the instruction's order, its layout) of `op`'s registers."""
+        held = [(op.c, self.c, self.c)]
         if self.a is not None:
-            held.append((op.a.tensor, self.a, self.a))
+            held.append((op.a, self.a, self.a))
         return tuple(held)
 
     def __str__(self) -> str:

@@ -163,7 +163,8 @@ class Rearrange:
     """dst[x] = src[x], both registers, layouts free to differ.
 
     `layout`, where given, is dst's thread-value layout in CuTe notation over the tile's
-    colexicographic index.
+    colexicographic index. Where src is `cut` from what threads share among them, all of its tensor
+    goes through shared memory, and dst comes back.
     """
 
     id: int
@@ -171,6 +172,7 @@ class Rearrange:
     src: TileRef
     layout: str | None
     span: SourceSpan
+    cut: bool = False
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ A tile is written as its tensor with a subscript: `ga[:, :, i]`, `rc[16:+32, :]`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from hexcute_core.scalar import Const, Scalar, is_const, show
 from hexcute_core.tile.barriers import (
@@ -81,6 +81,11 @@ def show_program(program: TileProgram, spans: bool = False) -> str:
     lines += [INDENT + line for line in _barriers(program)]
     tensors = {tensor.name: tensor for tensor in program.tensors}
     return "\n".join([*lines, *_Printer(tensors, spans).block(program.body, INDENT)]) + "\n"
+
+
+def show_tile(ref: TileRef, tensors: Mapping[str, Tensor]) -> str:
+    """A tile as a program prints it, `ra[:, :, 1]`."""
+    return _Printer(dict(tensors), False).ref(ref)
 
 
 def _barriers(program: TileProgram) -> Iterator[str]:

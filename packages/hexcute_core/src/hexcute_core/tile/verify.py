@@ -21,6 +21,7 @@ from hexcute_core.tile.barriers import (
     PipelineRelease,
     PipelineWait,
 )
+from hexcute_core.tile.elements import element_tile
 from hexcute_core.tile.ir import (
     Assign,
     AsyncCommit,
@@ -302,15 +303,17 @@ class _Checker:
                 self.need(same, f"`{node.array}` read as {node.dtype}", span)
 
     def element(self, name: str, coords: Sequence[Scalar], scope: Scope, span: SourceSpan) -> None:
-        """One element of a register tensor, at the coordinates of the loop around it."""
+        """One element of a register tensor, of a tile that the loop around it walks through."""
         around, tensor = scope.elements, self.tensors.get(name)
         if around is None or not isinstance(tensor, RegisterTensor):
             raise VerifyError(f"an element of `{name}` outside a loop over elements", span=span)
-        self.need(
-            tuple(coords) == around.coords and tensor.shape == around.ref.shape,
-            f"`{name}` is indexed by other than the loop's coordinates, or has another shape",
-            span,
-        )
+        tile = None
+        if len(coords) == len(tensor.shape):
+            tile = element_tile((name, tuple(coords)), around.coords, around.ref.shape)
+        if tile is None:
+            message = f"`{name}` is indexed by other than the loop's coordinates"
+            raise VerifyError(message, span=span)
+        self.ref(tile, scope, span, RegisterTensor)
 
 
 def _parts(sub: SubMode) -> tuple[Scalar, ...]:

@@ -102,6 +102,8 @@ def verify_operation(
                 and stmt.a.shape[1] == stmt.b.shape[1]
             )
             checks.need(fits, f"a gemm of shapes {shapes}", span)
+            apart = stmt.c not in (stmt.a, stmt.b)
+            checks.need(apart, f"a gemm that reads its result `{stmt.c.tensor}`", span)
             checks.need(a.dtype == b.dtype, f"a gemm of {a.dtype} and {b.dtype}", span)
         case CastTile():
             checks.ref(stmt.src, scope, span, _REGISTER)
@@ -138,6 +140,8 @@ def _elementwise(checks: OperationChecks, stmt: Elementwise, scope: Scope) -> No
             extent in (1, whole) for extent, whole in zip(ref.shape, stmt.dst.shape)
         )
         checks.need(fits, f"{ref.shape} does not broadcast to {stmt.dst.shape}", stmt.span)
+        own = ref == stmt.dst or ref.tensor != stmt.dst.tensor
+        checks.need(own, f"`{ref.tensor}` read elsewhere than it is written", stmt.span)
     checks.scalar(stmt.expr, scope.inner(*places), stmt.span)
     same = stmt.expr.dtype == dst.dtype
     checks.need(same, f"a {stmt.expr.dtype} result in `{dst.name}` ({dst.dtype})", stmt.span)

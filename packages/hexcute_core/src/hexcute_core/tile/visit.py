@@ -20,6 +20,7 @@ from hexcute_core.tile.barriers import (
     PipelineRelease,
     PipelineWait,
 )
+from hexcute_core.tile.elements import Place, element_tile
 from hexcute_core.tile.ir import (
     Assign,
     AsyncCommit,
@@ -67,7 +68,7 @@ def results(op: TileOp) -> tuple[TileRef, ...]:
         case Prefetch():
             return ()
         case ForElements():
-            return _alike(op, dict.fromkeys(n for n, written in elements(op.body) if written))
+            return _named(op, (place for place, written in elements(op.body) if written))
         case _:
             assert_never(op)
 
@@ -84,7 +85,7 @@ def operands(op: TileOp) -> tuple[TileRef, ...]:
         case Elementwise() | Scan():
             return op.srcs
         case ForElements():
-            return _alike(op, dict.fromkeys(n for n, written in elements(op.body) if not written))
+            return _named(op, (place for place, written in elements(op.body) if not written))
         case _:
             assert_never(op)
 
@@ -93,8 +94,8 @@ def tiles(op: TileOp) -> tuple[TileRef, ...]:
     """All tiles that `op` touches, its results first. A loop over elements touches the tile that it
     visits, whether or not it reads or writes it, and then others, in the order of its body."""
     if isinstance(op, ForElements):
-        names = dict.fromkeys((op.ref.tensor, *(name for name, _ in elements(op.body))))
-        return _alike(op, names)
+        named = _named(op, (place for place, _ in elements(op.body)))
+        return tuple(dict.fromkeys((op.ref, *named)))
     return (*results(op), *operands(op))
 
 
@@ -103,18 +104,34 @@ def tensors(op: TileOp) -> tuple[str, ...]:
     return tuple(dict.fromkeys(ref.tensor for ref in tiles(op)))
 
 
-def _alike(op: ForElements, names: Iterable[str]) -> tuple[TileRef, ...]:
-    """The tiles of tensors that a loop over elements indexes: all by the same coordinates."""
-    return tuple(replace(op.ref, tensor=name) for name in names)
+def _named(op: ForElements, places: Iterable[Place]) -> tuple[TileRef, ...]:
+    """The tiles that a loop over elements walks through as it names `places`, each once."""
+    tiles = element_tiles(op)
+    return tuple(dict.fromkeys(tiles[place] for place in places))
 
 
-def elements(body: Iterable[Stmt]) -> Iterator[tuple[str, bool]]:
-    """(tensor, whether it is written) for every access of `body` to one element."""
+def element_tiles(op: ForElements) -> dict[Place, TileRef]:
+    """The tile that each element belongs to which the loop's body names."""
+    out: dict[Place, TileRef] = {}
+    for place, _ in elements(op.body):
+        ref = element_tile(place, op.coords, op.ref.shape)
+        if ref is None:
+            raise TypeError(f"`{place[0]}` is indexed by other than the loop's coordinates")
+        out[place] = ref
+    return out
+
+
+def elements(body: Iterable[Stmt]) -> Iterator[tuple[Place, bool]]:
+    """Every element that `body` names, and whether it is written there."""
     for stmt in statements(body):
+        indices: tuple[Scalar, ...] = ()
         if isinstance(stmt, SetElement):
-            yield stmt.tensor, True
-        for e in scalars(stmt):
-            yield from ((node.array, False) for node in walk(e) if isinstance(node, Element))
+            yield (stmt.tensor, stmt.coords), True
+            indices = stmt.coords
+        for e in (*scalars(stmt), *indices):
+            for node in walk(e):
+                if isinstance(node, Element):
+                    yield (node.array, node.indices), False
 
 
 def bodies(stmt: Stmt) -> tuple[tuple[Stmt, ...], ...]:
