@@ -44,7 +44,7 @@ ASKED = {
         lowering/lower.py:_rule
         lowering/lower.py:_scratch
         simulator/oracle.py:_BlockRun._operation
-        synthesis/check.py:check
+        synthesis/check.py:_operation
         synthesis/compute_cost.py:compute_clocks
         synthesis/explanation.py:_operation
         synthesis/propagate.py:_rules
@@ -64,7 +64,7 @@ ASKED = {
         lowering/arena.py:_filling
         lowering/arena.py:_within
         lowering/lower.py:_rule
-        lowering/pipeline.py:_enter
+        tile/teams.py:inner_team
         lowering/stores.py:Stores._inside
         lowering/stores.py:Stores.settled_by
         simulator/oracle.py:_BlockRun._statement

@@ -17,7 +17,6 @@ from hexcute_core.frontend.pending import check_pending
 from hexcute_core.frontend.role_laws import check_laws
 from hexcute_core.lowering import lower
 from hexcute_core.lowering.arena import build_arena
-from hexcute_core.lowering.pipeline import walk
 from hexcute_core.lowering.stores import find_stores
 from hexcute_core.scalar import Const
 from hexcute_core.simulator import interpret
@@ -46,6 +45,7 @@ from hexcute_core.tile import (
 from hexcute_core.tile.ir import Again, Promise, Stmt, Throwaway
 from hexcute_core.tile.printer import show_program
 from hexcute_core.tile.remote import slots_reached
+from hexcute_core.tile.teams import by_team
 from hexcute_core.tile.tensors import TileRef
 from hexcute_core.tile.verify import verify
 
@@ -88,7 +88,7 @@ def calls() -> Iterator[tuple[str, Callable[[], object]]]:
         yield f"lower {kind}", lambda s=solved: lower(s, SM90)
     graph = build_graph(program(OP))
     yield "compute_clocks op", lambda: compute_clocks(OP, {}, graph.facts, 1.0)
-    yield "rules op", lambda: [component_rules(graph, c) for c in graph.components]
+    yield "rules op", lambda: [component_rules(c) for c in graph.components]
     yield "edges op", lambda: edges(OP)
     yield "subject op", lambda: subject(OP)
     inside = program(NEST, GemmWait(0, AT), PipelineWait("p", ZERO, ZERO, AT))
@@ -100,7 +100,7 @@ def calls() -> Iterator[tuple[str, Callable[[], object]]]:
     clustered = replace(inside, cluster_dim=(2, 1, 1))
     yield "multicast nest", lambda: find_multicasts(clustered, {})
     yield "arena nest", lambda: build_arena(inside, SM90)
-    yield "walk nest", lambda: list(walk(inside))
+    yield "teams nest", lambda: list(by_team(inside))
     empty = build_graph(program())
     yield "stores nest", lambda: find_stores(inside, empty, KNOWN)
 

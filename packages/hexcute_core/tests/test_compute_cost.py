@@ -11,7 +11,7 @@ from hexcute_core.arch import Fragment, Mode
 from hexcute_core.scalar import Binary, Unary, Var, cast, unary
 from hexcute_core.scalar.expr import BinaryOp, UnaryOp
 from hexcute_core.synthesis.compute_cost import LIBRARY, SIMPLE, compute_clocks, scalar_clocks
-from hexcute_core.synthesis.facts import UNKNOWN_TRIPS, Facts
+from hexcute_core.tile.facts import UNKNOWN_TRIPS, Facts
 
 x = Var("x", f32)
 

@@ -17,11 +17,11 @@ from hexcute_core.lowering.global_address import GlobalAddress
 from hexcute_core.lowering.shared_address import SharedAddress, address
 from hexcute_core.scalar import Const, Var
 from hexcute_core.synthesis.anchor import coalesced
-from hexcute_core.synthesis.facts import Facts
-from hexcute_core.synthesis.graph import Team
 from hexcute_core.synthesis.solution import SharedLayout
 from hexcute_core.tile import TileRef
+from hexcute_core.tile.facts import Facts
 from hexcute_core.tile.ir import Promise
+from hexcute_core.tile.teams import Team
 
 SPAN = SourceSpan("program.py", 1)
 

@@ -16,8 +16,8 @@ from hexcute_core.scalar import Const, Var, maximum, minimum
 from hexcute_core.synthesis import synthesize
 from hexcute_core.synthesis.check import check
 from hexcute_core.synthesis.compute_cost import compute_clocks
-from hexcute_core.synthesis.facts import Facts
 from hexcute_core.tile import Scan
+from hexcute_core.tile.facts import Facts
 from hexcute_core.tile.printer import show_program
 from hexcute_core.tile.verify import verify as verify_tile
 

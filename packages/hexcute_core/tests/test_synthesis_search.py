@@ -19,13 +19,13 @@ from hexcute_core.synthesis.candidates import component_choices
 from hexcute_core.synthesis.conflicts import Access, choose, swizzles
 from hexcute_core.synthesis.cost import working_warps
 from hexcute_core.synthesis.exchange import plan_exchange
-from hexcute_core.synthesis.facts import Facts
 from hexcute_core.synthesis.graph import build_graph
 from hexcute_core.synthesis.memory import describe_global
 from hexcute_core.synthesis.options import CopyOptions
 from hexcute_core.synthesis.parts import begins
 from hexcute_core.synthesis.shared import SharedUse, synthesize_shared
 from hexcute_core.tile import Assign, Copy, SharedTensor
+from hexcute_core.tile.facts import Facts
 from hexcute_core.tile.ir import Promise
 
 SM80 = arch("sm_80")

@@ -11,7 +11,7 @@ from hexcute_core.lowering.context import Context, nest, rep_modes
 from hexcute_core.lowering.global_address import GlobalAddress
 from hexcute_core.lowering.shared_address import SharedAddress
 from hexcute_core.scalar import Scalar, add, compare
-from hexcute_core.synthesis.operands import BulkPlan
+from hexcute_core.synthesis.solution import BulkPlan
 from hexcute_core.tile import Copy, Prefetch, TileRef
 
 

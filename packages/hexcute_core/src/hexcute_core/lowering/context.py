@@ -15,10 +15,9 @@ from hexcute_core.errors import SourceSpan
 from hexcute_core.lowering.arena import Arena
 from hexcute_core.lowering.digits import index_in
 from hexcute_core.scalar import Const, Element, Scalar, Var, add, cast, mul
-from hexcute_core.synthesis.facts import Facts
-from hexcute_core.synthesis.graph import Team, build_graph
+from hexcute_core.synthesis.graph import build_graph
 from hexcute_core.synthesis.register_parts import cut_modes, layout_of, strides
-from hexcute_core.synthesis.solution import Rep, Solution
+from hexcute_core.synthesis.solution import BulkPlan, Rep, Solution
 from hexcute_core.tile import (
     Copy,
     Gemm,
@@ -28,12 +27,13 @@ from hexcute_core.tile import (
     reached,
 )
 from hexcute_core.tile.elements import Place
+from hexcute_core.tile.facts import Facts
+from hexcute_core.tile.teams import Team
 from hexcute_core.tile.visit import statements, variables
 
 if TYPE_CHECKING:
     from hexcute_core.lowering.pipeline import Ring
     from hexcute_core.lowering.stores import Stores
-    from hexcute_core.synthesis.operands import BulkPlan
 
 Visited: TypeAlias = tuple[TileRef, Scalar]
 """A value of a register tile: the tile and the value's number."""

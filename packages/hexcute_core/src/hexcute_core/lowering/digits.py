@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hexcute_core.dtypes import i32, u32
 from hexcute_core.scalar import Const, Scalar, Var, add, binary, cast, floordiv, mod, mul
-from hexcute_core.synthesis.graph import Team
+from hexcute_core.tile.teams import Team
 
 THREAD = Var("threadIdx.x", i32)
 

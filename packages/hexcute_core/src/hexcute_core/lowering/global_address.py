@@ -18,9 +18,9 @@ from hexcute_core import dtypes
 from hexcute_core.arch import Mode
 from hexcute_core.lowering.digits import digits, index_in
 from hexcute_core.scalar import Const, Scalar, Var, add, cast, compare, floordiv, land, mod, mul
-from hexcute_core.synthesis.facts import Bounds, Facts
-from hexcute_core.synthesis.graph import Team
 from hexcute_core.tile import GlobalTensor, GlobalView, SubMode, TileProgram, TileRef
+from hexcute_core.tile.facts import Bounds, Facts
+from hexcute_core.tile.teams import Team
 
 Moves = list[tuple[Scalar, int]]
 """Steps, each along a dimension of the buffer."""

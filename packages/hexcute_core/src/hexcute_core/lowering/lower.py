@@ -38,7 +38,7 @@ from hexcute_core.lowering.scan_plan import plan_scan
 from hexcute_core.lowering.stores import find_stores, read_at_end, read_before
 from hexcute_core.lowering.wgmma import lower_wgmma
 from hexcute_core.scalar import Const
-from hexcute_core.synthesis.graph import Team, build_graph
+from hexcute_core.synthesis.graph import build_graph
 from hexcute_core.synthesis.register_parts import layout_of
 from hexcute_core.synthesis.solution import Solution
 from hexcute_core.tile import (
@@ -74,6 +74,7 @@ from hexcute_core.tile import (
     While,
 )
 from hexcute_core.tile.ir import TileOp
+from hexcute_core.tile.teams import Team
 from hexcute_core.unions import assert_never
 
 

@@ -10,7 +10,7 @@ release  arrive at empty[s]: one thread a warp group where wgmma alone reads the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
@@ -23,15 +23,13 @@ from hexcute_core.lowering.context import Context
 from hexcute_core.lowering.copy import lower_copy
 from hexcute_core.lowering.digits import THREAD
 from hexcute_core.scalar import Call, Const, Scalar, add, binary, compare, mod, mul
-from hexcute_core.scalar.visit import walk as nodes
-from hexcute_core.synthesis.graph import Team
+from hexcute_core.scalar.visit import walk
 from hexcute_core.synthesis.solution import Solution
 from hexcute_core.synthesis.wgmma import GROUP
 from hexcute_core.tile import (
     Assign,
     Copy,
     For,
-    ForElements,
     If,
     Pipeline,
     PipelineRelease,
@@ -44,9 +42,7 @@ from hexcute_core.tile import (
     TileProgram,
     While,
 )
-from hexcute_core.tile.ir import Nest
-from hexcute_core.tile.visit import placed
-from hexcute_core.unions import assert_never
+from hexcute_core.tile.teams import Team, by_team
 
 Lower = Callable[[Context, tuple[Stmt, ...]], tuple[th.Stmt, ...]]
 
@@ -75,11 +71,11 @@ def rings(program: TileProgram, solution: Solution) -> dict[str, Ring]:
     for pipeline in program.pipelines:
         produced = [
             (s, t)
-            for s, t in walk(program)
+            for s, t in by_team(program)
             if isinstance(s, Produce) and s.pipeline == pipeline.name
         ]
         releasing = {
-            t for s, t in walk(program)
+            t for s, t in by_team(program)
             if isinstance(s, PipelineRelease) and s.pipeline == pipeline.name
         }  # fmt: skip
         copies = [c for s, _ in produced for c in s.body if isinstance(c, Copy)]
@@ -89,7 +85,7 @@ def rings(program: TileProgram, solution: Solution) -> dict[str, Ring]:
             isinstance(s, Copy)
             and s.src.tensor in buffers
             and isinstance(program.tensor(s.dst.tensor), RegisterTensor)
-            for s, _ in walk(program)
+            for s, _ in by_team(program)
         )
         groups = groups_of(program, solution, [s for s, _ in produced])
         writers = sum(prod(program.cluster_dim[a] for a in axes) for axes in groups) or 1
@@ -101,21 +97,6 @@ def rings(program: TileProgram, solution: Solution) -> dict[str, Ring]:
         emptied *= writers
         found[pipeline.name] = Ring(pipeline, filled, emptied, bulk, each, groups)
     return found
-
-
-def walk(program: TileProgram) -> Iterator[tuple[Stmt, Team]]:
-    """Every statement with the threads that run it; the statement of a role with those around."""
-    return placed(program.body, Team(0, program.block_dim), _enter)
-
-
-def _enter(stmt: Nest, team: Team) -> Team:
-    match stmt:
-        case Role():
-            return Team(stmt.first, stmt.threads)
-        case For() | While() | If() | Produce() | ForElements():
-            return team
-        case _:
-            assert_never(stmt)
 
 
 def _barrier(ctx: Context, name: str, stage: Scalar, empty: bool) -> th.SharedPtr:
@@ -223,7 +204,7 @@ def lower_release(ctx: Context, stmt: PipelineRelease) -> tuple[th.Stmt, ...]:
 
 def single_threaded(ctx: Context, role: Role) -> bool:
     """Whether one thread can run the role: it fills slots by TMA and does nothing else."""
-    fills = [s for s, t in walk(ctx.program) if t == Team(role.first, role.threads)]
+    fills = [s for s, t in by_team(ctx.program) if t == Team(role.first, role.threads)]
     return any(isinstance(s, Produce) for s in fills) and all(
         ctx.rings[s.pipeline].bulk if isinstance(s, Produce) else not _needs_team(ctx, s)
         for s in fills
@@ -234,5 +215,5 @@ def _needs_team(ctx: Context, stmt: Stmt) -> bool:
     if isinstance(stmt, Copy):
         return stmt.id not in ctx.solution.bulk
     if isinstance(stmt, Assign):
-        return any(isinstance(node, Call) for node in nodes(stmt.value))
+        return any(isinstance(node, Call) for node in walk(stmt.value))
     return not isinstance(stmt, (For, If, While, Role, Prefetch))

@@ -14,8 +14,8 @@ from hexcute_core.lowering.digits import THREAD
 from hexcute_core.lowering.pipeline import single_threaded
 from hexcute_core.lowering.stores import handed_over_before, read_at_end
 from hexcute_core.scalar import Const, Scalar, compare, land
-from hexcute_core.synthesis.graph import Team
 from hexcute_core.tile import Role, Stmt
+from hexcute_core.tile.teams import Team
 
 Lower = Callable[[Context, tuple[Stmt, ...]], tuple[th.Stmt, ...]]
 

@@ -19,11 +19,11 @@ from hexcute_core.errors import LayoutConflict, SourceSpan
 from hexcute_core.lowering.digits import Part, digits, index_in, total
 from hexcute_core.scalar import Binary, Const, Scalar, add, floordiv, mul, xor
 from hexcute_core.scalar.build import binary
-from hexcute_core.synthesis.facts import Facts
-from hexcute_core.synthesis.graph import Team
 from hexcute_core.synthesis.linear import unit
 from hexcute_core.synthesis.solution import SharedLayout
 from hexcute_core.tile import TileRef
+from hexcute_core.tile.facts import Facts
+from hexcute_core.tile.teams import Team
 
 
 def leaves(tree: Any) -> list[int]:

@@ -15,7 +15,7 @@ from hexcute_core.dtypes import i32
 from hexcute_core.errors import SourceSpan
 from hexcute_core.lowering.context import Context
 from hexcute_core.scalar import Const, compare
-from hexcute_core.synthesis.graph import Graph, Team
+from hexcute_core.synthesis.graph import Graph
 from hexcute_core.synthesis.solution import Solution
 from hexcute_core.tile import (
     Assign,
@@ -40,6 +40,7 @@ from hexcute_core.tile import (
     While,
 )
 from hexcute_core.tile.ir import Control, TileOp
+from hexcute_core.tile.teams import Team
 from hexcute_core.tile.visit import results
 from hexcute_core.unions import assert_never
 

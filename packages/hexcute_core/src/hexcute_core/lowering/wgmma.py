@@ -15,7 +15,9 @@ from hexcute_core.lowering.context import Context
 from hexcute_core.lowering.elements import resolve
 from hexcute_core.lowering.shared_address import SharedAddress
 from hexcute_core.scalar import Const, Scalar, add, floordiv, mod, mul
-from hexcute_core.synthesis.wgmma import GROUP, WgmmaPlan
+from hexcute_core.synthesis.operands import descriptor_steps
+from hexcute_core.synthesis.solution import WgmmaPlan
+from hexcute_core.synthesis.wgmma import GROUP
 from hexcute_core.tile import Gemm, TileRef
 
 
@@ -75,7 +77,7 @@ class _Side:
         count = plan.groups[0 if side == "a" else 1]
         share = self._offset(ref.shape[0] // count, 0) * self._bytes if count > 1 else 0
         self._base = add(starts, mul(group, share), ctx.arena.offsets[ref.tensor])
-        steps = self._operand.steps(self._offset, self._bytes)
+        steps = descriptor_steps(self._operand, self._offset, self._bytes)
         if isinstance(steps, str):
             raise LayoutConflict(f"`{ref.tensor}` as {self._layout}: {steps}", op.span)
         self._leading, self._stride = steps

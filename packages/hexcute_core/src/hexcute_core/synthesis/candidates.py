@@ -27,8 +27,8 @@ from hexcute_core.synthesis.propagate import (
 from hexcute_core.synthesis.rearrange import Forced
 from hexcute_core.synthesis.register_parts import Apart, Parts
 from hexcute_core.synthesis.registers import same_threads
-from hexcute_core.synthesis.solution import GemmPlan, Rejected
-from hexcute_core.synthesis.wgmma import WgmmaAnchor, WgmmaPlan, plan_wgmma, shared_anchors
+from hexcute_core.synthesis.solution import GemmPlan, Rejected, WgmmaPlan
+from hexcute_core.synthesis.wgmma import WgmmaAnchor, plan_wgmma, shared_anchors
 from hexcute_core.tile import Copy, Gemm, GlobalView, RegisterTensor, SharedTensor
 
 # A component offers this many layouts to the joint search: every arrangement of eight warps

@@ -20,8 +20,6 @@ from hexcute_core.synthesis.check_hopper import check_boxes, check_bulk, check_w
 from hexcute_core.synthesis.check_memory import check_global_runs, check_shared_runs
 from hexcute_core.synthesis.check_parts import part_table
 from hexcute_core.synthesis.check_tables import Table, calls, digits, inside, offsets
-from hexcute_core.synthesis.facts import Facts
-from hexcute_core.synthesis.graph import WeightedOp, build_graph
 from hexcute_core.synthesis.solution import CopyPlan, Exchange, SharedLayout, Solution
 from hexcute_core.tile import (
     CastTile,
@@ -40,8 +38,10 @@ from hexcute_core.tile import (
     TileProgram,
     TileRef,
 )
+from hexcute_core.tile.facts import Facts
 from hexcute_core.tile.ir import TileOp
-from hexcute_core.tile.visit import tiles
+from hexcute_core.tile.teams import by_team
+from hexcute_core.tile.visit import results, tiles
 from hexcute_core.unions import assert_never
 
 
@@ -50,48 +50,58 @@ def check(solution: Solution) -> None:
     program = solution.program
     for name, layout in solution.shared.items():
         _bijection(program, name, layout)
-    graph = build_graph(program)
-    for item in graph.ops:
-        op, threads = item.op, item.team.threads
-        _own(solution, op)
-        match op:
-            case Copy() if op.id in solution.bulk:
-                check_bulk(solution, graph.facts, op)
-            case Prefetch() if op.id in solution.bulk:
-                check_boxes(solution.bulk[op.id], op.src, op.span)
-            case Copy() if op.reduce is not None:
-                raise VerifyError(f"nothing combines `{op.src.tensor}` by {op.reduce}", op.span)
-            case Copy() if op.id in solution.copies:
-                _copy(solution, graph.facts, op, item)
-            case Copy() | CastTile():
-                _alike(solution, op.src, op.dst, op.span, threads)
-            case Elementwise():
-                for src in op.srcs:
-                    _alike(solution, src, op.dst, op.span, threads)
-            case Reduce():
-                _reduced(solution, op, threads)
-            case Scan():
-                # Threads hold the same elements of all operands: each scans what it holds.
-                for src, dst in cartesian(op.srcs, op.dsts):
-                    _alike(solution, src, dst, op.span, threads)
-                    _alike(solution, dst, src, op.span, threads)
-            case Gemm() if op.id in solution.wgmmas:
-                check_wgmma(solution, graph.facts, op)
-            case Gemm() if op.id in solution.gemms:
-                check_gemm(solution, op, threads)
-            case Rearrange():
-                _exchanged(solution, op, solution.exchanges[op.id], threads)
-            case ForElements():
-                _covers(solution, op.ref, op.span, threads)
-                for ref in tiles(op):
-                    _alike(solution, ref, op.ref, op.span, threads)
-            case Fill() | Prefetch():
-                # A fill is the same everywhere; a prefetch without a plan does nothing.
-                pass
-            case Gemm():
-                raise VerifyError(f"nothing multiplies into `{op.c.tensor}`", op.span)
-            case _:
-                assert_never(op)
+    facts = Facts(program)
+    for op, team in by_team(program):
+        if isinstance(op, TileOp):
+            _operation(solution, facts, op, team.threads)
+
+
+def _operation(solution: Solution, facts: Facts, op: TileOp, threads: int) -> None:
+    _own(solution, op)
+    match op:
+        case Copy() if op.id in solution.bulk:
+            check_bulk(solution, facts, op)
+        case Prefetch() if op.id in solution.bulk:
+            check_boxes(solution.bulk[op.id], op.src, op.span)
+        case Copy() if op.reduce is not None:
+            raise VerifyError(f"nothing combines `{op.src.tensor}` by {op.reduce}", op.span)
+        case Copy() if op.id in solution.copies:
+            _copy(solution, facts, op, threads)
+        case Copy() if not {op.src.tensor, op.dst.tensor} <= set(solution.fragments):
+            raise VerifyError(f"nothing carries `{op.src.tensor}` to `{op.dst.tensor}`", op.span)
+        case Copy() | CastTile():
+            _alike(solution, op.src, op.dst, op.span, threads)
+        case Elementwise():
+            for src in op.srcs:
+                _alike(solution, src, op.dst, op.span, threads)
+        case Reduce():
+            _reduced(solution, op, threads)
+        case Scan():
+            # Threads hold the same elements of all operands: each scans what it holds.
+            for src, dst in cartesian(op.srcs, op.dsts):
+                _alike(solution, src, dst, op.span, threads)
+                _alike(solution, dst, src, op.span, threads)
+        case Gemm() if op.id in solution.wgmmas:
+            check_wgmma(solution, facts, op)
+        case Gemm() if op.id in solution.gemms:
+            check_gemm(solution, op, threads)
+        case Rearrange() if op.id in solution.exchanges:
+            _exchanged(solution, op, solution.exchanges[op.id], threads)
+        case ForElements():
+            _covers(solution, op.ref, op.span, threads)
+            # A thread finds the elements of the other tensors among its own.
+            for ref in tiles(op)[1:]:
+                _alike(solution, ref, op.ref, op.span, threads)
+                _alike(solution, op.ref, ref, op.span, threads)
+        case Fill() if op.dst.tensor in solution.fragments:
+            _covers(solution, op.dst, op.span, threads)
+        case Prefetch():
+            # Without a plan it does nothing, and means nothing.
+            pass
+        case Gemm() | Rearrange() | Fill():
+            raise VerifyError(f"nothing makes `{results(op)[0].tensor}`", op.span)
+        case _:
+            assert_never(op)
 
 
 def _own(solution: Solution, op: TileOp) -> None:
@@ -135,8 +145,8 @@ def _bijection(program: TileProgram, name: str, layout: SharedLayout) -> None:
         raise VerifyError(f"`{name}`: {layout} is not a bijection", tensor.span)
 
 
-def _copy(solution: Solution, facts: Facts, op: Copy, item: WeightedOp) -> None:
-    plan, program, threads = solution.copies[op.id], solution.program, item.team.threads
+def _copy(solution: Solution, facts: Facts, op: Copy, threads: int) -> None:
+    plan, program = solution.copies[op.id], solution.program
     moved = plan.row.src, (plan.second or plan.row).dst
     meant = tuple(_scope(program, ref) for ref in (op.src, op.dst))
     if moved != meant:

@@ -13,19 +13,34 @@ before the swizzle; the layout must put that element there.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 from hexcute_core.arch import Fragment
 from hexcute_core.errors import SourceSpan, VerifyError
 from hexcute_core.synthesis.check_memory import begins
 from hexcute_core.synthesis.check_parts import part_table
-from hexcute_core.synthesis.facts import Facts
-from hexcute_core.synthesis.operands import CORE_ROWS, BulkPlan, Operand, swizzle_of
-from hexcute_core.synthesis.solution import SharedLayout, Solution
-from hexcute_core.synthesis.wgmma import GROUP, WgmmaPlan
+from hexcute_core.synthesis.check_tables import offsets
+from hexcute_core.synthesis.solution import BulkPlan, Operand, SharedLayout, Solution, WgmmaPlan
 from hexcute_core.tile import Copy, Gemm, SharedTensor, TileRef
+from hexcute_core.tile.facts import Facts
 
 Coord = tuple[int, ...]
+
+WARP_GROUP = 128
+"""Threads that run a wgmma together."""
+
+CORE_ROWS = 8
+"""Rows of a core matrix, each of 16 bytes or of a swizzle's span."""
+
+UNIT = 16
+"""Bytes that a swizzle moves together; addresses and steps of descriptors count in them."""
+
+ROW = 128
+"""Bytes of shared memory under one row number of a swizzle."""
+
+DESCRIBED = 1 << 18
+"""Bytes beyond what a descriptor's 14 bits of units can say."""
 
 
 def check_bulk(solution: Solution, facts: Facts, op: Copy) -> None:
@@ -38,8 +53,7 @@ def check_bulk(solution: Solution, facts: Facts, op: Copy) -> None:
     ref = op.dst if inward else op.src
     layout = solution.shared[ref.tensor]
     bits = solution.program.tensor(ref.tensor).dtype.bits
-    if layout.swizzle != swizzle_of(plan.span, bits):
-        raise VerifyError(f"{plan.name} swizzles {plan.span} bytes, not as {layout}", op.span)
+    _swizzles(layout, plan.span, bits // 8, op.span)
     check_boxes(plan, ref, op.span)
     extents = [plan.box[d] for d in plan.dims]
     inner_first = sorted(range(len(extents)), key=lambda d: -plan.dims[d])
@@ -80,6 +94,16 @@ def _starts(plan: BulkPlan, rank: int) -> list[Coord]:
                 moved.append((*s[: rep.dim], s[rep.dim] + i * rep.step, *s[rep.dim + 1 :]))
         starts = moved
     return starts
+
+
+def _swizzles(layout: SharedLayout, span: int, size: int, where: SourceSpan) -> None:
+    """The layout moves what lies at a byte address as hardware does under a swizzle of `span`
+    bytes: the number of the 16-byte unit in its row of 128 bytes is XORed with the row's number,
+    as far as it counts the units of a span. Raises VerifyError, located."""
+    plain = offsets(replace(layout, swizzle=None)) * size
+    moved = plain ^ (plain // ROW % (span // UNIT) * UNIT)
+    if (offsets(layout) * size != moved).any():
+        raise VerifyError(f"{layout} is not swizzled by spans of {span} bytes", where)
 
 
 def _plain(layout: SharedLayout, ref: TileRef, at: Coord) -> int:
@@ -140,11 +164,10 @@ def _operand(
     layout = solution.shared[ref.tensor]
     dtype = solution.program.tensor(ref.tensor).dtype
     size = dtype.bits // 8
-    if layout.swizzle != swizzle_of(operand.span, dtype.bits):
-        raise VerifyError(f"{operand.name} is not the swizzle of {layout}", op.span)
-    steps = operand.steps(lambda r, k: _plain(layout, ref, (r, k)), size)
-    if isinstance(steps, str):
-        raise VerifyError(f"`{ref.tensor}`: {steps}", op.span)
+    _swizzles(layout, operand.span, size, op.span)
+    steps = _steps(layout, ref, operand, size)
+    if any(step % UNIT or not 0 <= step < DESCRIBED for step in steps):
+        raise VerifyError(f"`{ref.tensor}`: no descriptor says {steps} bytes", op.span)
     atom = CORE_ROWS * operand.span
     begins_at = _begins(facts, layout, ref, atom // size, op.span)
     for row, k in starts:
@@ -161,6 +184,26 @@ def _operand(
                 raise VerifyError(
                     f"`{ref.tensor}`: the descriptor misses element {(row + r, k + s)}", op.span
                 )
+
+
+def _steps(layout: SharedLayout, ref: TileRef, operand: Operand, size: int) -> tuple[int, int]:
+    """(leading, stride) bytes: from the first core matrix to the next in either direction; 0 where
+    an instruction reads no other."""
+    run = operand.span // size
+    along_k, along_rows = (CORE_ROWS, run) if operand.major == "m" else (run, CORE_ROWS)
+    first = _plain(layout, ref, (0, 0))
+    rows, k = (
+        (_plain(layout, ref, at) - first) * size if there else 0
+        for at, there in (
+            ((along_rows % operand.rows, 0), along_rows < operand.rows),
+            ((0, along_k % operand.depth), along_k < operand.depth),
+        )
+    )
+    # Along K a swizzled row goes on; along M the two change places without a swizzle.
+    swizzled = operand.span > UNIT
+    if operand.major == "k":
+        return (0 if swizzled else k), rows
+    return (rows, k) if swizzled else (k, rows)
 
 
 def _described(operand: Operand, steps: tuple[int, int], size: int, r: int, k: int) -> int:
@@ -191,17 +234,17 @@ def _registers(
 ) -> None:
     """Each register of an instruction holds the element that the instruction means."""
     gm, gn = plan.groups
-    held = part_table(solution, ref, GROUP * gm * gn, op.span)
+    held = part_table(solution, ref, WARP_GROUP * gm * gn, op.span)
     across = tile[1] == plan.row.tile[1] and atom is plan.row.c
     for group in range(gm * gn):
         low = (group % gm * (ref.shape[0] // gm),
                group // gm * (ref.shape[1] // gn) if across else 0)  # fmt: skip
         for x, y in product(range(repeats[0]), range(repeats[1])):
             base = x * strides[0] + y * strides[1]
-            for lane, v in product(range(GROUP), range(atom.values)):
+            for lane, v in product(range(WARP_GROUP), range(atom.values)):
                 i, j = atom.coord(lane, v)
                 want = (low[0] + x * tile[0] + i, low[1] + y * tile[1] + j)
-                have = tuple(map(int, held[group * GROUP + lane, base + pieces[v]]))
+                have = tuple(map(int, held[group * WARP_GROUP + lane, base + pieces[v]]))
                 if have != want:
                     raise VerifyError(
                         f"{plan.row.name('kk')} takes {want} from the register of {have}", op.span

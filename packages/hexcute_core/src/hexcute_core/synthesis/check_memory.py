@@ -18,9 +18,9 @@ import numpy as np
 from hexcute_core.errors import VerifyError
 from hexcute_core.scalar import Const, Scalar
 from hexcute_core.synthesis.check_tables import Table, calls, digits, inside, offsets
-from hexcute_core.synthesis.facts import Facts
 from hexcute_core.synthesis.solution import CopyPlan, SharedLayout
 from hexcute_core.tile import Copy, GlobalView, SubMode, TileProgram, TileRef
+from hexcute_core.tile.facts import Facts
 
 
 def check_shared_runs(

@@ -23,7 +23,6 @@ from hexcute_core.scalar import (
 )
 from hexcute_core.scalar.expr import BinaryOp, UnaryOp
 from hexcute_core.scalar.visit import walk
-from hexcute_core.synthesis.facts import Facts
 from hexcute_core.synthesis.register_parts import layout_of
 from hexcute_core.tile import (
     CastTile,
@@ -40,6 +39,7 @@ from hexcute_core.tile import (
     Stmt,
     While,
 )
+from hexcute_core.tile.facts import Facts
 from hexcute_core.tile.ir import TileOp
 from hexcute_core.tile.visit import bodies, scalars
 from hexcute_core.unions import assert_never

@@ -11,9 +11,7 @@ from math import prod
 
 from hexcute_core.arch import CopyRow, Mode
 from hexcute_core.synthesis.memory import GlobalTile
-from hexcute_core.synthesis.operands import BulkPlan
-from hexcute_core.synthesis.solution import CopyPlan, GemmPlan
-from hexcute_core.synthesis.wgmma import WgmmaPlan
+from hexcute_core.synthesis.solution import BulkPlan, CopyPlan, GemmPlan, WgmmaPlan
 
 WARP = 32
 ISSUE_SLOT = 1.0

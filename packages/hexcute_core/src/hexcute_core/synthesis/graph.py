@@ -7,10 +7,9 @@ cast and register-to-register copies. Shared and global memory cut the graph.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
-from hexcute_core.synthesis.facts import Facts
 from hexcute_core.tile import (
     For,
     ForElements,
@@ -24,21 +23,13 @@ from hexcute_core.tile import (
     TileRef,
     While,
 )
+from hexcute_core.tile.facts import Facts
 from hexcute_core.tile.ir import Nest, TileOp
+from hexcute_core.tile.teams import Team, inner_team, whole_block
 from hexcute_core.tile.visit import placed, tensors
 from hexcute_core.unions import assert_never
 
 BRANCH_WEIGHT = 0.5
-
-
-@dataclass(frozen=True)
-class Team:
-    """The threads [first, first + threads) of a block, which run an operation together, and the
-    registers each has claimed."""
-
-    first: int
-    threads: int
-    registers: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -84,7 +75,7 @@ class Graph:
 def build_graph(program: TileProgram) -> Graph:
     """The graph of `program`; components in order of their first operation."""
     facts = Facts(program)
-    block = _Around(1.0, Team(0, program.block_dim))
+    block = _Around(1.0, whole_block(program))
     ops = tuple(
         WeightedOp(stmt, around.weight, around.team, around.pipeline)
         for stmt, around in placed(program.body, block, partial(_enter, facts))
@@ -136,7 +127,7 @@ def _enter(facts: Facts, stmt: Nest, around: _Around) -> _Around:
         case If():
             return replace(around, weight=around.weight * BRANCH_WEIGHT)
         case Role():
-            return replace(around, team=Team(stmt.first, stmt.threads, stmt.registers))
+            return replace(around, team=inner_team(stmt, around.team))
         case Produce():
             return replace(around, pipeline=stmt.pipeline)
         case ForElements():

@@ -7,8 +7,8 @@ from math import gcd
 
 from hexcute_core.arch import Mode
 from hexcute_core.scalar import Const, is_const, mul
-from hexcute_core.synthesis.facts import Facts
 from hexcute_core.tile import GlobalView, SubMode, TileProgram, TileRef
+from hexcute_core.tile.facts import Facts
 
 WIDEST = 16
 """Bytes that an instruction moves at most for a thread."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from hexcute_core.scalar import Binary, Call, Const, Element, Scalar, Var, children
-from hexcute_core.synthesis.operands import CORE_ROWS, BulkPlan
-from hexcute_core.synthesis.solution import Multicast, Rejected, subject
+from hexcute_core.synthesis.operands import CORE_ROWS
+from hexcute_core.synthesis.solution import BulkPlan, Multicast, Rejected, subject
 from hexcute_core.tile import (
     Copy,
     For,

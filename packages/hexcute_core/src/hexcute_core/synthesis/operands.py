@@ -8,7 +8,6 @@ unification; the span fixes the swizzle, which hardware applies itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
@@ -16,9 +15,10 @@ from typing import Any, NamedTuple
 from cute_layout import Swizzle
 from hexcute_core.arch import Arch
 from hexcute_core.scalar import is_const
-from hexcute_core.synthesis.facts import Facts
-from hexcute_core.synthesis.solution import CopyPlan, Rep
+from hexcute_core.synthesis.solution import BulkPlan, CopyPlan, Operand, Rep
 from hexcute_core.tile import GlobalView, TileProgram, TileRef
+from hexcute_core.tile.facts import Facts
+from hexcute_core.unions import assert_never
 
 SPANS = (128, 64, 32, 16)
 """Contiguous bytes of a row that hardware swizzles, widest first; 16 is no swizzle."""
@@ -36,97 +36,57 @@ class Known(NamedTuple):
     stride: int
 
 
-@dataclass(frozen=True)
-class Operand:
-    """A wgmma operand tile (rows, k): which index is contiguous ("k", or "m"), over `span` bytes;
-    a span of 16 is the layout without swizzle. One instruction reads `rows` x `depth` of it."""
-
-    major: str
-    span: int
-    rows: int
-    depth: int
-
-    @property
-    def name(self) -> str:
-        return f"wgmma {self.major}-major, {self.span}-byte rows"
-
-    @property
-    def swizzle(self) -> int:
-        """Bytes of the swizzle's span, 0 for none."""
-        return self.span if self.span > 16 else 0
-
-    def demand(self, bits: int) -> tuple[Known, ...]:
-        """Rows of `span` bytes, eight of them one after another."""
-        run = self.span * 8 // bits
-        contiguous, other = (1, 0) if self.major == "k" else (0, 1)
-        return (Known(contiguous, 1, run, 1), Known(other, 1, CORE_ROWS, run))
-
-    def steps(self, offset: Callable[[int, int], int], size: int) -> tuple[int, int] | str:
-        """(leading, stride) bytes of the descriptor where `offset(row, k)` is the element offset
-        of the layout before its swizzle, or why one descriptor cannot say it."""
-        run = self.span // size
-
-        def step(by: int, dim: int, extent: int) -> int | None:
-            at = [offset(i, 0) if dim == 0 else offset(0, i) for i in range(0, extent, by)]
-            if len(at) < 2:
-                return 16
-            found = at[1] - at[0]
-            even = all(y - x == found for x, y in pairwise(at))
-            return found * size if even else None
-
-        if self.major == "k":
-            # Along K the hardware steps within a row; without swizzle from one core matrix on.
-            stride = step(CORE_ROWS, 0, self.rows)
-            leading = step(run, 1, self.depth) if self.span == 16 else 16
-        else:
-            # Without swizzle the descriptor's two strides change places.
-            along_k, along_rows = step(CORE_ROWS, 1, self.depth), step(run, 0, self.rows)
-            swap = self.span == 16
-            leading, stride = (along_k, along_rows) if swap else (along_rows, along_k)
-        if stride is None or leading is None:
-            return f"{self.rows} x {self.depth} have no single stride between core matrices"
-        return leading, stride
-
-
-@dataclass(frozen=True)
-class BulkPlan:
-    """What TMA does to a tile by primitive `name`: `box` a dimension of the parameter, `dims[d]`
-    the parameter dimension of tile dimension d, `reps` the boxes of the tile, `span` the swizzle's
-    (16 for none)."""
-
-    name: str
-    param: str
-    box: tuple[int, ...]
-    dims: tuple[int, ...]
-    reps: tuple[Rep, ...]
-    span: int
-    bytes: int
-
-    @property
-    def load(self) -> bool:
-        """Whether shared memory is written."""
-        return self.name == "tma.load"
-
-    @property
-    def calls(self) -> int:
-        """Boxes."""
-        n = 1
-        for rep in self.reps:
-            n *= rep.size
-        return n
-
-    def demand(self) -> tuple[Known, ...]:
-        """A box lies compactly, innermost parameter dimension first."""
-        stride, out = 1, []
-        for d in sorted(range(len(self.dims)), key=lambda d: -self.dims[d]):
-            extent = self.box[self.dims[d]]
-            out.append(Known(d, 1, extent, stride))
-            stride *= extent
-        return tuple(out)
-
-
 Plan = CopyPlan | BulkPlan | Operand
 """How an operation uses a shared tensor: a thread's accesses, TMA boxes, or a wgmma operand."""
+
+
+def demand(plan: Operand | BulkPlan, bits: int) -> tuple[Known, ...]:
+    """The digits that a plan demands of a layout of elements of `bits`."""
+    match plan:
+        case Operand():
+            # Rows of `span` bytes, eight of them one after another.
+            run = plan.span * 8 // bits
+            contiguous, other = (1, 0) if plan.major == "k" else (0, 1)
+            return (Known(contiguous, 1, run, 1), Known(other, 1, CORE_ROWS, run))
+        case BulkPlan():
+            # A box lies compactly, innermost parameter dimension first.
+            stride, out = 1, []
+            for d in sorted(range(len(plan.dims)), key=lambda d: -plan.dims[d]):
+                extent = plan.box[plan.dims[d]]
+                out.append(Known(d, 1, extent, stride))
+                stride *= extent
+            return tuple(out)
+        case _:
+            assert_never(plan)
+
+
+def descriptor_steps(
+    operand: Operand, offset: Callable[[int, int], int], size: int
+) -> tuple[int, int] | str:
+    """(leading, stride) bytes of the descriptor where `offset(row, k)` is the element offset
+    of the layout before its swizzle, or why one descriptor cannot say it."""
+    run = operand.span // size
+
+    def step(by: int, dim: int, extent: int) -> int | None:
+        at = [offset(i, 0) if dim == 0 else offset(0, i) for i in range(0, extent, by)]
+        if len(at) < 2:
+            return 16
+        found = at[1] - at[0]
+        even = all(y - x == found for x, y in pairwise(at))
+        return found * size if even else None
+
+    if operand.major == "k":
+        # Along K the hardware steps within a row; without swizzle from one core matrix on.
+        stride = step(CORE_ROWS, 0, operand.rows)
+        leading = step(run, 1, operand.depth) if operand.span == 16 else 16
+    else:
+        # Without swizzle the descriptor's two strides change places.
+        along_k, along_rows = step(CORE_ROWS, 1, operand.depth), step(run, 0, operand.rows)
+        swap = operand.span == 16
+        leading, stride = (along_k, along_rows) if swap else (along_rows, along_k)
+    if stride is None or leading is None:
+        return f"{operand.rows} x {operand.depth} have no single stride between core matrices"
+    return leading, stride
 
 
 def swizzle_of(span: int, bits: int) -> Any:

@@ -23,10 +23,16 @@ from hexcute_core.synthesis.cost import (
 )
 from hexcute_core.synthesis.graph import Graph, WeightedOp
 from hexcute_core.synthesis.memory import WIDEST, GlobalTile, describe_global
-from hexcute_core.synthesis.operands import SPANS, BulkPlan, Operand, Plan, bulk_plan
+from hexcute_core.synthesis.operands import SPANS, Plan, bulk_plan
 from hexcute_core.synthesis.register_parts import layout_of
-from hexcute_core.synthesis.solution import CopyPlan, Rejected, subject
-from hexcute_core.synthesis.wgmma import WgmmaPlan
+from hexcute_core.synthesis.solution import (
+    BulkPlan,
+    CopyPlan,
+    Operand,
+    Rejected,
+    WgmmaPlan,
+    subject,
+)
 from hexcute_core.tile import Copy, Gemm, GlobalView, RegisterTensor, SharedTensor, TileRef
 
 

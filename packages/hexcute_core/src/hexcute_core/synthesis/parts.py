@@ -13,9 +13,10 @@ from collections.abc import Sequence
 
 from cute_layout import Layout
 from hexcute_core.scalar import Const
-from hexcute_core.synthesis.facts import Facts
-from hexcute_core.synthesis.operands import CORE_ROWS, BulkPlan, Operand
+from hexcute_core.synthesis.operands import CORE_ROWS, descriptor_steps
+from hexcute_core.synthesis.solution import BulkPlan, Operand
 from hexcute_core.tile import SharedTensor, TileRef
+from hexcute_core.tile.facts import Facts
 
 Begins = tuple[Sequence[int], ...]
 """Where a part may begin, a mode of the tensor."""
@@ -65,5 +66,5 @@ def misfit(
             coords[m] = c
         return int(layout(*coords))
 
-    found = plan.steps(offset, bits // 8)
+    found = descriptor_steps(plan, offset, bits // 8)
     return found if isinstance(found, str) else None

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from hexcute_core.arch import Arch
 from hexcute_core.synthesis.graph import Graph
-from hexcute_core.synthesis.operands import SPANS, BulkPlan, bulk_plan
-from hexcute_core.synthesis.solution import Rejected, subject
+from hexcute_core.synthesis.operands import SPANS, bulk_plan
+from hexcute_core.synthesis.solution import BulkPlan, Rejected, subject
 from hexcute_core.tile import Prefetch
 
 NAME = "tma.prefetch"

@@ -20,12 +20,19 @@ from hexcute_core.synthesis.cost import gemm_cost, wgmma_cost, working_warps
 from hexcute_core.synthesis.exchange import BARRIER, exchange_clocks, plan_exchange
 from hexcute_core.synthesis.graph import Component, Graph, WeightedOp
 from hexcute_core.synthesis.islands import Island
-from hexcute_core.synthesis.operands import BulkPlan, Operand
 from hexcute_core.synthesis.options import CopyOptions, Option, Options, refusals
 from hexcute_core.synthesis.parts import begins
 from hexcute_core.synthesis.register_parts import layout_of
 from hexcute_core.synthesis.rewrite import Detour
-from hexcute_core.synthesis.solution import CopyPlan, Exchange, Rejected, SharedLayout, subject
+from hexcute_core.synthesis.solution import (
+    BulkPlan,
+    CopyPlan,
+    Exchange,
+    Operand,
+    Rejected,
+    SharedLayout,
+    subject,
+)
 from hexcute_core.tile import Copy, Gemm, SharedTensor, TileRef
 
 WARP = 32

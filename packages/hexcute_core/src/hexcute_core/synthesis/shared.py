@@ -27,9 +27,9 @@ from cute_layout import (
 )
 from hexcute_core.arch import Mode
 from hexcute_core.synthesis.conflicts import Access, choose, swizzles
-from hexcute_core.synthesis.operands import BulkPlan, Known, Operand, Plan, swizzle_of
+from hexcute_core.synthesis.operands import Known, Plan, demand, swizzle_of
 from hexcute_core.synthesis.parts import Begins, misfit
-from hexcute_core.synthesis.solution import CopyPlan, SharedLayout
+from hexcute_core.synthesis.solution import BulkPlan, CopyPlan, Operand, SharedLayout
 from hexcute_core.tile import SharedTensor, TileRef
 
 WARP = 32
@@ -71,10 +71,8 @@ def constraint(tensor: SharedTensor, ref: TileRef, plan: Plan) -> PartialLayout 
 def _known(plan: Plan, bits: int) -> tuple[Known, ...]:
     """The strides that `plan` demands, over the tile's dimensions."""
     match plan:
-        case BulkPlan():
-            return plan.demand()
-        case Operand():
-            return plan.demand(bits)
+        case BulkPlan() | Operand():
+            return demand(plan, bits)
         case CopyPlan():
             out, stride = [], 1
             for mode in plan.run:

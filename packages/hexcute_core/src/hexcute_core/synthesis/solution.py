@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from hexcute_core.arch import CopyRow, Fragment, MmaRow, Mode
+from hexcute_core.arch import CopyRow, Fragment, MmaRow, Mode, WgmmaRow
 from hexcute_core.errors import SourceSpan
 from hexcute_core.tile import (
     CastTile,
@@ -27,10 +27,6 @@ from hexcute_core.tile import (
 from hexcute_core.tile.ir import TileOp
 from hexcute_core.tile.visit import results
 from hexcute_core.unions import assert_never
-
-if TYPE_CHECKING:
-    from hexcute_core.synthesis.operands import BulkPlan, Operand
-    from hexcute_core.synthesis.wgmma import WgmmaPlan
 
 
 @dataclass(frozen=True)
@@ -158,6 +154,74 @@ class SharedLayout:
 
     def __str__(self) -> str:
         return f"{self.layout}" if self.swizzle is None else f"{self.swizzle} o {self.layout}"
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A wgmma operand tile (rows, k): which index is contiguous ("k", or "m"), over `span` bytes;
+    a span of 16 is the layout without swizzle. One instruction reads `rows` x `depth` of it."""
+
+    major: str
+    span: int
+    rows: int
+    depth: int
+
+    @property
+    def name(self) -> str:
+        return f"wgmma {self.major}-major, {self.span}-byte rows"
+
+    @property
+    def swizzle(self) -> int:
+        """Bytes of the swizzle's span, 0 for none."""
+        return self.span if self.span > 16 else 0
+
+
+@dataclass(frozen=True)
+class BulkPlan:
+    """What TMA does to a tile by primitive `name`: `box` a dimension of the parameter, `dims[d]`
+    the parameter dimension of tile dimension d, `reps` the boxes of the tile, `span` the swizzle's
+    (16 for none)."""
+
+    name: str
+    param: str
+    box: tuple[int, ...]
+    dims: tuple[int, ...]
+    reps: tuple[Rep, ...]
+    span: int
+    bytes: int
+
+    @property
+    def load(self) -> bool:
+        """Whether shared memory is written."""
+        return self.name == "tma.load"
+
+    @property
+    def calls(self) -> int:
+        """Boxes."""
+        n = 1
+        for rep in self.reps:
+            n *= rep.size
+        return n
+
+
+@dataclass(frozen=True)
+class WgmmaPlan:
+    """How one gemm runs: repetitions along M, N and K with C's and A's register strides.
+
+    Warp group g works at (g % groups[0], g // groups[0]) of the (M, N) arrangement.
+    """
+
+    row: WgmmaRow
+    groups: tuple[int, int]
+    repeats: tuple[int, int, int]
+    c_strides: tuple[int, int]
+    c_pieces: tuple[int, ...]
+    a_strides: tuple[int, int]
+    a_pieces: tuple[int, ...]
+
+    @property
+    def a_in_registers(self) -> bool:
+        return bool(self.a_pieces)
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,12 @@ from hexcute_core.synthesis.islands import islands
 from hexcute_core.synthesis.mending import mend
 from hexcute_core.synthesis.multicast import find_multicasts, refused_multicasts
 from hexcute_core.synthesis.only import Only, arranged
-from hexcute_core.synthesis.operands import BulkPlan
 from hexcute_core.synthesis.prefetches import plan_prefetches
 from hexcute_core.synthesis.rearrange import Forced, forced_layouts
 from hexcute_core.synthesis.register_parts import Apart
 from hexcute_core.synthesis.rewrite import expand
 from hexcute_core.synthesis.search import Choice, Search, Unmovable
-from hexcute_core.synthesis.solution import Multicast, Rejected, Solution
+from hexcute_core.synthesis.solution import BulkPlan, Multicast, Rejected, Solution
 from hexcute_core.tile import TileProgram
 
 

@@ -15,6 +15,7 @@ from hexcute_core.arch import Arch, Fragment, Mode, WgmmaRow
 from hexcute_core.errors import NoLayout
 from hexcute_core.synthesis.graph import Component, Graph
 from hexcute_core.synthesis.registers import locate, same_threads
+from hexcute_core.synthesis.solution import WgmmaPlan
 from hexcute_core.tile import Gemm, RegisterTensor, TileRef
 
 GROUP = 128
@@ -43,26 +44,6 @@ class WgmmaAnchor:
 
     def __str__(self) -> str:
         return f"{self.row.name('kk')} groups {self.groups[0]}x{self.groups[1]}"
-
-
-@dataclass(frozen=True)
-class WgmmaPlan:
-    """How one gemm runs: repetitions along M, N and K with C's and A's register strides.
-
-    Warp group g works at (g % groups[0], g // groups[0]) of the (M, N) arrangement.
-    """
-
-    row: WgmmaRow
-    groups: tuple[int, int]
-    repeats: tuple[int, int, int]
-    c_strides: tuple[int, int]
-    c_pieces: tuple[int, ...]
-    a_strides: tuple[int, int]
-    a_pieces: tuple[int, ...]
-
-    @property
-    def a_in_registers(self) -> bool:
-        return bool(self.a_pieces)
 
 
 def wgmma_rows(arch: Arch, a: str, b: str, c: str) -> tuple[WgmmaRow, ...]:
