@@ -103,7 +103,7 @@ def suite(*peers: Any, case: Callable[[Shape], Case] = FakeCase, **more: Any) ->
     return KernelSuite(
         name="fake",
         title="a fake suite",
-        kernel="",
+        operator="",
         baseline="base",
         shapes=SHAPES,
         quick=SHAPES[:1],

@@ -10,8 +10,9 @@ import pytest
 
 from hexcute_bench import suites
 from hexcute_bench.cli import main
-from hexcute_bench.errors import BenchError
+from hexcute_bench.errors import BenchError, PeerAbsent
 from hexcute_bench.interface import KernelSuite
+from hexcute_bench.peers.ours import Hexcute, missing_operator
 from hexcute_bench.report.places import PAPER
 from hexcute_bench.shape import Shape
 from hexcute_bench.suites.tables import CODE
@@ -81,7 +82,25 @@ def test_list_shows_every_suite(capsys: Any) -> None:
     assert main(["list"]) == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in BY_NAME)
-    assert "40 shapes x hexcute, cublas, triton, triton_tma, hidet_f16, hidet_f16_cute" in shown
+    ours, peers = "hexcute, hexcute_tuned", "cublas, triton, triton_tma, hidet_f16, hidet_f16_cute"
+    assert f"40 shapes x {ours}, {peers}" in shown
+
+
+def test_every_suite_of_an_operator_has_ours_as_called_and_tuned() -> None:
+    operators = [s for s in suites.ALL if isinstance(s, KernelSuite)]
+    for suite in operators:
+        if suite.name in ("cost_model", "gemm_untuned"):
+            continue
+        ours = [name for name in suite.systems() if name.startswith("hexcute")]
+        called = [name for name in ours if not name.endswith("_tuned")]
+        assert called and ours == [f"{name}{end}" for name in called for end in ("", "_tuned")]
+
+
+def test_an_operator_that_is_not_there_reads_as_absent(monkeypatch: Any) -> None:
+    assert missing_operator("matmul") == ""
+    assert missing_operator("conv") == "the operator conv is not there yet"
+    with pytest.raises(PeerAbsent, match="the operator conv is not there yet"):
+        Hexcute("hexcute", "conv", lambda case, index: ()).prepare(None)
 
 
 def test_a_suite_without_its_kernel_is_skipped(

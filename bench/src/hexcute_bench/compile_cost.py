@@ -22,7 +22,6 @@ from typing import Any
 
 from hexcute_bench.compile_space import MARK
 from hexcute_bench.interface import Settings
-from hexcute_bench.peers import hopper
 from hexcute_bench.peers.common import module
 from hexcute_bench.rows import ABSENT, FAILED, OK
 
@@ -105,20 +104,17 @@ def _columns(told: Mapping[str, Any]) -> dict[str, Any]:
 def _hexcute(target: str, most: int) -> list[dict[str, Any]]:
     import hexcute_core as core
 
+    tables = module("hexcute_kernels.gemm.configs")
     if target == "sm_90":
         kernels = module("hexcute_kernels.gemm.warp_specialized")
-        kernel = kernels.warp_specialized_gemm(core.f16)
-        configs = list(dict.fromkeys(
-            tuple(config.items()) for m in (4096, 64) for config in hopper.configs(m)
-        ))  # fmt: skip
+        kernel, table = kernels.warp_specialized_gemm(core.f16), tables.WGMMA
     else:
         kernel = module("hexcute_kernels.gemm.pipelined").pipelined_gemm(core.f16)
-        table = module("hexcute_kernels.gemm.configs").MMA
-        configs = [tuple(hopper.constants(config).items()) for config in table]
+        table = tables.MMA
     found = []
-    for config in configs[:most]:
+    for config in list(table)[:most]:
         start = time.perf_counter()
-        compiled = kernel.compile(target, constants=dict(config))
+        compiled = kernel.compile(target, constants=vars(config))
         size = len(compiled.built.cubin)
         seconds = time.perf_counter() - start
         found.append({"seconds": seconds, "stages": dict(compiled.seconds), "bytes": size})

@@ -116,13 +116,13 @@ class Settings:
 class KernelSuite:
     """Shapes on which our kernel and its peers are timed side by side.
 
-    `kernel` is the module that must be there for ours to run; `regime` names the group a shape's
-    ratio is averaged in.
+    `operator` names the operator of ours that it is about; `regime` names the group a shape's ratio
+    is averaged in.
     """
 
     name: str
     title: str
-    kernel: str
+    operator: str
     baseline: str
     shapes: tuple[Shape, ...]
     quick: tuple[Shape, ...]
@@ -142,12 +142,13 @@ class KernelSuite:
 class TableSuite:
     """Facts that are counted or compiled, not timed beside peers: one row a key and more.
 
-    `keys` lists the work; `measure` gives the rows of one key. Rows carry `key` and `status`.
+    `keys` lists the work; `measure` gives the rows of one key, which carry `key` and `status`.
+    `operator` names the operator of ours that it needs, where it needs one.
     """
 
     name: str
     title: str
-    kernel: str
+    operator: str
     columns: tuple[str, ...]
     keys: Callable[[bool], Sequence[str]]
     measure: Callable[[str, Settings], Sequence[Mapping[str, Any]]]

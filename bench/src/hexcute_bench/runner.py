@@ -8,7 +8,6 @@ missing ones, because a ratio holds only within one run.
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from hexcute_bench import environment
 from hexcute_bench.errors import BenchError, DeviceLost, PeerAbsent
 from hexcute_bench.interface import KernelSuite, Peer, ProcessPeer, Settings, Suite, TableSuite
 from hexcute_bench.measure import Measured, ShapeMeasurement, measured_columns, reason
+from hexcute_bench.peers.ours import missing_operator
 from hexcute_bench.progress import Progress
 from hexcute_bench.rows import (
     ABSENT,
@@ -33,7 +33,6 @@ from hexcute_bench.rows import (
 from hexcute_bench.shape import Shape, select
 from hexcute_bench.timing import Clock
 
-OURS = "hexcute"
 _LOST = "broke the device"
 
 
@@ -54,13 +53,7 @@ class Order:
 
 def missing_kernel(suite: Suite) -> str:
     """Why ours cannot run in this suite; empty where it can."""
-    if not suite.kernel:
-        return ""
-    try:
-        found = importlib.util.find_spec(suite.kernel)
-    except ModuleNotFoundError:
-        found = None
-    return "" if found is not None else f"its kernel {suite.kernel} is not there yet"
+    return missing_operator(suite.operator) if suite.operator else ""
 
 
 class SuiteRun:

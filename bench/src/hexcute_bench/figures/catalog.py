@@ -29,25 +29,26 @@ def _length(shape: Shape) -> str:
     return f"{size // 1024}K" if size % 1024 == 0 else str(size)
 
 
-_GEMM_PEERS = ("hidet_f16", "hidet_f16_cute", "triton", "triton_tma", "hexcute")
+_OURS = ("hexcute_tuned", "hexcute")
+_GEMM_PEERS = ("hidet_f16", "hidet_f16_cute", "triton", "triton_tma", *_OURS)
 OPERATORS = (
     OperatorFigure("gemm_sm80", "gemm_sm80", "cublas", _GEMM_PEERS, _rows, _layer, gemm.SHAPES,
                    "N x K", "gemm_sm80"),
     OperatorFigure("gemm_sm90", "gemm_sm90", "cublas", _GEMM_PEERS, _rows, _layer, gemm.SHAPES,
                    "N x K", "gemm_sm90"),
     OperatorFigure("fp8_blockwise", "fp8_blockwise", "cutlass",
-                   ("triton", "cublaslt", "deepgemm", "hexcute"), _rows, _layer, fp8.SHAPES,
+                   ("triton", "cublaslt", "deepgemm", *_OURS), _rows, _layer, fp8.SHAPES,
                    "N x K", "fp8_blockwise"),
     OperatorFigure("mha_forward_sm80", "mha_forward", "fa2",
-                   ("triton", "hidet_attention", "hexcute_sm80"), _heads, _length,
-                   attention.FORWARD, "sequence length", "mha_forward_sm80"),
-    OperatorFigure("mha_forward_sm90", "mha_forward", "fa3", ("triton", "cudnn", "hexcute"),
+                   ("triton", "hidet_attention", "hexcute_sm80_tuned", "hexcute_sm80"), _heads,
+                   _length, attention.FORWARD, "sequence length", "mha_forward_sm80"),
+    OperatorFigure("mha_forward_sm90", "mha_forward", "fa3", ("triton", "cudnn", *_OURS),
                    _heads, _length, attention.FORWARD, "sequence length", "mha_forward_sm90"),
     OperatorFigure("mha_decoding", "mha_decoding", "flashinfer",
-                   ("triton", "fa2", "fa3", "hexcute"), _heads, _length, attention.DECODING,
+                   ("triton", "fa2", "fa3", *_OURS), _heads, _length, attention.DECODING,
                    "keys and values", "mha_decoding"),
     OperatorFigure("selective_scan", "selective_scan", "mamba",
-                   ("triton", "vllm_scan", "hexcute"),
+                   ("triton", "vllm_scan", *_OURS),
                    lambda shape: f"batch {shape['batch']}",
                    lambda shape: str(shape["length"]), scan.SHAPES, "length", "selective_scan"),
 )  # fmt: skip

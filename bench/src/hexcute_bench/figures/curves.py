@@ -12,7 +12,10 @@ from hexcute_bench.report.data import geometric_mean, paper, timed
 from hexcute_bench.shape import Shape
 
 SUITE, BASELINE = "moe", "marlin"
-SYSTEMS = ("hexcute", "marlin", "marlin_092", "marlin_082", "vllm_triton", "vllm_triton_tuned")
+SYSTEMS = (
+    "hexcute", "hexcute_tuned", "marlin", "marlin_092", "marlin_082", "vllm_triton",
+    "vllm_triton_tuned",
+)  # fmt: skip
 CHOSEN = "chosen"
 ABLATIONS = ("hexcute_triton_dataflow", "hexcute_triton_smem")
 

@@ -32,7 +32,9 @@ class Look:
 
 LOOKS: dict[str, Look] = {
     "hexcute": Look("Hexcute", _RED, "o"),
+    "hexcute_tuned": Look("Hexcute, tuned", _RED, "*"),
     "hexcute_sm80": Look("Hexcute (sm_80)", _PINK, "o"),
+    "hexcute_sm80_tuned": Look("Hexcute (sm_80), tuned", _PINK, "*"),
     "hexcute_triton_dataflow": Look("with Triton's dataflow", _ORANGE, "o"),
     "hexcute_triton_smem": Look("with Triton's shared layout", _SKY, "o"),
     "cublas": Look("cuBLAS", _GREEN, "s"),

@@ -13,7 +13,7 @@ from hexcute_bench.cases.attention import AttentionCase
 from hexcute_bench.interface import Candidate, CasePeer, Run
 from hexcute_bench.peers.common import module
 from hexcute_bench.peers.folder import python_package, vllm_operators
-from hexcute_bench.peers.ours import Hexcute
+from hexcute_bench.peers.ours import Hexcute, hexcute
 
 
 class TorchAttention(CasePeer):
@@ -159,11 +159,15 @@ class TritonDecode(CasePeer):
 
 
 def hexcute_attention(
-    kernels: str, function: str, target: str, name: str = "hexcute"
-) -> Hexcute:
-    """`function(q, k, v, out=...)` of a module of our attention kernels, tensors [S,H,d]."""
-    return Hexcute(
-        kernels, function, lambda case, i: (case.q[i], case.k[i], case.v[i]), target, name
+    called: str, name: str = "hexcute", variant: str | None = None
+) -> tuple[Hexcute, Hexcute]:
+    """Our `attention` or `decode`, on one batch of (batch, sequence, heads, d)."""
+    return hexcute(
+        called,
+        lambda case, i: (case.q[i][None], case.k[i][None], case.v[i][None]),
+        name=name,
+        variant=variant,
+        output=lambda case, i: case.out[i][None],
     )
 
 
@@ -175,5 +179,3 @@ def cudnn() -> TorchAttention:
 def flash_attention_2() -> TorchAttention:
     """FlashAttention 2 as torch ships it."""
     return TorchAttention("fa2", "FLASH_ATTENTION")
-
-

@@ -6,13 +6,13 @@ search: a correct program that the search could have chosen.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hexcute_bench.cases.gemm import GemmCase
 from hexcute_bench.interface import Candidate, CasePeer, Run
 from hexcute_bench.peers.common import config_name, module
+from hexcute_bench.peers.ours import operator
 
 TABLE = "sm_80"
 CHOSEN = "chosen"
@@ -64,14 +64,12 @@ class ForcedLayout(CasePeer):
     def prepare(self, case: GemmCase) -> Sequence[Candidate]:
         core = module("hexcute_core")
         runtime = module("hexcute_core.runtime")
-        operator = module("hexcute_kernels.gemm.operators")
-        table = module("hexcute_kernels.gemm.configs").MMA
         kernel = module("hexcute_kernels.gemm.pipelined").pipelined_gemm(core.f16)
-        config = table.choose("h100", operator.product(case.a[0], case.b[0]))
+        config = operator("matmul").plan((case.a[0], case.b[0]), variant="mma").config
         compiled = kernel.compile(
             TABLE,
             code=runtime.device_target(0),
-            constants=dataclasses.asdict(config),
+            constants=vars(config),
             only=self._only,
         )
         predicted = compiled.solution.cost

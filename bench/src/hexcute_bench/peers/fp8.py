@@ -12,7 +12,7 @@ from hexcute_bench.errors import PeerAbsent
 from hexcute_bench.interface import Candidate, CasePeer, Run
 from hexcute_bench.peers.common import module
 from hexcute_bench.peers.folder import python_package, vllm_operators
-from hexcute_bench.peers.ours import Hexcute
+from hexcute_bench.peers.ours import Hexcute, hexcute
 
 
 def column_major(scales: Any) -> Any:
@@ -117,11 +117,6 @@ class TritonFp8(CasePeer):
         ]
 
 
-def hexcute_fp8() -> Hexcute:
-    """`scaled_matmul(a, w, sa, sw, out=...)` of our FP8 kernels."""
-    return Hexcute(
-        "hexcute_kernels.fp8_gemm",
-        "scaled_matmul",
-        lambda case, i: (case.a[i], case.w[i], case.sa[i], case.sw[i]),
-        "sm_90",
-    )
+def hexcute_fp8() -> tuple[Hexcute, Hexcute]:
+    """Our `fp8_matmul(a, w, sa, sw)`."""
+    return hexcute("fp8_matmul", lambda case, i: (case.a[i], case.w[i], case.sa[i], case.sw[i]))

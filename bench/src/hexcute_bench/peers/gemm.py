@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from hexcute_bench.cases.gemm import GemmCase
 from hexcute_bench.interface import Candidate, CasePeer, Run
 from hexcute_bench.peers.common import module
-from hexcute_bench.peers.ours import Hexcute
+from hexcute_bench.peers.ours import Hexcute, hexcute
 
 
 class Cublas(CasePeer):
@@ -29,9 +30,20 @@ class Cublas(CasePeer):
         return [Candidate("heuristic", build)]
 
 
-def hexcute_gemm(kernels: str, target: str) -> Hexcute:
-    """`matmul(a, b, out=...)` of a module of GEMM kernels."""
-    return Hexcute(kernels, "matmul", lambda case, index: (case.a[index], case.b[index]), target)
+def _operands(case: GemmCase, index: int) -> Sequence[Any]:
+    return case.a[index], case.b[index]
+
+
+def hexcute_gemm(variant: str | None = None) -> tuple[Hexcute, Hexcute]:
+    """Our `matmul`, by one variant or the one it chooses."""
+    return hexcute("matmul", _operands, variant=variant)
+
+
+def hexcute_untuned() -> Hexcute:
+    """The warp-specialized GEMM by a configuration that nothing chose but what fits: as many stages
+    as there is room for beside a whole tile of c."""
+    config = {"BM": 128, "BN": 256, "BK": 64, "STAGES": 3, "CONSUMERS": 2, "SCHEDULE": "persistent"}
+    return Hexcute("hexcute", "matmul", _operands, variant="wgmma", config=config)
 
 
 class TritonGemm(CasePeer):

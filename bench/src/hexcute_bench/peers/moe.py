@@ -12,7 +12,7 @@ from hexcute_bench.interface import Candidate, CasePeer, Run
 from hexcute_bench.peers.common import module
 from hexcute_bench.peers.folder import loader, vllm_operators
 from hexcute_bench.peers.marlin_format import pack_stack
-from hexcute_bench.peers.ours import Hexcute
+from hexcute_bench.peers.ours import TUNED, Hexcute, operator
 
 # How vLLM names "uint4 without a bias" to its operators.
 _UINT4 = (1 << 50) | 1024
@@ -207,22 +207,24 @@ class VllmTriton(CasePeer):
 
 
 class HexcuteMoe(CasePeer):
-    """`moe(x, w13, w2, ids, gates, out=..., scope=...)` of our MoE kernels, on weights that
-    `pack_experts(q, scale, zero)` has brought into their order."""
+    """Our `moe(x, w13, w2, ids, gates, scope=...)`, on weights that its `pack_experts` has brought
+    into their order: as called, or tuned."""
 
-    name = "hexcute"
+    def __init__(self, tuned: bool = False) -> None:
+        self._tuned = tuned
+        self.name = f"hexcute{TUNED}" if tuned else "hexcute"
 
     def prepare(self, case: MoeCase) -> Sequence[Candidate]:
-        kernels = module("hexcute_kernels.moe")
+        operator("moe")
+        pack = module("hexcute_kernels.moe").pack_experts
         first, second = (
-            kernels.pack_experts(stack.q, stack.scale, stack.zero)
-            for stack in (case.w13, case.w2)
+            pack(stack.q, stack.scale, stack.zero) for stack in (case.w13, case.w2)
         )
         ours = Hexcute(
-            "hexcute_kernels.moe",
+            self.name,
             "moe",
             lambda case, i: (case.x[i], first, second, case.ids[i], case.gates[i]),
-            "sm_90",
+            tuned=self._tuned,
             options={"scope": case.scope},
         )
         return ours.prepare(case)

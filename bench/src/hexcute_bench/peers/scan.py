@@ -9,7 +9,7 @@ from hexcute_bench.cases.scan import STATES, ScanCase
 from hexcute_bench.interface import Candidate, CasePeer, Run
 from hexcute_bench.peers.common import module
 from hexcute_bench.peers.folder import python_package, vllm_operators
-from hexcute_bench.peers.ours import Hexcute
+from hexcute_bench.peers.ours import Hexcute, hexcute
 
 
 class Mamba(CasePeer):
@@ -91,13 +91,11 @@ class TritonScan(CasePeer):
         ]
 
 
-def hexcute_scan() -> Hexcute:
-    """`selective_scan(u, delta, a, b, c, d, z, bias, out=...)` of our scan kernels."""
-    return Hexcute(
-        "hexcute_kernels.selective_scan",
+def hexcute_scan() -> tuple[Hexcute, Hexcute]:
+    """Our `selective_scan(u, delta, a, b, c, d, z, bias)`."""
+    return hexcute(
         "selective_scan",
         lambda case, i: (
             case.u[i], case.delta[i], case.a, case.b[i], case.c[i], case.d, case.z[i], case.bias,
         ),
-        "sm_90",
     )  # fmt: skip

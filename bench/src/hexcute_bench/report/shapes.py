@@ -34,16 +34,22 @@ def _suite(suite: KernelSuite, folder: Path) -> str:
     systems = [name for name in suite.systems() if name in set(times["system"])]
     wide = times.pivot(index="shape", columns="system", values="time_us")
     ratios = times.pivot(index="shape", columns="system", values="ratio")
-    heads = [*systems, f"Hexcute / {suite.baseline}", "Hexcute / best peer", "paper"]
+    both = {"Hexcute": "hexcute", "tuned": "hexcute_tuned"}
+    heads = [*systems]
+    for label in both:
+        heads += [f"{label} / {suite.baseline}", f"{label} / best peer"]
+    heads.append("paper")
     lines = [f"## {suite.title} (`{suite.name}`)", "", "Times in microseconds.", ""]
     lines += ["| shape | " + " | ".join(heads) + " |", "|---|" + "---|" * len(heads)]
     peers = [name for name in systems if not name.startswith("hexcute")]
     shapes = [str(shape) for shape in suite.shapes if str(shape) in wide.index]
     for shape in shapes:
         cells = [_number(wide.at[shape, name], 1) for name in systems]
-        ours = _ratio(ratios, shape, "hexcute")
         best = max((_ratio(ratios, shape, name) for name in peers), default=math.nan)
-        cells += [_number(ours, 2), _number(ours / best, 2), _number(theirs.get(shape), 2)]
+        for name in both.values():
+            ours = _ratio(ratios, shape, name)
+            cells += [_number(ours, 2), _number(ours / best, 2)]
+        cells.append(_number(theirs.get(shape), 2))
         lines.append(f"| {shape} | " + " | ".join(cells) + " |")
     lines += ["", *_means(suite, times, shapes), *_trouble(suite.name, folder)]
     return "\n".join(lines) + "\n"

@@ -48,13 +48,13 @@ def decoding_regime(shape: Shape) -> str:
 MHA_FORWARD = KernelSuite(
     name="mha_forward",
     title="Fused attention forward",
-    kernel="hexcute_kernels.attention",
+    operator="attention",
     baseline="fa3",
     shapes=FORWARD,
     quick=(FORWARD[3], FORWARD[7], FORWARD[18]),
     peers=(
-        hexcute_attention("hexcute_kernels.attention", "attention", "sm_90"),
-        hexcute_attention("hexcute_kernels.attention", "attention", "sm_80", "hexcute_sm80"),
+        *hexcute_attention("attention"),
+        *hexcute_attention("attention", "hexcute_sm80", "mma"),
         FlashAttention3(),
         flash_attention_2(),
         cudnn(),
@@ -69,12 +69,12 @@ MHA_FORWARD = KernelSuite(
 MHA_DECODING = KernelSuite(
     name="mha_decoding",
     title="Fused attention decoding",
-    kernel="hexcute_kernels.decoding",
+    operator="decode",
     baseline="flashinfer",
     shapes=DECODING,
     quick=(DECODING[1], DECODING[9], DECODING[22]),
     peers=(
-        hexcute_attention("hexcute_kernels.decoding", "decode", "sm_80"),
+        *hexcute_attention("decode"),
         FlashInferDecode(),
         FlashAttention3(),
         flash_attention_2(),

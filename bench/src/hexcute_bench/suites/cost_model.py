@@ -13,7 +13,7 @@ SHAPES = tuple(shape for shape in GEMM_SHAPES if shape["m"] >= 2048)
 COST_MODEL = KernelSuite(
     name="cost_model",
     title="Layouts the cost model chose beside layouts it did not",
-    kernel="hexcute_kernels.gemm.pipelined",
+    operator="matmul",
     baseline=CHOSEN,
     shapes=SHAPES,
     quick=SHAPES[3:4],

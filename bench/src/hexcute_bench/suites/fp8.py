@@ -17,11 +17,11 @@ SHAPES = tuple(Shape.of(m=m, n=n, k=k) for m in ROWS for n, k in LAYERS)
 FP8_BLOCKWISE = KernelSuite(
     name="fp8_blockwise",
     title="Blockwise scaled FP8 GEMM",
-    kernel="hexcute_kernels.fp8_gemm",
+    operator="fp8_matmul",
     baseline="cutlass",
     shapes=SHAPES,
     quick=tuple(shape for shape in SHAPES if shape["m"] in (64, 4096) and shape["n"] == 4096),
-    peers=(hexcute_fp8(), CutlassFp8(), DeepGemm(), CublasLtFp8(), TritonFp8()),
+    peers=(*hexcute_fp8(), CutlassFp8(), DeepGemm(), CublasLtFp8(), TritonFp8()),
     case=Fp8Case,
     work=fp8_work,
     regime=regime,

@@ -5,9 +5,14 @@ from __future__ import annotations
 
 from hexcute_bench.cases.gemm import GemmCase, gemm_work
 from hexcute_bench.interface import KernelSuite, ProcessPeer
-from hexcute_bench.peers.gemm import Cublas, TritonGemm, TritonTmaGemm, hexcute_gemm
+from hexcute_bench.peers.gemm import (
+    Cublas,
+    TritonGemm,
+    TritonTmaGemm,
+    hexcute_gemm,
+    hexcute_untuned,
+)
 from hexcute_bench.peers.hidet_link import hidet_rows
-from hexcute_bench.peers.hopper import KERNELS, UNTUNED, HopperGemm
 from hexcute_bench.shape import Shape
 
 LAYERS = (
@@ -32,11 +37,11 @@ def regime(shape: Shape) -> str:
 GEMM_SM80 = KernelSuite(
     name="gemm_sm80",
     title="FP16 GEMM, mma.sync kernels",
-    kernel="hexcute_kernels.gemm",
+    operator="matmul",
     baseline="cublas",
     shapes=SHAPES,
     quick=QUICK,
-    peers=(hexcute_gemm("hexcute_kernels.gemm", "sm_80"), Cublas(), TritonGemm(), TritonTmaGemm()),
+    peers=(*hexcute_gemm("mma"), Cublas(), TritonGemm(), TritonTmaGemm()),
     case=GemmCase,
     work=gemm_work,
     regime=regime,
@@ -47,12 +52,12 @@ GEMM_SM80 = KernelSuite(
 GEMM_SM90 = KernelSuite(
     name="gemm_sm90",
     title="FP16 GEMM, warp-specialized wgmma kernels",
-    kernel=KERNELS,
+    operator="matmul",
     baseline="cublas",
     shapes=SHAPES,
     quick=QUICK,
     peers=(
-        HopperGemm(),
+        *hexcute_gemm(),
         Cublas(),
         TritonGemm(),
         TritonTmaGemm(),
@@ -68,11 +73,11 @@ LARGE = (Shape.of(m=8192, n=8192, k=8192),)
 GEMM_UNTUNED = KernelSuite(
     name="gemm_untuned",
     title="FP16 GEMM, one configuration chosen by nothing but what fits",
-    kernel=KERNELS,
+    operator="matmul",
     baseline="cublas",
     shapes=LARGE,
     quick=LARGE,
-    peers=(HopperGemm(UNTUNED), Cublas()),
+    peers=(hexcute_untuned(), Cublas()),
     case=GemmCase,
     work=gemm_work,
     regime=regime,

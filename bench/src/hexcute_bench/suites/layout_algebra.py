@@ -37,7 +37,7 @@ def _measure(key: str, settings: Settings) -> Sequence[Mapping[str, Any]]:
 LAYOUT_ALGEBRA = TableSuite(
     name="layout_algebra",
     title="cute_layout beside tensor-layouts",
-    kernel=MODULE,
+    operator="",
     columns=(
         "key", "operation", "status", "ours_us", "theirs_us", "ratio", "required", "commit",
         "date", "run", "note",

@@ -24,12 +24,13 @@ def regime(shape: Shape) -> str:
 MOE = KernelSuite(
     name="moe",
     title="FP16 x UINT4 MoE, two GEMMs and SiLU",
-    kernel="hexcute_kernels.moe",
+    operator="moe",
     baseline="marlin",
     shapes=SHAPES,
     quick=QUICK,
     peers=(
         HexcuteMoe(),
+        HexcuteMoe(tuned=True),
         MarlinMoe(),
         MarlinNew(),
         MarlinOld(),
@@ -44,11 +45,11 @@ MOE = KernelSuite(
 MOE_LAYER = KernelSuite(
     name="moe_layer",
     title="FP16 x UINT4 MoE, the whole layer",
-    kernel="hexcute_kernels.moe",
+    operator="moe",
     baseline="marlin",
     shapes=SHAPES,
     quick=QUICK,
-    peers=(HexcuteMoe(), MarlinMoe()),
+    peers=(HexcuteMoe(), HexcuteMoe(tuned=True), MarlinMoe()),
     case=lambda shape: MoeCase(shape, "layer"),
     work=moe_work,
     regime=regime,

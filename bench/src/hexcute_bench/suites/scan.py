@@ -22,11 +22,11 @@ def regime(shape: Shape) -> str:
 SELECTIVE_SCAN = KernelSuite(
     name="selective_scan",
     title="Selective scan",
-    kernel="hexcute_kernels.selective_scan",
+    operator="selective_scan",
     baseline="mamba",
     shapes=SHAPES,
     quick=(SHAPES[0], SHAPES[2], SHAPES[10]),
-    peers=(hexcute_scan(), Mamba(), VllmScan(), TritonScan()),
+    peers=(*hexcute_scan(), Mamba(), VllmScan(), TritonScan()),
     case=ScanCase,
     work=scan_work,
     regime=regime,

@@ -13,21 +13,25 @@ from hexcute_bench.rows import ABSENT, OK
 
 _RUN = ("commit", "date", "run", "note")
 
+def _ours(family: str, kernels: str) -> tuple[str, str]:
+    return f"hexcute_kernels.{family}.{kernels}", ""
+
+
 # (suite, system) -> module, and the kernel in it where it holds several.
 CODE: dict[tuple[str, str], tuple[str, str]] = {
-    ("gemm_sm80", "hexcute"): ("hexcute_kernels.gemm.pipelined", ""),
+    ("gemm_sm80", "hexcute"): _ours("gemm", "pipelined"),
     ("gemm_sm80", "triton"): ("hexcute_bench.triton_kernels.gemm", ""),
-    ("gemm_sm90", "hexcute"): ("hexcute_kernels.gemm.warp_specialized", ""),
+    ("gemm_sm90", "hexcute"): _ours("gemm", "warp_specialized"),
     ("gemm_sm90", "triton"): ("hexcute_bench.triton_kernels.gemm_tma", ""),
-    ("fp8_blockwise", "hexcute"): ("hexcute_kernels.fp8_gemm", ""),
+    ("fp8_blockwise", "hexcute"): _ours("fp8", "blockwise"),
     ("fp8_blockwise", "triton"): ("hexcute_bench.triton_kernels.fp8", ""),
-    ("mha_forward", "hexcute"): ("hexcute_kernels.attention", ""),
-    ("mha_forward", "hexcute_sm80"): ("hexcute_kernels.attention_sm80", ""),
+    ("mha_forward", "hexcute"): _ours("attention", "warp_specialized"),
+    ("mha_forward", "hexcute_sm80"): _ours("attention", "pipelined"),
     ("mha_forward", "triton"): ("hexcute_bench.triton_kernels.attention", ""),
-    ("mha_decoding", "hexcute"): ("hexcute_kernels.decoding", ""),
+    ("mha_decoding", "hexcute"): _ours("attention", "decoding"),
     ("mha_decoding", "triton"): ("hexcute_bench.triton_kernels.decode", ""),
-    ("moe", "hexcute"): ("hexcute_kernels.moe", ""),
-    ("selective_scan", "hexcute"): ("hexcute_kernels.selective_scan", ""),
+    ("moe", "hexcute"): _ours("moe", "experts"),
+    ("selective_scan", "hexcute"): _ours("scan", "selective"),
     ("selective_scan", "triton"): ("hexcute_bench.triton_kernels.scan", ""),
 }
 
@@ -52,7 +56,7 @@ def _count(key: str, settings: Settings) -> Sequence[Mapping[str, Any]]:
 LINES_OF_CODE = TableSuite(
     name="lines_of_code",
     title="Lines of code of ours and Triton's kernels",
-    kernel="",
+    operator="",
     columns=("key", "suite", "system", "status", "module", "lines", *_RUN),
     keys=_code_keys,
     measure=_count,
@@ -61,7 +65,7 @@ LINES_OF_CODE = TableSuite(
 BYTES_PER_INSTRUCTION = TableSuite(
     name="bytes_per_instruction",
     title="Bytes each copy of our kernels moves with one instruction",
-    kernel="hexcute_kernels.gemm.pipelined",
+    operator="matmul",
     columns=(
         "key", "kernel", "target", "tensor", "direction", "status", "instruction", "bytes",
         "calls", *_RUN,
@@ -73,7 +77,7 @@ BYTES_PER_INSTRUCTION = TableSuite(
 COMPILE_TIME = TableSuite(
     name="compile_time",
     title="Seconds to compile GEMM configurations, cold, on one core and on all",
-    kernel="hexcute_kernels.gemm.pipelined",
+    operator="matmul",
     columns=(
         "key", "system", "target", "status", "configurations", "processes", "import_s", "first_s",
         "median_s", "total_s", *(f"{stage}_stage_s" for stage in compile_cost.STAGES), "versions",
