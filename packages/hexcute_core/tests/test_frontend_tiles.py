@@ -378,3 +378,18 @@ def test_changing_a_tile_later_in_the_same_expression_is_refused():
 
     with pytest.raises(FrontendError, match=r"reads `rx`.*call later"):
         program_of(body)
+
+
+def test_what_a_broadcast_repeats_is_computed_once() -> None:
+    @hx.kernel
+    def normalised(x: f32[64, 32], y: f32[64, 32]):
+        hx.attrs.cuda.grid_dim = 1
+        hx.attrs.cuda.block_dim = 64
+        r = hx.register_tensor(f32, (64, 32))
+        hx.copy(hx.global_view(x, ((64, 32), (32, 1))), r)
+        hx.copy(r * (1.0 / hx.sum(r, 1) + 2.0), hx.global_view(y, ((64, 32), (32, 1))))
+
+    program = normalised.compile("sm_80").tile
+    steps = [op for op in program.body if isinstance(op, Elementwise)]
+    shapes = [program.tensor(op.dst.tensor).shape for op in steps]
+    assert shapes == [(64, 1), (64, 32)], "the quotient of a row is one, not 32"

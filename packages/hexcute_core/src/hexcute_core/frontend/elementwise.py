@@ -39,13 +39,13 @@ def elementwise(combine: Combine, operands: Sequence[object]) -> object:
     builder = current("arithmetic on tiles")
     srcs: list[TileRef] = []
     nodes: list[Scalar] = []
-    shapes: list[tuple[int, ...]] = []
+    shape = broadcast([o.shape for o in operands if isinstance(o, TileValue)], operands)
     for operand in operands:
         if not isinstance(operand, (Tile, LazyTile)):
             nodes.append(as_scalar(operand))
             continue
-        shapes.append(operand.shape)
-        nodes.append(_node(operand, srcs))
+        # What repeats along a dimension is computed once, not again for every element.
+        nodes.append(_node(operand if operand.shape == shape else materialize(operand), srcs))
     # A Python number keeps adapting to the tile's type, so it goes in as it is.
     exprs = [n if isinstance(o, (TileValue, ScalarBase)) else o for n, o in zip(nodes, operands)]
     expr = combine(*exprs)
@@ -53,7 +53,7 @@ def elementwise(combine: Combine, operands: Sequence[object]) -> object:
     def emit(dst: TileRef) -> None:
         builder.emit(Elementwise(builder.next_id(), dst, tuple(srcs), expr, builder.span))
 
-    result = LazyTile(broadcast(shapes, operands), expr.dtype, tuple(srcs), emit, expr)
+    result = LazyTile(shape, expr.dtype, tuple(srcs), emit, expr)
     return materialize(result) if builder.native else result
 
 
