@@ -209,7 +209,7 @@ def test_right(simulate_kernel):
     np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
 
 def test_compiled(simulate_kernel):
-    report = simulate_kernel(matmul.compile("sm_80"), *operands(), schedules=1, meant=False)
+    report = simulate_kernel(matmul.compile("sm_80"), *operands(), schedules=1, compare=False)
     assert report.seeds == (5,)
 
 def test_a_wrong_type(simulate_kernel):
@@ -228,3 +228,39 @@ def test_the_fixture_runs_users_kernels(pytester, monkeypatch):
     result = pytester.runpytest_subprocess(*plugin, "--simulate-seed=5", "--simulate-schedules=3")
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(["*LaunchError*"])
+
+
+def row_sums(values):
+    """A sum along a row of `values`, compiled, with its arguments."""
+    n = len(values)
+
+    @hx.kernel(cache=False)
+    def total(x: hx.f32[1, n], y: hx.f32[1, 1]):
+        hx.attrs.cuda.grid_dim = 1
+        hx.attrs.cuda.block_dim = 64
+        r = hx.register_tensor(hx.f32, (1, n))
+        hx.copy(hx.global_view(x, ((1, n), (n, 1))), r)
+        hx.copy(hx.sum(r, 1), hx.global_view(y, ((1, 1), (1, 1))))
+
+    x = np.array([values], dtype=np.float32)
+    return total, (x, np.zeros((1, 1), np.float32))
+
+
+def test_simulate_compares_with_the_tile_program_where_asked():
+    kernel, args = row_sums(np.arange(256) % 7)
+    report = kernel.simulate(*args, target="sm_80", compare=True, schedules=2)
+    assert report.wrong == () and args[1][0, 0] == args[0].sum()
+    again = kernel.compile("sm_80").simulate(*args, blocks=[(0, 0, 0)], compare=True)
+    assert again.wrong == ()
+
+
+def test_what_differs_from_the_tile_program_is_an_error_with_a_way_on():
+    # Sums that round depend on their order, which lanes and tile program do not share.
+    kernel, args = row_sums(np.random.default_rng(1).standard_normal(2048) ** 5)
+    assert kernel.simulate(*args, target="sm_80").wrong == ()
+    report = kernel.simulate(*args, target="sm_80", check=False, compare=True)
+    assert report.wrong == ("y",)
+    with pytest.raises(SimulationError, match="total: y not what the tile program means") as caught:
+        kernel.compile("sm_80").simulate(*args, compare=True)
+    assert caught.value.span == kernel.definition.span
+    assert "compare=False" in caught.value.fix

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hexcute_core.driver import CompiledKernel, Kernel
-from hexcute_core.driver.simulation import compare_with_tile_program, make_arguments
+from hexcute_core.driver.simulation import make_arguments
 from hexcute_core.errors import HexcuteError
 
 
@@ -95,15 +95,16 @@ def _simulate(compiled: CompiledKernel, options: argparse.Namespace) -> int:
     """Prints findings and counters; 1 where there are findings or the outputs are wrong."""
     args = make_arguments(compiled.signature, _settings("--shape", options.shape), options.seed)
     blocks = [_block(text) for text in options.blocks] if options.blocks else None
-    report, wrong = compare_with_tile_program(
-        compiled, args, seed=options.seed, schedules=options.schedules, blocks=blocks, check=False
-    )
+    report = compiled.simulate(
+        *args, seed=options.seed, schedules=options.schedules, blocks=blocks, check=False,
+        compare=True,
+    )  # fmt: skip
     print(report.show(), end="")
-    if wrong:
-        print(f"\n{', '.join(wrong)}: not what the tile program means")
+    if report.wrong:
+        print(f"\n{', '.join(report.wrong)}: not what the tile program means")
     else:
         print("\nthe outputs are what the tile program means, bit for bit")
-    return 1 if wrong or report.findings else 0
+    return 1 if report.wrong or report.findings else 0
 
 
 def _block(text: str) -> tuple[int, int, int]:

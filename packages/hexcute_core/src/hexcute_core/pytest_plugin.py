@@ -40,15 +40,15 @@ class KernelSimulation:
         target: str = "sm_80",
         blocks: Sequence[tuple[int, int, int]] | None = None,
         schedules: int | None = None,
-        meant: bool = True,
+        compare: bool = True,
         **constants: object,
     ) -> SimulationReport:
         """Runs the kernel under several schedules, on numpy arrays in place.
 
         A kernel that is not compiled yet is compiled for `target` with `constants`, relying on
         alignment where the arguments have it. Fails the test at the first finding, where the
-        schedules leave different bytes, and, with `meant`, where the outputs are not what the
-        tile program means, bit for bit (sums of floats that round may differ: say `meant=False`).
+        schedules leave different bytes, and, with `compare`, where the outputs are not what the
+        tile program means, bit for bit (sums of floats that round may differ: say `compare=False`).
         """
         from hexcute_core.driver import CompiledKernel
         from hexcute_core.driver.simulation import compare_with_tile_program, compile_for
@@ -58,7 +58,7 @@ class KernelSimulation:
             compiled = compile_for(compiled, args, target, constants)
         count = self.schedules if schedules is None else schedules
         options: dict[str, Any] = {"seed": self.seed, "schedules": count, "blocks": blocks}
-        if not meant:
+        if not compare:
             return compiled.simulate(*args, **options)
         report, wrong = compare_with_tile_program(compiled, args, **options)
         if not report.deterministic:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,8 +11,8 @@ from hexcute_core.driver.build import Built, build
 from hexcute_core.driver.cache import Cache
 from hexcute_core.driver.grid import GridFunction, grid_function
 from hexcute_core.driver.pipeline import Compilation, Observer, Request
-from hexcute_core.driver.simulation import bind_host
-from hexcute_core.errors import LaunchError
+from hexcute_core.driver.simulation import bind_host, compare_with_tile_program
+from hexcute_core.errors import LaunchError, SimulationError
 from hexcute_core.runtime import KernelImage, LoadedKernel, Signature, decode, multiprocessors
 from hexcute_core.scalar import MULTIPROCESSORS, as_scalar, free_vars, substitute
 from hexcute_core.synthesis import Solution
@@ -147,6 +148,7 @@ class CompiledKernel:
         schedules: int = 1,
         blocks: Sequence[tuple[int, int, int]] | None = None,
         check: bool = True,
+        compare: bool = False,
     ) -> SimulationReport:
         """Runs every lane of the grid (or of `blocks`) on the CPU, on numpy arrays in place.
 
@@ -155,9 +157,24 @@ class CompiledKernel:
         `check` the first finding (a race, a deadlock, an access out of bounds, misaligned,
         uninitialised or before its wait, a divergent barrier) is raised as a SimulationError;
         without, `report.findings` has them all.
+
+        `compare` interprets the tile program beside it, on copies of the arrays, and compares the
+        outputs bit for bit: `report.wrong` names the arrays that differ, and with `check` they are
+        a SimulationError. It is off unless asked for, since sums of floats that round differ in
+        their last bits however right the kernel is; whole numbers small enough never do.
         """
         from hexcute_core.simulator import simulate
 
+        if compare:
+            options = {"seed": seed, "schedules": schedules, "blocks": blocks, "check": check}
+            report, wrong = compare_with_tile_program(self, args, **options)
+            if wrong and check:
+                raise SimulationError(
+                    f"{self._signature.kernel}: {', '.join(wrong)} not what the tile program means",
+                    self._signature.span,
+                    "where sums of floats round, give it small whole numbers, or compare=False",
+                )
+            return replace(report, wrong=wrong)
         bound, arrays = bind_host(self._signature, self._divisors, args)
         self._require(bound.key)
         numbers = {**bound.scalars, **bound.symbols}

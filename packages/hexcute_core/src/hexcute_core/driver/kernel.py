@@ -146,12 +146,15 @@ class Kernel:
         schedules: int = 1,
         blocks: Sequence[tuple[int, int, int]] | None = None,
         check: bool = True,
+        compare: bool = False,
         **constants: object,
     ) -> SimulationReport:
         """Runs the kernel for `target` on the CPU, on numpy arrays in place, specialised as a
         launch on them would be; see `CompiledKernel.simulate`."""
         compiled = compile_for(self, args, target, constants)
-        return compiled.simulate(*args, seed=seed, schedules=schedules, blocks=blocks, check=check)
+        return compiled.simulate(
+            *args, seed=seed, schedules=schedules, blocks=blocks, check=check, compare=compare
+        )
 
     def specialise(
         self,

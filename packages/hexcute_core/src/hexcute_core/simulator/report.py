@@ -17,7 +17,8 @@ class SimulationReport:
 
     `outputs` are the caller's arrays, written in place by the first schedule; `counters` are its
     counts too. `findings` are those of all schedules, each place once; `seeds` names the
-    schedules, and `deterministic` says whether they all left the same bytes.
+    schedules, and `deterministic` says whether they all left the same bytes. `wrong` names the
+    arrays that differ from what the tile program means, where that was asked for.
     """
 
     outputs: Mapping[str, Array]
@@ -26,6 +27,7 @@ class SimulationReport:
     findings: tuple[Finding, ...] = ()
     seeds: tuple[int, ...] = (0,)
     deterministic: bool = True
+    wrong: tuple[str, ...] = ()
 
     def check(self) -> None:
         """Raises the first finding, where there is one, as a SimulationError."""
