@@ -77,6 +77,7 @@ ROWS: dict[str, tuple[tuple[Operand, ...], str]] = {
     "cp.async.mbarrier": ((shared(),), "cp.async.mbarrier.arrive.noinc.shared::cta.b64 ["),
     "fence.mbarrier": ((), "fence.mbarrier_init.release.cluster;"),
     "fence.proxy": ((), "fence.proxy.async.shared::cta;"),
+    "fence.proxy.global": ((), "fence.proxy.async.global;"),
     "tma.load": (
         (shared(1024), BOXES["map2"], shared()),
         "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [",

@@ -1,8 +1,9 @@
 """cp.async: copies that threads only start. The author's waits finish them, in groups; where a
 kernel names no group, the next barrier does, of the block or of its cluster.
 
-What TMA or wgmma reads is fenced by the thread that wrote it, once it is written; what another
-block wrote, by those whom it told.
+What threads wrote is fenced by them, once it is written, where TMA or wgmma reads the same bytes
+or TMA writes them, be it for another tensor of the arena; what another block wrote, by those whom
+it told. So is what threads write to a tensor in global memory that TMA reads or writes too.
 """
 
 from __future__ import annotations
@@ -14,14 +15,25 @@ from hexcute_core.dtypes import i32
 from hexcute_core.errors import SourceSpan
 from hexcute_core.lowering.context import Context
 from hexcute_core.scalar import Const
-from hexcute_core.tile import AsyncCommit, AsyncWait, Copy, Produce, SharedTensor, Stmt, Sync
+from hexcute_core.tile import (
+    AsyncCommit,
+    AsyncWait,
+    Copy,
+    GlobalView,
+    Produce,
+    SharedTensor,
+    Stmt,
+    Sync,
+)
 from hexcute_core.tile.visit import bodies, statements
 
 
 def proxy_fence(ctx: Context, op: Copy) -> tuple[th.Stmt, ...]:
-    """After threads wrote a buffer that TMA or wgmma reads: make it visible to the async proxy."""
+    """After threads wrote bytes that TMA or wgmma use: make it visible to the async proxy."""
     written = ctx.program.tensor(op.dst.tensor)
-    if not isinstance(written, SharedTensor) or op.dst.tensor not in ctx.async_read:
+    if isinstance(written, GlobalView) and written.param in ctx.async_params:
+        return (th.Prim("fence.proxy.global", (), op.span),)
+    if not isinstance(written, SharedTensor) or op.dst.tensor not in ctx.async_used:
         return ()
     if op.dst.rank is not None:
         # That block's, which fences when it knows of the write.
@@ -53,7 +65,7 @@ def landed(ctx: Context, span: SourceSpan) -> tuple[th.Stmt, ...]:
 
 def told(ctx: Context, span: SourceSpan) -> tuple[th.Stmt, ...]:
     """After other blocks said what they wrote here: make it visible to the async proxy."""
-    read = ctx.reached.written & ctx.async_read
+    read = ctx.reached.written & ctx.async_used
     return (th.Prim("fence.proxy", (), span),) if read else ()
 
 
@@ -77,7 +89,7 @@ def _ungrouped(body: Sequence[Stmt]) -> Iterator[Copy]:
 
 
 def _fence(ctx: Context, span: SourceSpan) -> tuple[th.Stmt, ...]:
-    read = any(op.dst.tensor in ctx.async_read for op in _started(ctx))
+    read = any(op.dst.tensor in ctx.async_used for op in _started(ctx))
     return (th.Prim("fence.proxy", (), span),) if read else ()
 
 

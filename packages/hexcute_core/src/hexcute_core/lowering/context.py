@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hexcute_core import thread as th
 from hexcute_core.arch import Fragment, Mode
 from hexcute_core.dtypes import DType, i32
 from hexcute_core.errors import SourceSpan
-from hexcute_core.lowering.arena import Arena
+from hexcute_core.lowering.arena import Arena, tensor_bytes
 from hexcute_core.lowering.digits import index_in
 from hexcute_core.scalar import Const, Element, Scalar, Var, add, cast, mul
 from hexcute_core.synthesis.graph import build_graph
@@ -22,6 +22,7 @@ from hexcute_core.tile import (
     Copy,
     Gemm,
     Reached,
+    SharedTensor,
     TileProgram,
     TileRef,
     reached,
@@ -82,16 +83,41 @@ class Context:
         self.team, self.role, self.alone, self.prologue, self._bases = outer
 
     @cached_property
-    def async_read(self) -> frozenset[str]:
-        """Shared tensors that TMA stores or wgmma read."""
-        names = set()
-        for item in build_graph(self.program).ops:
-            op = item.op
-            if isinstance(op, Copy) and op.id in self.solution.bulk:
-                names.add(op.src.tensor)
+    def async_used(self) -> frozenset[str]:
+        """Shared tensors whose bytes the async proxy touches after threads may have written them:
+        those that TMA stores or wgmma read, and all that share bytes with what TMA loads."""
+        read: set[str] = set()
+        filled: set[str] = set()
+        for op in self._operations(Copy, Gemm):
             if isinstance(op, Gemm):
-                names.update((op.a.tensor, op.b.tensor))
-        return frozenset(names)
+                read.update((op.a.tensor, op.b.tensor))
+            elif op.id in self.solution.bulk:
+                load = self.solution.bulk[op.id].load
+                (filled if load else read).add((op.dst if load else op.src).tensor)
+        taken = [self._bytes(name) for name in filled]
+        for tensor in self.program.tensors:
+            if isinstance(tensor, SharedTensor) and tensor.name in self.arena.offsets:
+                mine = self._bytes(tensor.name)
+                if any(mine.start < other.stop and other.start < mine.stop for other in taken):
+                    read.add(tensor.name)
+        return frozenset(read)
+
+    @cached_property
+    def async_params(self) -> frozenset[str]:
+        """Tensor parameters that TMA reads, writes or combines."""
+        plans = (self.solution.bulk.get(op.id) for op in self._operations(Copy))
+        return frozenset(plan.param for plan in plans if plan is not None)
+
+    def _operations(self, *kinds: type) -> list[Any]:
+        ops = (item.op for item in build_graph(self.program).ops)
+        return [op for op in ops if isinstance(op, kinds)]
+
+    def _bytes(self, name: str) -> range:
+        """Where a shared tensor lies in the arena."""
+        tensor = self.program.tensor(name)
+        assert isinstance(tensor, SharedTensor)
+        first = self.arena.offsets[name]
+        return range(first, first + tensor_bytes(tensor))
 
     @cached_property
     def reached(self) -> Reached:

@@ -1,7 +1,8 @@
 """TMA stores, reductions too: issued and left to run; TMA has read a buffer before it may change.
 
 The team's first thread, which issues the boxes, waits until all have been read before the team
-meets, signals or ends. Before it frees or fills a slot it waits only where others, or TMA, write
+meets, signals or ends; and where the kernel reads or writes the same tensor otherwise, until it has
+written as well. Before it frees or fills a slot it waits only where others, or TMA, write
 such a buffer: what the team alone writes, it writes after it has met.
 """
 
@@ -26,6 +27,7 @@ from hexcute_core.tile import (
     Copy,
     For,
     GemmWait,
+    GlobalView,
     If,
     MbarrierOp,
     NamedBarrierOp,
@@ -41,7 +43,7 @@ from hexcute_core.tile import (
 )
 from hexcute_core.tile.ir import Control, TileOp
 from hexcute_core.tile.teams import Team
-from hexcute_core.tile.visit import results
+from hexcute_core.tile.visit import results, tiles
 from hexcute_core.unions import assert_never
 
 
@@ -52,6 +54,8 @@ class Stores:
 
     issued: frozenset[int]
     lenders: frozenset[Team]
+    # Whether what TMA stores is used again in this kernel.
+    used_again: bool = False
     before: set[int] = field(default_factory=set)
     at_end: set[int] = field(default_factory=set)
 
@@ -123,7 +127,16 @@ def find_stores(program: TileProgram, graph: Graph, solution: Solution) -> Store
         if any(ref.tensor in names for ref in results(item.op))
         and (item.team != team or item.op.id in solution.bulk)
     )
-    found = Stores(frozenset(issued), frozenset(lenders))
+    stored = {solution.bulk[i].param for i in issued}
+    ways = {
+        (tensor.param, op.id in issued, op.reduce)
+        for op in (item.op for item in graph.ops)
+        if isinstance(op, Copy)
+        for tensor in (program.tensor(ref.tensor) for ref in tiles(op))
+        if isinstance(tensor, GlobalView)
+    }
+    again = any(sum(param == name for param, _, _ in ways) > 1 for name in stored)
+    found = Stores(frozenset(issued), frozenset(lenders), again)
     if found.follow(program.body, Team(0, program.block_dim), False):
         found.at_end.add(id(program))
     return found
@@ -138,14 +151,15 @@ def read_before(ctx: Context, stmt: Stmt) -> tuple[th.Stmt, ...]:
 
 def handed_over_before(ctx: Context, stmt: Stmt) -> tuple[th.Stmt, ...]:
     """What must come before a barrier that is put in front of `stmt`."""
-    return _wait(ctx, stmt.span) if id(stmt) in ctx.stores.before else ()
+    name = "tma.wait" if ctx.stores.used_again else "tma.wait.read"
+    return _wait(ctx, name, stmt.span) if id(stmt) in ctx.stores.before else ()
 
 
 def read_at_end(ctx: Context, whole: Role | TileProgram) -> tuple[th.Stmt, ...]:
     """What must come at the end of a role or of the program."""
-    return _wait(ctx, whole.span) if id(whole) in ctx.stores.at_end else ()
+    return _wait(ctx, "tma.wait.read", whole.span) if id(whole) in ctx.stores.at_end else ()
 
 
-def _wait(ctx: Context, span: SourceSpan) -> tuple[th.Stmt, ...]:
-    wait = th.Prim("tma.wait.read", (Const(0, i32),), span)
+def _wait(ctx: Context, name: str, span: SourceSpan) -> tuple[th.Stmt, ...]:
+    wait = th.Prim(name, (Const(0, i32),), span)
     return (th.If(compare("eq", ctx.lane, 0), (wait,), (), span),)

@@ -3,7 +3,9 @@
 The bytes are a copy of the caller's array and go back when the run has ended well. A pointer
 that does not promise 16-byte alignment is aligned to its element only, whatever numpy did: its
 base address is taken as one element. Of a buffer that the program writes, each granule knows its
-last writer and reader, so that blocks and threads that meet in it are found.
+last writer and reader, so that blocks and threads that meet in it are found; and, as in shared
+memory, whether a fence has shown the async proxy what threads wrote (`proxy`: UNFENCED, the
+writer's clock at its fence, or 0).
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hexcute_core.dtypes import DType
-from hexcute_core.simulator.shadow import Shadow
+from hexcute_core.simulator.clocks import SITE_MASK, SITE_SHIFT, UNFENCED, WHO_MASK, tags
+from hexcute_core.simulator.shadow import Shadow, origin
 from hexcute_core.simulator.values import Array
 
 if TYPE_CHECKING:
@@ -43,6 +46,7 @@ class GlobalBuffer:
         if granule is not None:
             cells = len(self._bytes) // granule + 1
             self.shadow = Shadow(cells, 1, True, self.place)
+            self._proxy = np.zeros(cells, dtype=np.int64)
 
     def place(self, cell: int) -> str:
         """`byte b of name` of a granule."""
@@ -74,6 +78,33 @@ class GlobalBuffer:
                 int(lanes[which]),
             )
 
+    def fence(self, m: Actor, lanes: Array) -> None:
+        """What `lanes` wrote becomes visible to the async proxy, to whoever knows of this."""
+        if self.shadow is not None:
+            mine = np.isin(self.shadow.writer & WHO_MASK, m.who[lanes])
+            self._proxy[mine & (self._proxy == UNFENCED)] = m.clock.now(lanes)
+
+    def need_fence(self, m: Actor, lanes: Array, address: Array, size: int, does: str) -> None:
+        """What threads wrote there must be known to the async proxy, which `does` something with
+        `size` bytes at each `address`."""
+        if self.shadow is None:
+            return
+        cells = self.cells(address, size)
+        proxy, writer = self._proxy[cells], self.shadow.writer[cells]
+        hidden = (proxy == UNFENCED) | ((proxy > 0) & m.clock.unordered(lanes, tags(
+            proxy, 0, writer & WHO_MASK), True))  # fmt: skip
+        if hidden.any():
+            row, column = np.argwhere(hidden)[0]
+            tag = int(writer[row, column])
+            m.report(
+                "missing fence",
+                f"{does} {self.place(int(cells[row, column]))} through the async proxy, written "
+                f"{origin(m, tag)} without a fence that comes before",
+                int(lanes[row]),
+                "let every writing thread execute fence.proxy.global before the barrier",
+                m.sites[(tag >> SITE_SHIFT) & SITE_MASK],
+            )
+
     def load(
         self, m: Actor, lanes: Array, address: Array, size: int, what: str, atomic: bool = False
     ) -> Array:
@@ -87,9 +118,11 @@ class GlobalBuffer:
         return cells.view(np.uint8)
 
     def store(
-        self, m: Actor, lanes: Array, address: Array, raw: Array, what: str, atomic: bool = False
-    ) -> None:
-        """Writes bytes [n, size] at byte `address` [n]; threads that meet must agree."""
+        self, m: Actor, lanes: Array, address: Array, raw: Array, what: str, atomic: bool = False,
+        generic: bool = True,
+    ) -> None:  # fmt: skip
+        """Writes bytes [n, size] at byte `address` [n], through the generic proxy or the async one;
+        threads that meet must agree."""
         size = raw.shape[1]
         self._check(m, lanes, address, size, what)
         self.changed = True
@@ -104,6 +137,7 @@ class GlobalBuffer:
 
             self.shadow.claim(m, lanes, cells, what, same, atomic)
             self.shadow.wrote(m, lanes, cells, m.site, atomic)
+            self._proxy[cells] = UNFENCED if generic else 0
         if m.world.watched and (self._bytes[place] != raw).any():
             m.world.changes += 1
         self._bytes[place] = raw

@@ -47,7 +47,7 @@ class LoadEngine:
         self._landed = False
         arena = group.shared
         self._cells = arena.cells(op, self._lanes, move.chunks, CHUNK, move.name)
-        arena.claim(op, self._lanes, self._cells, move.name, None)
+        arena.claim_async(op, self._lanes, self._cells, move.name)
         arena.hold(op, self._lanes, self._cells)
 
     @property
@@ -66,7 +66,9 @@ class LoadEngine:
         inside = np.flatnonzero(box.inside)
         if len(inside):
             lanes = np.zeros(len(inside), dtype=np.int64)
-            raw[inside] = self._move.buffer.load(op, lanes, box.address[inside], box.size, name)
+            buffer, address = self._move.buffer, box.address[inside]
+            buffer.need_fence(op, lanes, address, box.size, f"{name} reads")
+            raw[inside] = buffer.load(op, lanes, address, box.size, name)
         chunks = raw.reshape(-1, CHUNK)
         arena = self.group.shared
         arena.fill(op, self._lanes, self._cells, chunks, op.site, name, generic=False)
@@ -131,12 +133,13 @@ class StoreEngine:
 
     def _write(self, lanes: Array, address: Array, raw: Array) -> None:
         buffer, name, size = self._move.buffer, self._move.name, self._move.box.size
+        buffer.need_fence(self._writes, lanes, address, size, f"{name} writes")
         if self._combine is not None:
             old = buffer.load(self._writes, lanes, address, size, name, atomic=True)
             was, more = from_bytes(old, buffer.dtype), from_bytes(raw, buffer.dtype)
             raw = to_bytes(self._combine(was, more).astype(was.dtype), buffer.dtype)
         atomic = self._combine is not None
-        buffer.store(self._writes, lanes, address, raw, name, atomic=atomic)
+        buffer.store(self._writes, lanes, address, raw, name, atomic=atomic, generic=False)
 
     def unfinished(self) -> str | None:
         """What is wrong if the block ends now."""

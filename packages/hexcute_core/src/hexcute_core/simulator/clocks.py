@@ -23,6 +23,8 @@ WHO_MASK = (1 << WHO_BITS) - 1
 SITE_MASK = (1 << SITE_BITS) - 1
 NEVER = 0
 """The tag of what nobody touched: clocks start at 1."""
+UNFENCED = -1
+"""In place of a clock: written by threads, and no fence since."""
 
 
 def tags(clock: int | Array, site: int, who: Array) -> Array:

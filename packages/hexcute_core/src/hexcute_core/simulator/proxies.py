@@ -1,8 +1,9 @@
 """Fences between proxies, and copies of threads that arrive at an mbarrier when they are done.
 
 `fence.proxy`: what the executing threads wrote to shared memory becomes visible to the async
-proxy, for whoever knows of the fence. `cp.async.mbarrier place`: when all cp.async that the thread
-has issued so far have landed, it arrives at the barrier.
+proxy, for whoever knows of the fence; `fence.proxy.global`: what they wrote to global memory.
+`cp.async.mbarrier place`: when all cp.async that the thread has issued so far have landed, it
+arrives at the barrier.
 """
 
 from __future__ import annotations
@@ -27,14 +28,18 @@ if TYPE_CHECKING:
 
 
 def fence(stmt: Prim, compiler: StatementCompiler) -> Step:
-    """`fence.proxy`."""
+    """`fence.proxy` and `fence.proxy.global`."""
     compiler.require_agents()
     site, name = compiler.site(stmt.span), stmt.name
 
     def run(m: Machine) -> None:
         m.site = site
         m.count(name)
-        m.shared.fence(m, m.active())
+        if name == "fence.proxy":
+            m.shared.fence(m, m.active())
+        else:
+            for buffer in m.buffers.values():
+                buffer.fence(m, m.active())
 
     return run
 
@@ -100,6 +105,6 @@ def arrive_after_copies(stmt: Prim, compiler: StatementCompiler) -> Code:
 
 def instruction(name: str) -> Instruction | None:
     """Proxy fences, and arrivals of asynchronous copies."""
-    if name == "fence.proxy":
+    if name in ("fence.proxy", "fence.proxy.global"):
         return Instruction(fence)
     return Instruction(arrive_after_copies, shared=BYTES) if name == "cp.async.mbarrier" else None

@@ -18,6 +18,7 @@ from hexcute_core.simulator.clocks import (
     NEVER,
     SITE_MASK,
     SITE_SHIFT,
+    UNFENCED,
     WHO_MASK,
     VectorClock,
     tags,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from hexcute_core.simulator.actor import Actor
 
 EMPTY, READY, IN_FLIGHT = 0, 1, 2
-UNFENCED = -1
 
 
 class SharedArena:
@@ -164,6 +164,17 @@ class SharedArena:
 
     def load_async(self, m: Actor, lanes: Array, cells: Array, what: str) -> Array:
         """Bytes [n, size] as the async proxy reads them."""
+        self._need_fence(m, lanes, cells, f"{what} reads")
+        return self.load(m, lanes, cells, what)
+
+    def claim_async(self, m: Actor, lanes: Array, cells: Array, what: str) -> None:
+        """Checks that the async proxy may write `cells`, over what threads wrote there as well."""
+        self._need_fence(m, lanes, cells, f"{what} writes")
+        self.claim(m, lanes, cells, what, None)
+
+    def _need_fence(self, m: Actor, lanes: Array, cells: Array, does: str) -> None:
+        """What threads wrote to `cells` must be known to the async proxy, which `does` something
+        there."""
         proxy, writer = self.proxy[cells], self.shadow.writer[cells]
         hidden = (proxy == UNFENCED) | ((proxy > 0) & m.clock.unordered(lanes, tags(
             proxy, 0, writer & WHO_MASK), False))  # fmt: skip
@@ -175,14 +186,13 @@ class SharedArena:
             tag = int(writer[row, column])
             m.report(
                 "missing fence",
-                f"{what} reads {self.place(cells[row, column])} through the async proxy, written "
+                f"{does} {self.place(cells[row, column])} through the async proxy, written "
                 f"{origin(m, tag)} without a fence that comes before",
                 int(lanes[row]),
                 "let every writing thread execute fence.proxy before the barrier, or, of what "
                 "another block wrote, whoever waited for it, after its wait",
                 m.sites[(tag >> SITE_SHIFT) & SITE_MASK],
             )
-        return self.load(m, lanes, cells, what)
 
     def hold(self, m: Actor, lanes: Array, cells: Array) -> None:
         """An asynchronous copy of the running statement now owns `cells`."""

@@ -12,6 +12,7 @@
 | `cp.async.mbarrier` | SharedPtr | arrives when this thread's cp.async so far have (noinc) |
 | `fence.mbarrier` | - | initialised barriers become visible to the cluster and async proxy |
 | `fence.proxy` | - | shared memory this thread wrote becomes visible to the async proxy |
+| `fence.proxy.global` | - | global memory this thread wrote does |
 | `tma.load` | SharedPtr dst, MapRef, SharedPtr mbarrier | a box, its bytes complete there |
 | `tma.load.multicast` | the same, int mask | to the same addresses of the blocks in `mask` |
 | `tma.store` | MapRef, SharedPtr src | a box, clipped to the tensor; bulk group |
@@ -91,6 +92,7 @@ def hopper_rows() -> list[PrimSpec]:
         PrimSpec("cp.async.mbarrier", ("shared",)),
         PrimSpec("fence.mbarrier", ()),
         PrimSpec("fence.proxy", ()),
+        PrimSpec("fence.proxy.global", ()),
         PrimSpec("tma.prefetch", ("map",)),
         PrimSpec("bulk.load", ("shared", "global", "scalar", "shared")),
         PrimSpec("bulk.store", ("global", "shared", "scalar")),

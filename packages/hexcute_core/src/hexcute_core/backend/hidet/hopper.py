@@ -28,6 +28,7 @@ _WORD = "uint32"
 _FIXED = {
     "fence.mbarrier": "fence.mbarrier_init.release.cluster;",
     "fence.proxy": "fence.proxy.async.shared::cta;",
+    "fence.proxy.global": "fence.proxy.async.global;",
     "tma.commit": "cp.async.bulk.commit_group;",
     "cluster.arrive": "barrier.cluster.arrive.release;",
     "cluster.wait": "barrier.cluster.wait.acquire;",
