@@ -66,6 +66,7 @@ PRELUDE = """
 #include <cmath>
 #include <cstring>
 #include <algorithm>
+#include <limits>
 #define __device__
 #define __global__
 #define __forceinline__ inline
@@ -98,6 +99,20 @@ static h16 hx_max_f16(h16 a, h16 b) { return hx_f16_to_f32(a) > hx_f16_to_f32(b)
 static h16 hx_min_bf16(h16 a, h16 b) {
   return bits<float>(a << 16) < bits<float>(b << 16) ? a : b;
 }
+template <class T, class F> static T whole(F x) {
+  if (x != x) return 0;
+  if (x <= (F)std::numeric_limits<T>::min()) return std::numeric_limits<T>::min();
+  if (x >= (F)std::numeric_limits<T>::max()) return std::numeric_limits<T>::max();
+  return (T)x;
+}
+static int hx_f32_to_i32(float x) { return whole<int>(x); }
+static unsigned hx_f32_to_u32(float x) { return whole<unsigned>(x); }
+static long long hx_f32_to_i64(float x) { return whole<long long>(x); }
+static unsigned long long hx_f32_to_u64(float x) { return whole<unsigned long long>(x); }
+static int hx_f64_to_i32(double x) { return whole<int>(x); }
+static unsigned hx_f64_to_u32(double x) { return whole<unsigned>(x); }
+static long long hx_f64_to_i64(double x) { return whole<long long>(x); }
+static unsigned long long hx_f64_to_u64(double x) { return whole<unsigned long long>(x); }
 static float hx_exp2(float x) { return exp2f(x); }
 static float hx_log2(float x) { return log2f(x); }
 static float hx_rsqrt(float x) { return 1 / sqrtf(x); }
@@ -146,7 +161,11 @@ def run(tmp_path: Path, body: list[Stmt], arrays: dict[str, tuple[DType, np.ndar
         source = emit(program, "sm_80")
     except MissingDependency as error:
         pytest.skip(str(error))
-    text = re.sub(r"static __device__ .*?\n}\n", "", source.text, flags=re.S)
+    functions = re.findall(r"static __device__ .*?\n}\n", source.text, flags=re.S)
+    text = source.text
+    for function in functions:
+        # What is one instruction the host cannot assemble.
+        text = text.replace(function, "") if "asm" in function else text
     signature = re.search(rf"{source.entry}\((.*?)\)", text)
     assert signature is not None
     kinds = [part.rsplit("* __restrict__", 1)[0].strip() for part in signature[1].split(",")]
@@ -157,7 +176,7 @@ def run(tmp_path: Path, body: list[Stmt], arrays: dict[str, tuple[DType, np.ndar
     )
     (tmp_path / "k.cpp").write_text(PRELUDE + text + driver)
     subprocess.run(
-        [GXX, "-std=c++17", "-O1", "-w", "-fwrapv", "-fno-strict-aliasing", "-shared", "-fPIC",
+        [GXX, "-std=c++17", "-O1", "-w", "-fno-strict-aliasing", "-shared", "-fPIC",
          "-o", str(tmp_path / "k.so"), str(tmp_path / "k.cpp")],
         check=True, timeout=120,
     )  # fmt: skip
@@ -230,14 +249,15 @@ def _cases() -> list[Case]:
 
 
 def _converted(a: np.ndarray, s: DType, t: DType) -> np.ndarray:
-    """Floats to integers truncate, and saturate below 32 bits; integers wrap."""
+    """Floats to integers truncate and saturate; integers wrap."""
     if t.is_float:
         # f64 and integers reach the narrow floats through f32.
         return a.astype(np.float64).astype(np.float32 if t.bits <= 32 else np.float64)
     if s.is_float:
         a = np.trunc(a.astype(np.float64)).astype(np.int64)
-        if t.bits < 32:
-            a = np.clip(a, np.iinfo(NUMPY[t]).min, np.iinfo(NUMPY[t]).max)
+        # The inputs are small: no limit of a 64-bit type is near.
+        info = np.iinfo(NUMPY[t])
+        a = np.clip(a, info.min, min(info.max, 2**62))
     return a.astype(NUMPY[t])
 
 

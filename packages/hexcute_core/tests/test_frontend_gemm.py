@@ -71,10 +71,10 @@ def pipelined(a: f16[m, k], b: f16[n, k], c: f16[m, n], *, BM=16, BN=8, BK=16, S
 
 MATMUL = """\
 kernel matmul(a: f16[m, k], b: f16[n, k], c: f16[m, n])
-  grid ((m + 63) // 64, (n + 127) // 128, 1) threads 128
+  grid (cdiv(m, 64), cdiv(n, 128), 1) threads 128
   promised k % 8 == 0, a aligned
-  ga = view a(blockIdx.x * 64, 0) f16 (64:1@0, 32:1@1, (k + 31) // 32:32@1)
-  gb = view b(blockIdx.y * 128, 0) f16 (128:1@0, 32:1@1, (k + 31) // 32:32@1)
+  ga = view a(blockIdx.x * 64, 0) f16 (64:1@0, 32:1@1, cdiv(k, 32):32@1)
+  gb = view b(blockIdx.y * 128, 0) f16 (128:1@0, 32:1@1, cdiv(k, 32):32@1)
   ra = registers f16 (64, 32)
   rb = registers f16 (128, 32)
   rc = registers f32 (64, 128)
@@ -83,7 +83,7 @@ kernel matmul(a: f16[m, k], b: f16[n, k], c: f16[m, n])
   rd = registers f16 (64, 128)
   view_c = view c(blockIdx.x * 64, blockIdx.y * 128) f16 (64:1@0, 128:1@1)
   %0 fill rc = 0.0
-  for i in range(0, (k + 31) // 32, 1):
+  for i in range(0, cdiv(k, 32), 1):
     %1 copy ga[:, :, i] -> ra
     %2 copy gb[:, :, i] -> rb
     %3 gemm rc += ra * rb^T
@@ -97,7 +97,7 @@ kernel matmul(a: f16[m, k], b: f16[n, k], c: f16[m, n])
 PIPELINED_LOOP = """\
   var read: i32 = 0
   var write: i32 = 2
-  for i in range(0, (k + 15) // 16, 1):
+  for i in range(0, cdiv(k, 16), 1):
     cp_async_wait 1
     syncthreads
     %5 copy ga[:, :, i + 2] -> sa[:, :, write]

@@ -39,6 +39,7 @@ from hexcute_core.frontend.copies import copy, prefetch
 from hexcute_core.frontend.device import device
 from hexcute_core.frontend.elementwise import (
     absolute,
+    cdiv,
     ceil,
     cos,
     erf,
@@ -84,7 +85,6 @@ from hexcute_core.frontend.tileops import (
 )
 from hexcute_core.frontend.turns import turns
 from hexcute_core.frontend.views import along, global_view
-from hexcute_core.scalar import cdiv
 
 abs = absolute
 select = where

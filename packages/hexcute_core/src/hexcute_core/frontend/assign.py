@@ -31,7 +31,8 @@ from hexcute_core.frontend.tiles import (
     new_register,
     store,
 )
-from hexcute_core.scalar import ScalarBase, as_scalar, cast
+from hexcute_core.scalar import ScalarBase, as_scalar, cast, promotion
+from hexcute_core.scalar.numbers import fits
 from hexcute_core.tile import Assign, Fill
 
 
@@ -108,7 +109,6 @@ def _first(engine: Engine, frame: Frame, target: ast.Name, value: object, bindin
     if is_scalar(value):
         var = builder.variable(name, variable_type(value))
         around.block.append(Assign(var, zero(var.dtype), True, builder.span))
-        builder.assume(var, zero(var.dtype))
         builder.mutable.add(var.name)
         frame.bindings[name] = Binding(Mutable(var), around, binding.span)
         builder.emit(Assign(var, as_scalar(value), False, builder.span))
@@ -151,20 +151,16 @@ def _rebind(engine: Engine, name: str, tile: Tile, value: TileValue) -> None:
 
 def _fits(source: DType, target: DType) -> bool:
     """Whether a variable of `target` may take a `source` value without an explicit cast."""
-    if source == target:
-        return True
-    if source.is_integer and target.is_integer:
-        return source.bits <= target.bits
-    if target.is_float:
-        return bool(source.is_integer or (source.is_float and source.bits < target.bits))
-    return False
+    if source.kind == "bool" or target.kind == "bool":
+        return source == target
+    return (target.is_float and source.is_integer) or promotion.holds(target, source)
 
 
 def convert(engine: Engine, frame: Frame, node: ast.AST, value: object, dtype: DType) -> ScalarBase:
     """`value` as a scalar of `dtype`, refused where that could lose its value."""
     if not isinstance(value, ScalarBase):
         small = static_int(value)
-        if small is not None and (dtype.is_float or _holds(dtype, small)):
+        if small is not None and (dtype.is_float or (dtype.is_integer and fits(small, dtype))):
             return as_scalar(small, dtype)
         if isinstance(value, float) and dtype.is_float:
             return as_scalar(value, dtype)
@@ -177,13 +173,6 @@ def convert(engine: Engine, frame: Frame, node: ast.AST, value: object, dtype: D
             f"hx.cast(value, {dtype})",
         )
     return cast(scalar, dtype)
-
-
-def _holds(dtype: DType, value: int) -> bool:
-    if dtype.kind == "bool" or not dtype.is_integer:
-        return False
-    low = 0 if dtype.kind == "uint" else -(1 << (dtype.bits - 1))
-    return low <= value < low + (1 << dtype.bits)
 
 
 def _unpack(engine: Engine, frame: Frame, target: ast.Tuple | ast.List, value: object) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import FrontendError, SourceSpan
 from hexcute_core.frontend.poly import common_factor
-from hexcute_core.scalar import Binary, Call, Cast, Const, Element, Scalar, Select, Var, binary
+from hexcute_core.scalar import Binary, Call, Const, Element, Scalar, Var, binary
 from hexcute_core.scalar.visit import walk
 from hexcute_core.tile import (
     Assign,
@@ -116,8 +116,6 @@ class Builder:
         span: SourceSpan,
         reserved: Iterable[str],
         uniform: Iterable[str],
-        counts: Iterable[str] = (),
-        signed: frozenset[str] | None = frozenset(),
     ) -> None:
         self.span = span
         self.top = self.region = Region("kernel", None, span)
@@ -126,13 +124,8 @@ class Builder:
         # Symbols and scalar parameters: what a grid dimension may depend on.
         self.uniform = frozenset(uniform)
         self.mutable: set[str] = set()
-        # Variables taken to be >= 0: `counts` are, others unless in `signed` (None: no others).
-        # `violated` holds those that turned out to be assigned something that may be negative.
-        self._counts = {*counts, *BUILT_INS}
         # Variables that may differ between the threads of a block.
         self._varying = {name for name in BUILT_INS if name.startswith("threadIdx")}
-        self._signed = signed
-        self.violated: set[str] = set()
         # Depth of user functions that Python itself runs: their locals are not ours to watch.
         self.native = 0
         self.hint: str | None = None
@@ -187,10 +180,6 @@ class Builder:
                 self.written.append(stmt.var.name)
                 if self.varies(stmt.value) or self._varying_region() is not None:
                     self._varying.add(stmt.var.name)
-                if stmt.declares:
-                    self.assume(stmt.var, stmt.value)
-                elif stmt.var.name in self._counts and not self.non_negative(stmt.value):
-                    self.violated.add(stmt.var.name)
             case _ if isinstance(stmt, TileOp):
                 self.tile_operation(stmt.span)
                 if not isinstance(stmt, ForElements):
@@ -273,32 +262,6 @@ class Builder:
 
     def variable(self, base: str, dtype: DType) -> Var:
         return Var(self.unique(base), dtype)
-
-    def assume(self, var: Var, start: Scalar) -> None:
-        """Notes that `var` starts with `start`: it is taken to stay >= 0 where that is."""
-        if self._signed is not None and var.name not in self._signed and self.non_negative(start):
-            self._counts.add(var.name)
-
-    def non_negative(self, e: Scalar) -> bool:
-        """Whether an integer is certainly >= 0, as far as the trace has seen."""
-        match e:
-            case Const():
-                return e.value >= 0
-            case Var():
-                return e.dtype.kind == "uint" or e.name in self._counts
-            case Binary(op="and"):
-                return self.non_negative(e.a) or self.non_negative(e.b)
-            case Binary(op="max"):
-                return self.non_negative(e.a) or self.non_negative(e.b)
-            case Binary(op="sub" | "div" | "pow"):
-                return e.dtype.kind == "uint"
-            case Binary() | Select():
-                return self.non_negative(e.a) and self.non_negative(e.b)
-            case Cast():
-                keeps = e.dtype.bits >= e.a.dtype.bits and not e.a.dtype.is_float
-                return e.dtype.kind == "uint" or (keeps and self.non_negative(e.a))
-            case _:
-                return e.dtype.kind in ("uint", "bool")
 
     def volatile(self, e: Scalar) -> bool:
         """Whether evaluating `e` later may give another value than now."""

@@ -22,8 +22,8 @@ from hexcute_core.frontend.scope import Entry, finish, inside, prepare
 from hexcute_core.frontend.subscript import static_int
 from hexcute_core.frontend.tiles import describe
 from hexcute_core.frontend.turns import Turn
-from hexcute_core.scalar import Scalar, ScalarBase, as_scalar
-from hexcute_core.scalar.build import promote
+from hexcute_core.scalar import Scalar, ScalarBase
+from hexcute_core.scalar.promotion import promote
 from hexcute_core.tile import For, ForElements, If, Stmt, While
 
 _PLAIN = (
@@ -126,8 +126,6 @@ def _run_time(
         builder.variable(name, promote(promote(r.start.dtype, r.stop.dtype), r.step.dtype))
         for name, r in zip(names, fixed)
     ]
-    for var, r in zip(variables, fixed):
-        builder.assume(var, r.start)
     with inside(builder, entry) as region:
         region.varies = any(builder.varies(e) for r in fixed for e in (r.start, r.stop, r.step))
         value = tuple(variables) if isinstance(node.target, ast.Tuple) else variables[0]
@@ -185,8 +183,6 @@ def over_elements(
     entry = _prepare(engine, frame, node, "elements")
     coords = tuple(builder.variable(name, i32) for name in names)
     number = builder.next_id()
-    for var in coords:
-        builder.assume(var, as_scalar(0))
     with inside(builder, entry) as region:
         region.coords, region.shape, region.varies = coords, items.tile.shape, True
         assign(engine, frame, target, coords if isinstance(target, ast.Tuple) else coords[0])

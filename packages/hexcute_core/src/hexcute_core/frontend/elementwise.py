@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from hexcute_core.errors import FrontendError
-from hexcute_core.frontend.builder import current, tracing
-from hexcute_core.frontend.signs import rounding_down
+from hexcute_core.frontend.builder import current
 from hexcute_core.frontend.tiles import LazyTile, Tile, TileValue, describe, materialize, operator
 from hexcute_core.scalar import (
     Scalar,
-    ScalarBase,
     Var,
     as_scalar,
     binary,
@@ -24,6 +23,7 @@ from hexcute_core.scalar import (
     unary,
 )
 from hexcute_core.scalar.expr import BinaryOp, CompareOp, UnaryOp
+from hexcute_core.scalar.fold import extreme
 from hexcute_core.tile import Elementwise, TileRef
 
 Combine = Callable[..., Scalar]
@@ -38,17 +38,16 @@ def elementwise(combine: Combine, operands: Sequence[object]) -> object:
     """`combine` applied element by element; at least one operand is a tile."""
     builder = current("arithmetic on tiles")
     srcs: list[TileRef] = []
-    nodes: list[Scalar] = []
+    # A Python number keeps adapting to the tile's type, so it goes in as it is.
+    nodes: list[object] = []
     shape = broadcast([o.shape for o in operands if isinstance(o, TileValue)], operands)
     for operand in operands:
         if not isinstance(operand, (Tile, LazyTile)):
-            nodes.append(as_scalar(operand))
+            nodes.append(operand)
             continue
         # What repeats along a dimension is computed once, not again for every element.
         nodes.append(_node(operand if operand.shape == shape else materialize(operand), srcs))
-    # A Python number keeps adapting to the tile's type, so it goes in as it is.
-    exprs = [n if isinstance(o, (TileValue, ScalarBase)) else o for n, o in zip(nodes, operands)]
-    expr = combine(*exprs)
+    expr = combine(*nodes)
 
     def emit(dst: TileRef) -> None:
         builder.emit(Elementwise(builder.next_id(), dst, tuple(srcs), expr, builder.span))
@@ -105,16 +104,6 @@ def arithmetic(op: BinaryOp) -> Callable[[object, object], object]:
     """The binary operator `op` on tiles and scalars."""
 
     def combine(a: object, b: object) -> Scalar:
-        left, right = as_scalar(a), as_scalar(b)
-        if op == "div" and left.dtype.is_integer and right.dtype.is_integer:
-            builder = tracing()
-            raise FrontendError(
-                f"`/` on the integers {left} and {right}",
-                span=builder.span if builder else None,
-                fix="use `//` for the integer quotient, or hx.cast(x, f32) first",
-            )
-        if op == "floordiv" or op == "mod":
-            return rounding_down(op, a, b)
         return binary(op, a, b)
 
     return lambda a, b: apply(combine, a, b)
@@ -162,17 +151,33 @@ def _math(
 
 
 def minimum(a: object, b: object) -> object:
-    """The smaller of a and b, element by element on tiles."""
-    if isinstance(a, (int, float)) and isinstance(b, (int, float)):
-        return min(a, b)
-    return apply(lambda x, y: binary("min", x, y), a, b)
+    """The smaller of a and b, element by element on tiles; a number rather than NaN."""
+    return _extreme("min", a, b)
 
 
 def maximum(a: object, b: object) -> object:
-    """The larger of a and b, element by element on tiles."""
+    """The larger of a and b, element by element on tiles; a number rather than NaN."""
+    return _extreme("max", a, b)
+
+
+def _extreme(op: Literal["min", "max"], a: object, b: object) -> object:
     if isinstance(a, (int, float)) and isinstance(b, (int, float)):
-        return max(a, b)
-    return apply(lambda x, y: binary("max", x, y), a, b)
+        if isinstance(a, float) or isinstance(b, float):
+            return extreme(op, float(a), float(b))
+        return min(a, b) if op == "min" else max(a, b)
+    return apply(lambda x, y: binary(op, x, y), a, b)
+
+
+def cdiv(a: object, b: object) -> object:
+    """a / b rounded up, whatever the signs, element by element on tiles; an int for two ints.
+
+    Raises FrontendError for floats and a divisor of zero.
+    """
+    if isinstance(b, int) and b == 0:
+        raise FrontendError(f"hx.cdiv of {describe(a)} by zero", fix="divide by another number")
+    if isinstance(a, int) and isinstance(b, int):
+        return -(-a // b)
+    return apply(lambda x, y: binary("cdiv", x, y), a, b)
 
 
 def where(cond: object, a: object, b: object) -> object:

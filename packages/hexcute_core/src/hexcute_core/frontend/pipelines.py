@@ -104,7 +104,6 @@ class Ring:
             slot, turn = (builder.variable(f"{stem}_{what}", i32) for what in ("slot", "round"))
             for place, var in enumerate((slot, turn)):
                 role.block.insert(place, Assign(var, as_scalar(0), True, role.span))
-                builder.assume(var, as_scalar(0))
                 builder.mutable.add(var.name)
             self.cursors[use] = Cursor(slot, turn)
         return self.cursors[use]

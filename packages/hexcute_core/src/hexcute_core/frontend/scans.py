@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from types import FunctionType
 
-from hexcute_core.dtypes import DType, accumulator
+from hexcute_core.dtypes import DType, accumulator, i32
 from hexcute_core.errors import FrontendError, HexcuteError
 from hexcute_core.frontend.builder import Builder, current
 from hexcute_core.frontend.device import DeviceFunction
 from hexcute_core.frontend.source import function_source
 from hexcute_core.frontend.subscript import static_int
-from hexcute_core.frontend.tileops import register_of
+from hexcute_core.frontend.tileops import cast, register_of
 from hexcute_core.frontend.tiles import (
     LazyTile,
     Tile,
@@ -102,6 +102,8 @@ def scan(
 def _named(what: str, op: BinaryOp, x: object, axis: int, reverse: bool) -> LazyTile | Tile:
     builder = current(f"hx.{what}")
     src = register_of(x, f"hx.{what}")
+    if op in ("add", "mul") and src.dtype.kind == "bool":
+        src = register_of(cast(src, i32), f"hx.{what}")
     (left,), (right,) = scan_operands([accumulator(src.dtype)])
     place = _mode(builder, f"hx.{what}", src, axis)
     return _lazy(builder, src, place, (binary(op, left, right),), reverse, what)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hexcute_core.dtypes import DType
+from hexcute_core.dtypes import DType, i32
 from hexcute_core.frontend.builder import Builder, current
 from hexcute_core.frontend.subscript import static_int, whole
 from hexcute_core.frontend.tiles import (
@@ -17,10 +17,12 @@ from hexcute_core.frontend.tiles import (
     describe,
     materialize,
     new_register,
+    number_of,
     require_static,
 )
-from hexcute_core.scalar import Call, Scalar, ScalarBase, as_scalar
+from hexcute_core.scalar import Call, Const, Scalar, ScalarBase, as_scalar
 from hexcute_core.scalar import cast as cast_scalar
+from hexcute_core.scalar.numbers import typed
 from hexcute_core.tile import (
     AsyncCommit,
     AsyncWait,
@@ -108,7 +110,7 @@ def fill(dst: object, value: object) -> None:
             f"hx.fill cannot write {describe(tile)}",
             fix="fill a register tensor and hx.copy it to the view",
         )
-    filled = cast_scalar(as_scalar(value), tile.dtype)
+    filled = number_of(value, tile.dtype)
     builder.emit(Fill(builder.next_id(), tile.ref, filled, builder.span))
 
 
@@ -121,15 +123,18 @@ def sync_role() -> None:
 
 
 def cast(a: object, dtype: DType) -> LazyTile | Tile | Scalar:
-    """`a` converted to element type `dtype`: a new register tile, or a scalar for a scalar."""
+    """`a` converted to element type `dtype`: a new register tile, or a scalar for a scalar.
+
+    Integers wrap; floats round to nearest, become integers towards zero, saturating, and NaN 0.
+    """
     builder = current("hx.cast")
     if not isinstance(dtype, DType):
         raise builder.error(
             f"hx.cast expects an element type, got {describe(dtype)}", fix="write hx.cast(x, f16)"
         )
     if not isinstance(a, TileValue):
-        if isinstance(a, (int, float)) and not isinstance(a, bool) and dtype.is_integer:
-            return as_scalar(int(a), dtype)
+        if isinstance(a, (int, float)):
+            return Const(typed(a, dtype), dtype)
         return cast_scalar(as_scalar(a), dtype)
     src = register_of(a, "hx.cast")
     if src.dtype == dtype:
@@ -156,6 +161,8 @@ def reduce(a: object, d: int, op: ReduceOp = "sum") -> LazyTile | Tile:
             fix="for the smaller or larger of two values use hx.minimum, hx.maximum",
         )
     src = register_of(a, "hx.reduce")
+    if op == "sum" and src.dtype.kind == "bool":
+        src = register_of(cast(src, i32), "hx.reduce")
     axis = static_int(d)
     rank = len(src.shape)
     if axis is None or not -rank <= axis < rank:
@@ -172,7 +179,10 @@ def reduce(a: object, d: int, op: ReduceOp = "sum") -> LazyTile | Tile:
 
 
 def sum(a: object, d: int) -> LazyTile | Tile:
-    """The sum of `a` along mode `d`, which stays with extent 1."""
+    """The sum of `a` along mode `d`, which stays with extent 1; of conditions their number.
+
+    Types narrower than 32 bits are added in f32 or i32, and the sum converted back once.
+    """
     return reduce(a, d, "sum")
 
 

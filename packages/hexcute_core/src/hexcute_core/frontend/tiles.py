@@ -153,7 +153,7 @@ class Tile(TileValue):
                 f"{describe(value)} assigned to one element of `{self.tensor.name}`",
                 fix="assign a scalar here, or whole tiles outside the loop over elements",
             )
-        written = cast(as_scalar(value), self.dtype)
+        written = number_of(value, self.dtype)
         builder.emit(SetElement(self.tensor.name, element, written, builder.span))
 
     def _element(self, index: object) -> tuple[Scalar, ...] | None:
@@ -288,11 +288,25 @@ def move(src: Tile, dst: Tile) -> None:
     builder.emit(Elementwise(builder.next_id(), dst.ref, (src.ref,), source, builder.span))
 
 
+def number_of(value: object, dtype: DType) -> Scalar:
+    """What fills an element of `dtype`: a number that the type has, or a scalar converted to it.
+
+    Raises FrontendError for a number that would change.
+    """
+    if isinstance(value, float) and dtype.is_integer:
+        raise FrontendError(
+            f"the float {value} fills an element of type {dtype}",
+            fix=f"write an integer, or hx.cast({value}, {dtype})",
+        )
+    known = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return as_scalar(value, dtype) if known else cast(as_scalar(value), dtype)
+
+
 def store(dst: Tile, value: object) -> None:
     """dst[...] = value, in place: a scalar fills, a tile must have dst's shape and type."""
     builder = current("assignment")
     if not isinstance(value, TileValue):
-        filled = cast(as_scalar(value), dst.dtype)
+        filled = number_of(value, dst.dtype)
         builder.emit(Fill(builder.next_id(), dst.ref, filled, builder.span))
         return
     if not isinstance(value, (Tile, LazyTile)) or not _in_registers(value):

@@ -26,9 +26,6 @@ from hexcute_core.scalar import Scalar, Var, as_scalar
 from hexcute_core.tile import GlobalTensor, TileProgram
 from hexcute_core.tile.ir import Promise
 
-# Traces that drop assumptions about signs one by one, before one that makes none.
-MAX_TRACES = 6
-
 _EXPRESSIONS: dict[type[ast.expr], ExprHandler] = {**EXPRESSIONS, ast.Call: call}
 
 
@@ -40,14 +37,8 @@ def trace(kernel: KernelDef, constants: Mapping[str, object], promise: Promise) 
     """
     values = _constants(kernel, constants)
     promised = _promise(kernel, promise)
-    signed: frozenset[str] = frozenset()
     try:
-        for _ in range(MAX_TRACES):
-            program, violated = _trace(kernel, values, promised, signed)
-            if not violated:
-                return program
-            signed = signed | violated
-        return _trace(kernel, values, promised, None)[0]
+        return _trace(kernel, values, promised)
     except FrontendError as error:
         # The frames below are the interpreter's, not the user's.
         raise error.with_traceback(None) from None
@@ -86,13 +77,8 @@ def _extent(extent: int | Symbol) -> Scalar:
     return Var(extent.name, extent.dtype) if isinstance(extent, Symbol) else as_scalar(extent)
 
 
-def _trace(
-    kernel: KernelDef,
-    values: Mapping[str, object],
-    promise: Promise,
-    signed: frozenset[str] | None,
-) -> tuple[TileProgram, frozenset[str]]:
-    """One pass over the kernel; and variables outside `signed` that may be negative after all."""
+def _trace(kernel: KernelDef, values: Mapping[str, object], promise: Promise) -> TileProgram:
+    """One pass over the kernel."""
     params = tuple(
         GlobalTensor(p.name, p.dtype, tuple(_extent(e) for e in p.extents), p.span)
         for p in kernel.tensors
@@ -101,7 +87,7 @@ def _trace(
     symbols = tuple(symbol.name for symbol in kernel.symbols)
     uniform = [name for name, _ in scalars] + list(symbols)
     reserved = [*(p.name for p in params), *uniform]
-    builder = Builder(kernel.span, reserved, uniform, symbols, signed)
+    builder = Builder(kernel.span, reserved, uniform)
     engine = Engine(builder, _EXPRESSIONS, STATEMENTS)
     frame = engine.frame = Frame(kernel.source, builder.top)
     builder.inline = lambda fn, args, kwargs: inline(
@@ -152,7 +138,7 @@ def _trace(
     check_laws(program)
     check_remote(program)
     check_pending(program)
-    return program, frozenset(builder.violated)
+    return program
 
 
 def _bind_parameters(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hexcute_core.dtypes import i32, u32
-from hexcute_core.scalar import Const, Scalar, Var, add, binary, cast, floordiv, mod, mul
+from hexcute_core.dtypes import i32
+from hexcute_core.scalar import Const, Scalar, Var, add, binary, floordiv, mod, mul
 from hexcute_core.tile.teams import Team
 
 THREAD = Var("threadIdx.x", i32)
@@ -37,12 +37,12 @@ class Part:
 
 
 def index_in(team: Team) -> Scalar:
-    """The thread's number within `team`, known not to be negative."""
+    """The thread's number within `team`."""
     if team.first == 0:
         return THREAD
     if team.threads & (team.threads - 1) == 0 and team.first % team.threads == 0:
         return binary("and", THREAD, team.threads - 1)
-    return cast(binary("sub", THREAD, team.first), u32)
+    return binary("sub", THREAD, team.first)
 
 
 def digits(index: Scalar, sizes: Sequence[int], total: int) -> list[Scalar]:

@@ -1,20 +1,18 @@
 """Folding constructors: a node is built only where constants and identities do not decide it.
 
-Index arithmetic of the compiler is non-negative, so `floordiv` and `mod` by a power of two of a
-value known to be non-negative become shifts and masks.
+What is folded is what the machine would compute: a sum that wraps is folded wrapped, and an
+identity is used only where it holds for every value.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-
 from hexcute_core import dtypes
 from hexcute_core.dtypes import DType
+from hexcute_core.errors import FrontendError
+from hexcute_core.scalar.bounds import bounds, non_negative
 from hexcute_core.scalar.expr import (
     Binary,
     BinaryOp,
-    Call,
     Cast,
     Compare,
     CompareOp,
@@ -24,26 +22,27 @@ from hexcute_core.scalar.expr import (
     Select,
     Unary,
     UnaryOp,
-    Var,
     as_scalar,
 )
+from hexcute_core.scalar.fold import (
+    fold_binary,
+    fold_cast,
+    fold_compare,
+    fold_unary,
+    shifted,
+)
+from hexcute_core.scalar.numbers import fits, limits, wrap
+from hexcute_core.scalar.promotion import promote
 
-NON_NEGATIVE_PREFIXES = ("threadIdx.", "blockIdx.", "blockDim.", "gridDim.")
-_RANK = {"bool": 0, "int": 1, "uint": 2, "float": 3}
-
-
-def promote(a: DType, b: DType) -> DType:
-    """The common type of two operands: float over integer, then the wider, then unsigned."""
-    if a == b:
-        return a
-    if a.is_float != b.is_float:
-        return a if a.is_float else b
-    if a.bits != b.bits or a.is_float:
-        # f16 with bf16 have equal width and no common 16-bit type.
-        if a.bits == b.bits:
-            return dtypes.f32
-        return a if a.bits > b.bits else b
-    return a if _RANK[a.kind] >= _RANK[b.kind] else b
+_LOGIC = ("and", "or", "xor", "land", "lor")
+_BITS = ("and", "or", "xor", "shl", "shr")
+_DIVISIONS = ("floordiv", "cdiv", "mod")
+_SYMBOLS = {
+    "and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>", "floordiv": "//", "mod": "%",
+    "cdiv": "hx.cdiv", "div": "/", "inv": "~",
+}  # fmt: skip
+MOST_PRODUCTS = 64
+"""x ** n of integers is products, up to this n."""
 
 
 def _operands(a: object, b: object) -> tuple[Scalar, Scalar, DType]:
@@ -57,241 +56,233 @@ def _operands(a: object, b: object) -> tuple[Scalar, Scalar, DType]:
 
 
 def _weak(value: object, dtype: DType) -> Scalar:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return as_scalar(value)
-    if dtype.is_float or (isinstance(value, int) and dtype.is_integer):
-        if isinstance(value, int) and dtype.bits <= 32 and not -(2**31) <= value < 2**32:
-            return as_scalar(value)
-        if isinstance(value, int) and dtype.is_integer and dtype.bits < 32:
-            # A number that a narrow type cannot hold widens the result instead of wrapping.
-            held = range(2**dtype.bits) if dtype.kind == "uint" else _signed(dtype)
-            return as_scalar(value, dtype if value in held else None)
+    """A number beside an operand of `dtype`: of that type; f32 for a float beside an integer."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if number and (dtype.is_float or (isinstance(value, int) and dtype.is_integer)):
         return as_scalar(value, dtype)
     return as_scalar(value)
 
 
-_FOLD: dict[str, Callable[[float, float], float]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "min": min,
-    "max": max,
-    "and": lambda a, b: int(a) & int(b),
-    "or": lambda a, b: int(a) | int(b),
-    "xor": lambda a, b: int(a) ^ int(b),
-    "shl": lambda a, b: int(a) << int(b),
-    "shr": lambda a, b: int(a) >> int(b),
-    "land": lambda a, b: bool(a) and bool(b),
-    "lor": lambda a, b: bool(a) or bool(b),
-}
+def binary(op: BinaryOp, a: object, b: object) -> Scalar:
+    """`a op b`, constants folded and neutral elements dropped.
+
+    Raises FrontendError for types that do not meet and operators that their type does not have.
+    """
+    counted = op in ("shl", "shr") or (op == "pow" and _whole(a) and _whole(b))
+    left, right, dtype = _counted(a, b) if counted else _operands(a, b)
+    if op in ("land", "lor"):
+        dtype = dtypes.boolean
+    elif dtype.kind == "bool" and op in ("min", "max"):
+        op = "and" if op == "min" else "or"
+    elif dtype.kind == "bool" and op not in _LOGIC:
+        # Conditions count as 0 and 1.
+        dtype = dtypes.i32
+    _check(op, dtype, left, right)
+    if op not in ("land", "lor"):
+        left = cast(left, dtype)
+        right = right if counted else cast(right, dtype)
+    if isinstance(left, Const) and isinstance(right, Const):
+        folded = fold_binary(op, left, right, dtype)
+        if folded is not None:
+            return folded
+    simple = _identity(op, left, right, dtype)
+    return simple if simple is not None else Binary(op, left, right, dtype)
 
 
-def _fold(op: BinaryOp, a: Const, b: Const) -> int | float | bool | None:
-    if op in _FOLD:
-        return _FOLD[op](a.value, b.value)
-    if op in ("floordiv", "mod") and b.value != 0:
-        quotient = math.trunc(a.value / b.value) if a.dtype.is_float else _trunc_div(a, b)
-        return quotient if op == "floordiv" else a.value - quotient * b.value
-    if op == "div" and b.value != 0 and a.dtype.is_float:
-        return a.value / b.value
-    return None
+def _whole(value: object) -> bool:
+    """Whether a scalar or number is an integer or a condition."""
+    if isinstance(value, ScalarBase):
+        return not value.dtype.is_float
+    return isinstance(value, int)
 
 
-def _trunc_div(a: Const, b: Const) -> int:
-    quotient = abs(int(a.value)) // abs(int(b.value))
-    return quotient if (a.value < 0) == (b.value < 0) else -quotient
+def _counted(a: object, b: object) -> tuple[Scalar, Scalar, DType]:
+    """Operands of a shift or an integer's power: the type is that of `a`, any integer counts."""
+    if isinstance(b, int) and not isinstance(b, bool):
+        # Any number of places is as good as another that is outside every width.
+        b = min(max(b, -1), limits(dtypes.i32)[1])
+    right = as_scalar(b)
+    left = a if isinstance(a, ScalarBase) else _weak(a, right.dtype)
+    value = as_scalar(left)
+    dtype = dtypes.i32 if value.dtype.kind == "bool" else value.dtype
+    if right.dtype.is_float:
+        raise FrontendError(
+            f"a shift by the {right.dtype} `{right}`", fix="count places by an integer"
+        )
+    return value, right, dtype
 
 
-def non_negative(e: Scalar) -> bool:
-    """Whether `e` is certainly >= 0 (sound, not complete)."""
-    match e:
-        case Const():
-            return e.value >= 0
-        case Var():
-            return e.dtype.kind == "uint" or e.name.startswith(NON_NEGATIVE_PREFIXES)
-        case Binary(op="and"):
-            return non_negative(e.a) or non_negative(e.b)
-        case Binary(op="add" | "mul" | "floordiv" | "mod" | "shr" | "shl" | "min" | "or" | "xor"):
-            return non_negative(e.a) and non_negative(e.b)
-        case Binary(op="max"):
-            return non_negative(e.a) or non_negative(e.b)
-        case Select():
-            return non_negative(e.a) and non_negative(e.b)
-        case Cast():
-            return e.dtype.kind == "uint" or (e.dtype.bits >= e.a.dtype.bits and non_negative(e.a))
-        case Call():
-            return False
-        case _:
-            return e.dtype.kind == "uint"
-
-
-def _power_of_two(e: Scalar) -> int | None:
-    """log2 of a positive power-of-two constant, else None."""
-    if isinstance(e, Const) and e.dtype.is_integer and e.value > 0:
-        value = int(e.value)
-        if value & (value - 1) == 0:
-            return value.bit_length() - 1
-    return None
+def _check(op: BinaryOp, dtype: DType, left: Scalar, right: Scalar) -> None:
+    """Refuses operators that `dtype` does not have."""
+    if op in _BITS and dtype.is_float:
+        raise FrontendError(
+            f"`{_SYMBOLS[op]}` on {dtype}", fix="convert to an integer first: hx.cast(x, i32)"
+        )
+    if op in _DIVISIONS and dtype.is_float:
+        raise FrontendError(
+            f"`{_SYMBOLS[op]}` on {dtype}", fix="write hx.floor(x / y) on floats"
+        )
+    if op == "div" and not dtype.is_float:
+        raise FrontendError(
+            f"`/` on the integers {left} and {right}",
+            fix="use `//` for the integer quotient, or hx.cast(x, f32) first",
+        )
+    if op in _DIVISIONS and isinstance(right, Const) and right.value == 0:
+        raise FrontendError(f"`{left}` is divided by zero", fix="divide by another number")
+    if op == "pow" and not dtype.is_float:
+        known = int(right.value) if isinstance(right, Const) else -1
+        if not 0 <= known <= MOST_PRODUCTS:
+            found = str(right) if isinstance(right, Const) else "a number known at run time"
+            raise FrontendError(
+                f"`**` of integers by {found}: the exponent is a number from 0 to "
+                f"{MOST_PRODUCTS} known at compile time",
+                fix="write 1 << n for a power of two, or hx.cast(x, f32) ** n",
+            )
 
 
 def _is(e: Scalar, value: int) -> bool:
     return isinstance(e, Const) and e.dtype.kind != "bool" and e.value == value
 
 
-def binary(op: BinaryOp, a: object, b: object) -> Scalar:
-    """`a op b`, constants folded and neutral elements dropped."""
-    left, right, dtype = _operands(a, b)
-    if op in ("land", "lor"):
-        dtype = dtypes.boolean
-    if op in ("shl", "shr"):
-        dtype = left.dtype
-    if isinstance(left, Const) and isinstance(right, Const):
-        folded = _fold(op, left, right)
-        if folded is not None:
-            return Const(float(folded) if dtype.is_float else folded, dtype)
-    left, right = _coerce(left, dtype, op), _coerce(right, dtype, op)
-    simple = _identity(op, left, right, dtype)
-    return simple if simple is not None else Binary(op, left, right, dtype)
-
-
-def _coerce(e: Scalar, dtype: DType, op: BinaryOp) -> Scalar:
-    return e if op in ("shl", "shr", "land", "lor") else cast(e, dtype)
-
-
 def _identity(op: BinaryOp, a: Scalar, b: Scalar, dtype: DType) -> Scalar | None:
+    """What `a op b` is for every value of its variables, where that is simpler."""
     match op:
-        case "add":
-            if _is(a, 0):
-                return b
-            if _is(b, 0):
-                return a
-            # (x + c1) + c2: constants gather on the right, so offsets stay foldable.
-            if (
-                isinstance(b, Const)
-                and isinstance(a, Binary)
-                and a.op == "add"
-                and isinstance(a.b, Const)
-                and not dtype.is_float
-            ):
-                return binary("add", a.a, Const(a.b.value + b.value, dtype))
-            if isinstance(a, Const) and not dtype.is_float:
-                return binary("add", b, a)
-        case "sub" if isinstance(b, Const) and dtype.kind == "int" and -b.value in _signed(dtype):
+        # x + 0.0 is no x where x is -0.0.
+        case "add" if not dtype.is_float:
+            return _sum(a, b, dtype)
+        case "sub" if isinstance(b, Const) and dtype.kind == "int" and fits(-int(b.value), dtype):
             return binary("add", a, Const(-int(b.value), dtype))
-        case "sub" | "shl" | "shr" if _is(b, 0):
+        case "sub" if _is(b, 0) and not dtype.is_float:
             return a
+        case "shl" | "shr" if isinstance(b, Const):
+            return _shift(op, a, b, dtype)
         case "xor" | "or":
-            if _is(a, 0):
-                return b
-            if _is(b, 0):
-                return a
+            return b if _is(a, 0) else a if _is(b, 0) else None
         case "mul":
-            if _is(a, 1):
-                return b
-            if _is(b, 1):
-                return a
+            if _is(a, 1) or _is(b, 1):
+                return b if _is(a, 1) else a
             if not dtype.is_float and (_is(a, 0) or _is(b, 0)):
                 return Const(0, dtype)
-        case "floordiv" | "mod" if dtype.is_integer:
+        case "floordiv" | "cdiv" | "mod":
             return _divide(op, a, b, dtype)
-        case "land":
+        case "pow" if not dtype.is_float and (_is(b, 0) or _is(b, 1)):
+            return a if _is(b, 1) else Const(wrap(1, dtype), dtype)
+        case "land" | "lor":
             for known, other in ((a, b), (b, a)):
                 if isinstance(known, Const):
-                    return other if known.value else Const(False, dtypes.boolean)
-        case "lor":
-            for known, other in ((a, b), (b, a)):
-                if isinstance(known, Const):
-                    return Const(True, dtypes.boolean) if known.value else other
+                    decides = bool(known.value) == (op == "lor")
+                    return Const(op == "lor", dtypes.boolean) if decides else other
         case _:
             return None
     return None
 
 
+def _sum(a: Scalar, b: Scalar, dtype: DType) -> Scalar | None:
+    """Constants gather on the right, so that offsets stay foldable: (x + c) + d = x + (c + d)."""
+    if _is(a, 0) or _is(b, 0):
+        return b if _is(a, 0) else a
+    if isinstance(b, Const) and isinstance(a, Binary) and a.op == "add":
+        if isinstance(a.b, Const):
+            return binary("add", a.a, Const(wrap(int(a.b.value) + int(b.value), dtype), dtype))
+    elif isinstance(a, Const):
+        return binary("add", b, a)
+    return None
+
+
+def _shift(op: BinaryOp, a: Scalar, b: Const, dtype: DType) -> Scalar | None:
+    count = int(b.value)
+    if count == 0:
+        return a
+    if 0 <= count < dtype.bits:
+        return None
+    if op == "shr" and dtype.kind == "int":
+        return Binary("shr", a, Const(dtype.bits - 1, dtypes.i32), dtype)
+    return Const(shifted(op, 0, count, dtype), dtype)
+
+
 def _divide(op: BinaryOp, a: Scalar, b: Scalar, dtype: DType) -> Scalar | None:
     if _is(b, 1):
-        return a if op == "floordiv" else Const(0, dtype)
-    if (
-        isinstance(a, Binary)
-        and a.op == "mul"
-        and isinstance(a.b, Const)
-        and isinstance(b, Const)
-        and b.value > 0
-        and a.b.value % b.value == 0
-    ):
-        # x * (c * d) / c: exact whatever the sign of x, barring overflow of the product.
-        whole = Const(int(a.b.value) // int(b.value), dtype)
-        return binary("mul", a.a, whole) if op == "floordiv" else Const(0, dtype)
-    bits = _power_of_two(b)
-    if bits is None or not non_negative(a):
+        return Const(0, dtype) if op == "mod" else a
+    if not isinstance(b, Const) or b.value <= 0 or op == "cdiv":
         return None
-    if op == "floordiv":
-        return binary("shr", a, Const(bits, dtype))
-    return Binary("and", a, Const((1 << bits) - 1, dtype), dtype)
+    divisor = int(b.value)
+    if isinstance(a, Binary) and a.op == "mul" and isinstance(a.b, Const):
+        factor, (low, high) = int(a.b.value), bounds(a.a)
+        if factor % divisor == 0 and all(fits(end * factor, dtype) for end in (low, high)):
+            # x * (c * d) // d = x * c, for the product never wraps.
+            return Const(0, dtype) if op == "mod" else binary("mul", a.a, factor // divisor)
+    if divisor & (divisor - 1) or not non_negative(a):
+        return None
+    if op == "mod":
+        return Binary("and", a, Const(divisor - 1, dtype), dtype)
+    return binary("shr", a, Const(divisor.bit_length() - 1, dtype))
 
 
 def unary(op: UnaryOp, a: object, dtype: DType | None = None) -> Scalar:
-    """`op a`; the result has `a`'s type (bool for `not` and `isnan`)."""
+    """`op a`; the result has `a`'s type (bool for `not` and `isnan`, i32 for -c and abs(c) of a
+    condition)."""
     operand = as_scalar(a)
-    result = dtype or (dtypes.boolean if op in ("not", "isnan") else operand.dtype)
+    if operand.dtype.kind == "bool" and op in ("neg", "abs"):
+        operand = cast(operand, dtypes.i32)
+    if op == "inv" and operand.dtype.is_float:
+        raise FrontendError(
+            f"`~` on {operand.dtype}", fix="convert to an integer first: hx.cast(x, i32)"
+        )
+    result = dtypes.boolean if op in ("not", "isnan") else dtype or operand.dtype
     if isinstance(operand, Const):
-        if op == "neg":
-            return Const(-operand.value, result)
-        if op == "not":
-            return Const(not operand.value, result)
+        folded = fold_unary(op, operand, result)
+        if folded is not None:
+            return folded
     return Unary(op, operand, result)
 
 
-_COMPARE: dict[str, Callable[[float, float], bool]] = {
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b,
-    "ge": lambda a, b: a >= b,
-    "eq": lambda a, b: a == b,
-    "ne": lambda a, b: a != b,
-}
-
-
 def compare(op: CompareOp, a: object, b: object) -> Scalar:
-    """`a op b` as a boolean."""
+    """`a op b` as a boolean; a Python integer that the other's type does not have decides it."""
+    decided = _beyond(op, a, b)
+    if decided is not None:
+        return decided
     left, right, dtype = _operands(a, b)
+    left, right = cast(left, dtype), cast(right, dtype)
     if isinstance(left, Const) and isinstance(right, Const):
-        return Const(_COMPARE[op](left.value, right.value), dtypes.boolean)
-    return Compare(op, cast(left, dtype), cast(right, dtype))
+        return fold_compare(op, left.value, right.value)
+    return Compare(op, left, right)
+
+
+def _beyond(op: CompareOp, a: object, b: object) -> Scalar | None:
+    """The comparison of an integer scalar with a number outside its type: any value will do."""
+    for scalar, number in ((a, b), (b, a)):
+        if not isinstance(scalar, ScalarBase) or not scalar.dtype.is_integer:
+            continue
+        if isinstance(number, int) and not fits(number, scalar.dtype):
+            low, _ = limits(scalar.dtype)
+            return fold_compare(op, low, number) if scalar is a else fold_compare(op, number, low)
+    return None
 
 
 def select(cond: object, a: object, b: object) -> Scalar:
     """`a if cond else b`, both sides evaluated."""
-    condition = as_scalar(cond)
+    condition = cast(cond, dtypes.boolean)
     left, right, dtype = _operands(a, b)
+    left, right = cast(left, dtype), cast(right, dtype)
     if isinstance(condition, Const):
-        return cast(left if condition.value else right, dtype)
-    return Select(condition, cast(left, dtype), cast(right, dtype), dtype)
+        return left if condition.value else right
+    return Select(condition, left, right, dtype)
 
 
 def cast(a: object, dtype: DType) -> Scalar:
-    """`a` converted to `dtype`; integer constants convert at once."""
+    """`a` converted to `dtype`; constants convert at once, as the machine converts."""
     operand = as_scalar(a)
     if operand.dtype == dtype:
         return operand
-    if isinstance(operand, Const):
-        if dtype.is_float:
-            return Const(float(operand.value), dtype)
-        if dtype.is_integer and not operand.dtype.is_float:
-            value = int(operand.value)
-            if value in (range(2**dtype.bits) if dtype.kind == "uint" else _signed(dtype)):
-                return Const(value, dtype)
-    return Cast(operand, dtype)
-
-
-def _signed(dtype: DType) -> range:
-    """Values of a signed integer type."""
-    return range(-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1))
+    return fold_cast(operand, dtype) if isinstance(operand, Const) else Cast(operand, dtype)
 
 
 def add(*terms: object) -> Scalar:
     """The sum of all terms, 0 for none."""
-    total: Scalar = Const(0, dtypes.i32)
-    for term in terms:
+    if not terms:
+        return Const(0, dtypes.i32)
+    total = as_scalar(terms[0])
+    for term in terms[1:]:
         total = binary("add", total, term)
     return total
 
@@ -333,7 +324,7 @@ def land(*terms: object) -> Scalar:
 
 
 def cdiv(a: object, b: object) -> Scalar | int:
-    """ceil(a / b) for a >= 0, b > 0; an int for two ints."""
+    """a / b rounded up, whatever the signs; an int for two ints."""
     if isinstance(a, int) and isinstance(b, int):
         return -(-a // b)
-    return binary("floordiv", binary("add", a, binary("sub", b, 1)), b)
+    return binary("cdiv", a, b)

@@ -11,13 +11,15 @@ from typing import Literal, TypeAlias, Union
 
 from hexcute_core import dtypes
 from hexcute_core.dtypes import DType
+from hexcute_core.errors import FrontendError
+from hexcute_core.scalar.numbers import fits, limits, typed
 
 UnaryOp = Literal[
     "neg", "not", "inv", "abs", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "rcp",
     "tanh", "sin", "cos", "erf", "floor", "ceil", "isnan",
 ]  # fmt: skip
 BinaryOp = Literal[
-    "add", "sub", "mul", "div", "floordiv", "mod", "min", "max", "pow",
+    "add", "sub", "mul", "div", "floordiv", "cdiv", "mod", "min", "max", "pow",
     "and", "or", "xor", "shl", "shr", "land", "lor",
 ]  # fmt: skip
 CompareOp = Literal["lt", "le", "gt", "ge", "eq", "ne"]
@@ -101,6 +103,9 @@ class ScalarBase:
     def __neg__(self) -> Scalar:
         return _unary("neg", self)
 
+    def __abs__(self) -> Scalar:
+        return _unary("abs", self)
+
     def __invert__(self) -> Scalar:
         return _unary("inv", self)
 
@@ -119,8 +124,6 @@ class ScalarBase:
     def __bool__(self) -> bool:
         if isinstance(self, Const):
             return bool(self.value)
-        from hexcute_core.errors import FrontendError
-
         raise FrontendError(
             f"the run-time value `{self}` was used as a Python truth value",
             fix="use it in an `if` or `while` of the kernel itself, or hx.select(cond, a, b)",
@@ -134,6 +137,8 @@ class ScalarBase:
 
 @dataclass(frozen=True)
 class Const(ScalarBase):
+    """A number that a value of `dtype` can be; `scalar.numbers.typed` makes one so."""
+
     value: int | float | bool
     dtype: DType
 
@@ -155,7 +160,7 @@ class Unary(ScalarBase):
 
 @dataclass(frozen=True)
 class Binary(ScalarBase):
-    """`floordiv` and `mod` truncate like C; the compiler only uses them on values >= 0."""
+    """`floordiv` and `mod` round down like Python's, `cdiv` is the quotient rounded up."""
 
     op: BinaryOp
     a: Scalar
@@ -211,7 +216,10 @@ Scalar: TypeAlias = Union[Const, Var, Unary, Binary, Compare, Select, Cast, Elem
 
 
 def as_scalar(value: object, dtype: DType | None = None) -> Scalar:
-    """A Python number or a scalar node as a scalar node; ints become i32 (i64 past 2^31)."""
+    """A Python number or a scalar node as a scalar node; ints become i32 (i64 past 2^31).
+
+    Raises FrontendError for anything else, and for an integer that `dtype` does not have.
+    """
     if isinstance(value, ScalarBase):
         return value  # type: ignore[return-value]
     if isinstance(value, bool):
@@ -219,11 +227,17 @@ def as_scalar(value: object, dtype: DType | None = None) -> Scalar:
     if isinstance(value, int):
         if dtype is None:
             dtype = dtypes.i32 if -(2**31) <= value < 2**31 else dtypes.i64
-        return Const(float(value) if dtype.is_float else value, dtype)
+        if not dtype.is_float and not fits(value, dtype):
+            raise FrontendError(
+                f"{dtype} has no number {value}: it goes from {limits(dtype)[0]} to "
+                f"{limits(dtype)[1]}",
+                fix=f"convert the other operand to a wider type, or write hx.cast({value}, "
+                f"{dtype}), which wraps",
+            )
+        return Const(typed(value, dtype), dtype)
     if isinstance(value, float):
-        return Const(value, dtype or dtypes.f32)
-    from hexcute_core.errors import FrontendError
-
+        dtype = dtype or dtypes.f32
+        return Const(typed(value, dtype), dtype)
     raise FrontendError(
         f"expected a number or a scalar expression, got {type(value).__name__}: {value!r}",
         fix="pass an int, a float, a symbol or a scalar of the kernel",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from hexcute_core.scalar.expr import (
     Binary,
     Call,
@@ -14,6 +16,7 @@ from hexcute_core.scalar.expr import (
     Unary,
     Var,
 )
+from hexcute_core.scalar.numbers import typed
 from hexcute_core.unions import assert_never
 
 _INFIX = {
@@ -32,7 +35,7 @@ def show(e: Scalar) -> str:
 def _show(e: Scalar, outer: bool = False) -> str:
     match e:
         case Const():
-            return str(e.value)
+            return _number(e)
         case Var():
             return e.name
         case Unary():
@@ -54,3 +57,14 @@ def _show(e: Scalar, outer: bool = False) -> str:
             return f"{e.name}({', '.join(show(a) for a in e.args)})"
         case _:
             assert_never(e)
+
+
+def _number(e: Const) -> str:
+    """The fewest digits that mean the same number of its type."""
+    if not e.dtype.is_float or not math.isfinite(e.value) or e.dtype.bits == 64:
+        return str(e.value)
+    for digits in range(1, 10):
+        shorter = float(f"{e.value:.{digits}g}")
+        if typed(shorter, e.dtype) == e.value:
+            return str(shorter)
+    return str(e.value)

@@ -1,4 +1,5 @@
-"""op(x, y) on values, as the machine computes it: C integers that wrap, IEEE floats.
+"""op(x, y) on values, as the language means it: integers that wrap, quotients rounded down, floats
+rounded once an operation (those of fewer than 32 bits from f32).
 
 Each maker returns a function of values of one type. Integers that are the same for all lanes are
 Python ints and stay so; anything per lane is a numpy array of the storage type. Functions get the
@@ -24,30 +25,33 @@ Binary = Callable[[LaneState, Value, Value], Value]
 Unary = Callable[[Value], Value]
 
 
-def _c_div(a: int, b: int) -> int:
-    quotient = abs(a) // abs(b)
-    return quotient if (a < 0) == (b < 0) else -quotient
-
-
-def _c_mod(a: int, b: int) -> int:
-    return a - _c_div(a, b) * b
-
-
 _INT_SCALAR: dict[str, Callable[[int, int], int]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul,
-    "div": _c_div, "floordiv": _c_div, "mod": _c_mod, "min": min, "max": max,
+    "floordiv": operator.floordiv, "mod": operator.mod, "cdiv": lambda a, b: -(-a // b),
+    "min": min, "max": max,
     "and": operator.and_, "or": operator.or_, "xor": operator.xor, "pow": operator.pow,
 }  # fmt: skip
 _INT_ARRAY: dict[str, Callable[[Any, Any], Any]] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "mod": np.fmod,
+    "add": np.add, "sub": np.subtract, "mul": np.multiply,
     "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
     "xor": np.bitwise_xor, "pow": np.power,
 }  # fmt: skip
 _FLOAT: dict[str, Callable[[Any, Any], Any]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
-    "mod": np.fmod, "min": np.fmin, "max": np.fmax, "pow": np.power,
-    "floordiv": lambda a, b: np.trunc(np.divide(a, b)),
+    "min": lambda a, b: smallest(a, b), "max": lambda a, b: largest(a, b), "pow": np.power,
 }  # fmt: skip
+MOST_PRODUCTS = 4
+"""x ** n is products up to this n, as the code generator writes it."""
+
+
+def largest(a: Any, b: Any) -> Any:
+    """The larger of two floats: a number rather than NaN, 0 rather than -0."""
+    return np.where((a == 0) & (b == 0), a + b, np.fmax(a, b)).astype(a.dtype)[()]
+
+
+def smallest(a: Any, b: Any) -> Any:
+    """The smaller of two floats: a number rather than NaN, -0 rather than 0."""
+    return -largest(-a, -b)
 
 
 def binary_function(op: str, dtype: DType) -> Binary:
@@ -60,8 +64,10 @@ def binary_function(op: str, dtype: DType) -> Binary:
         return _float_binary(op, dtype)
     if dtype.kind == "bool":
         return _bool_binary(op)
-    if op in ("div", "floordiv", "mod"):
+    if op in ("floordiv", "cdiv", "mod"):
         return _division(op, dtype)
+    if op not in _INT_SCALAR:
+        raise SimulationError(f"`{op}` has no meaning on {dtype}", fix="cast to f32 first")
     scalar, vector = _INT_SCALAR[op], _INT_ARRAY[op]
 
     def run(m: LaneState, a: Value, b: Value) -> Value:
@@ -101,11 +107,27 @@ def _bool_binary(op: str) -> Binary:
 def _float_binary(op: str, dtype: DType) -> Binary:
     if op not in _FLOAT:
         raise SimulationError(f"`{op}` has no meaning on {dtype}", fix="cast to an integer first")
-    function, cell = _FLOAT[op], storage(dtype)
+    function, wide = _FLOAT[op], dtypes.f64 if dtype.bits == 64 else dtypes.f32
 
     def run(m: LaneState, a: Value, b: Value) -> Value:
+        if wide != dtype:
+            a, b = convert(a, dtype, wide), convert(b, dtype, wide)
         result: Value = function(a, b)
-        return result if result.dtype == cell else result.astype(cell)  # type: ignore[union-attr]
+        return result if wide == dtype else convert(result, wide, dtype)
+
+    return run
+
+
+def power_function(n: int, dtype: DType) -> Unary:
+    """`x ** n` of floats as n - 1 products, rounded to `dtype` at the end."""
+    wide = dtypes.f64 if dtype.bits == 64 else dtypes.f32
+
+    def run(a: Value) -> Value:
+        base = convert(a, dtype, wide)
+        total = base
+        for _ in range(n - 1):
+            total = total * base  # type: ignore[operator]
+        return convert(total, wide, dtype)
 
     return run
 
@@ -129,8 +151,11 @@ def _division(op: str, dtype: DType) -> Binary:
                 m.fail("integer division by zero", int(bad[0]))
             divisor = np.where(zero, storage(dtype).type(1), divisor)
         dividend = np.asarray(a, dtype=storage(dtype))
-        rest: Array = np.fmod(dividend, divisor)
-        return rest if op == "mod" else wrap_cells((dividend - rest) // divisor, dtype)
+        rest: Array = np.remainder(dividend, divisor)
+        if op == "mod":
+            return rest
+        whole: Array = np.floor_divide(dividend, divisor)
+        return wrap_cells(whole + (rest != 0) if op == "cdiv" else whole, dtype)
 
     return run
 
@@ -140,17 +165,13 @@ def _shift(op: str, dtype: DType) -> Binary:
 
     def run(m: LaneState, a: Value, b: Value) -> Value:
         if isinstance(b, int):
-            # Amounts past the width shift everything out, as PTX clamps them.
-            amount = min(b, bits - 1 if dtype.kind == "int" and op == "shr" else bits) & 0xFF
+            # An amount that is negative or past the width moves every bit out.
+            amount = b if 0 <= b < bits else bits
             if isinstance(a, int):
                 return wrap_int(a << amount if op == "shl" else a >> amount, dtype)
-            cells = np.asarray(a)
-            if amount == bits:
-                return np.zeros_like(cells)
-            places = cells.dtype.type(amount)
-            return wrap_cells(cells << places if op == "shl" else cells >> places, dtype)
+            b = np.full(1, amount, np.int64)
         cells = np.broadcast_to(np.asarray(a, dtype=storage(dtype)), m.lanes)
-        amounts = np.asarray(b).astype(np.int64)
+        amounts = np.asarray(b)
         beyond = (amounts < 0) | (amounts >= bits)
         places = np.where(beyond, bits - 1, amounts).astype(cells.dtype)
         shifted = cells << places if op == "shl" else cells >> places
@@ -204,12 +225,12 @@ def _float_unary(op: str, source: DType, target: DType) -> Unary:
     if op == "inv":
         raise SimulationError(f"`~` has no meaning on {source}", fix="cast to an integer first")
     function = _FLOAT_UNARY[op]
-    wide = np.float64 if source.bits == 64 else np.float32
-    cell = storage(target)
+    wide = dtypes.f64 if source.bits == 64 else dtypes.f32
+    cell = storage(wide)
 
     def run(a: Value) -> Value:
-        result: Value = np.asarray(function(np.asarray(a, dtype=wide))).astype(cell)
-        return result if isinstance(a, np.ndarray) else np.asarray(result)[()]
+        result = np.asarray(function(np.asarray(a, dtype=cell)), dtype=cell)
+        return convert(result if isinstance(a, np.ndarray) else result[()], wide, target)
 
     return run
 

@@ -27,7 +27,13 @@ from hexcute_core.scalar import (
     Var,
 )
 from hexcute_core.scalar.visit import may_fail
-from hexcute_core.simulator.arithmetic import COMPARE, binary_function, unary_function
+from hexcute_core.simulator.arithmetic import (
+    COMPARE,
+    MOST_PRODUCTS,
+    binary_function,
+    power_function,
+    unary_function,
+)
 from hexcute_core.simulator.lanes import LaneState
 from hexcute_core.simulator.values import Array, Value, broadcast, convert, storage, wrap_int
 from hexcute_core.simulator.warp import CALLS
@@ -113,6 +119,10 @@ def _binary(e: Binary) -> Evaluate:
     a, b = compile_scalar(e.a), compile_scalar(e.b)
     if e.op in ("land", "lor") and may_fail(e.b):
         return _short_circuit(e.op, a, b)
+    n = e.b.value if e.op == "pow" and isinstance(e.b, Const) else 0
+    if e.dtype.is_float and n in range(1, MOST_PRODUCTS + 1):
+        product = power_function(int(n), e.dtype)
+        return lambda m: product(a(m))
     # Logical operators take booleans and give booleans; the others work in their own type.
     apply = binary_function(e.op, e.dtype)
 

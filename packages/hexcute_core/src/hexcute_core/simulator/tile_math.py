@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from hexcute_core.arch.boxes import Reduction
-from hexcute_core.dtypes import DType
+from hexcute_core.dtypes import DType, accumulator
 from hexcute_core.errors import SimulationError
 from hexcute_core.simulator.values import Array, convert, storage, truncate_tf32
 from hexcute_core.tile.ir import ReduceOp
@@ -29,16 +29,25 @@ def _float_operand(cells: Array, dtype: DType) -> Array:
 
 
 def reduce_tile(src: Array, dtype: DType, axis: int, op: ReduceOp, target: DType) -> Array:
-    """`src` reduced along `axis`, which stays with extent 1; sums of small floats in float32."""
+    """`src` reduced along `axis`, which stays with extent 1; narrow types in 32 bits."""
+    wide = accumulator(dtype)
+    cells = cast_tile(src, dtype, wide)
     if op == "sum":
-        wide = np.float64 if dtype.bits == 64 else np.float32 if dtype.is_float else np.int64
-        total: Array = np.sum(src.astype(wide), axis=axis, keepdims=True)
-        return total.astype(storage(target))
-    # fmax and fmin drop NaN as the machine's max and min do.
+        total: Array = np.sum(cells, axis=axis, keepdims=True, dtype=storage(wide))
+        return cast_tile(total, wide, target)
+    # fmax and fmin drop NaN as the machine's max and min do, which also tell 0 from -0.
     best = np.fmax if op == "max" else np.fmin
-    cells = src.astype(np.float32) if dtype.is_float and dtype.bits < 32 else src
     extreme: Array = best.reduce(cells, axis=axis, keepdims=True)
-    return cast_tile(extreme.astype(storage(dtype)), dtype, target)
+    if dtype.is_float:
+        zeros = (cells == 0) & (np.signbit(cells) == (op == "min"))
+        signed = wide_zero(op)
+        extreme = np.where((extreme == 0) & zeros.any(axis=axis, keepdims=True), signed, extreme)
+    return cast_tile(extreme.astype(storage(wide)), wide, target)
+
+
+def wide_zero(op: ReduceOp) -> float:
+    """The zero that wins where both signs are: 0 for a maximum, -0 for a minimum."""
+    return -0.0 if op == "min" else 0.0
 
 
 def combine(op: Reduction, held: Array, new: Array) -> Array:

@@ -28,6 +28,7 @@ _NATIVE = {
     "bool": "bool",
 }  # fmt: skip
 _ML_DTYPES = {"bf16": "bfloat16", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}
+_BY_F32 = ("f16", "bf16", "tf32", "f8e4m3", "f8e5m2")
 _SATURATES = {"f8e4m3": 448.0, "f8e5m2": 57344.0}
 
 
@@ -90,8 +91,9 @@ def truncate_tf32(value: Array) -> Array:
 def convert(value: Value, source: DType, target: DType) -> Value:
     """`value` of type `source` as `target`.
 
-    To a float: round to nearest even (tf32: ties away; 8-bit floats saturate). Float to integer:
-    towards zero, saturating, NaN to 0. Integer to integer: the low bits. To bool: not equal to 0.
+    To a float: round to nearest even (tf32: ties away; 8-bit floats saturate), from f64 and wide
+    integers to less than f32 by way of f32. Float to integer: towards zero, saturating, NaN to 0.
+    Integer to integer: the low bits. To bool: not equal to 0.
     """
     if isinstance(value, (int, bool)):
         return _convert_int(int(value), target)
@@ -109,14 +111,17 @@ def _convert_int(value: int, target: DType) -> Value:
     if target.kind == "bool":
         return bool(value)
     if target.is_float:
-        return storage(target).type(value)  # type: ignore[no-any-return]
+        wide = np.int64 if value < 2**63 else np.uint64
+        return _to_float(np.asarray(value, dtype=wide)[()], target)
     return wrap_int(value, target)
 
 
 def _to_float(value: np.generic[Any] | Array, target: DType) -> Value:
+    if target.name in _BY_F32 and value.dtype != storage(target):
+        value = value.astype(np.float32)
     limit = _SATURATES.get(target.name)
     if limit is not None:
-        value = np.clip(value.astype(np.float32), -limit, limit)
+        value = np.clip(value, -limit, limit)
     result: Value = value.astype(storage(target))
     if target.name == "f32" and value.dtype.itemsize == 1:
         # Widening an 8-bit float gives the machine's one NaN, whatever the sign or payload.

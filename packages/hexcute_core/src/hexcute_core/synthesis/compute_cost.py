@@ -100,7 +100,7 @@ def _binary_clocks(op: BinaryOp) -> float:
             | "lor"
         ):  # fmt: skip
             return SIMPLE
-        case "div" | "floordiv" | "mod":
+        case "div" | "floordiv" | "cdiv" | "mod":
             return DIVISION
         case "pow":
             return LIBRARY

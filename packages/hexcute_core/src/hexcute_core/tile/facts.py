@@ -14,7 +14,7 @@ from math import gcd
 from typing import NamedTuple
 
 from hexcute_core.scalar import Binary, Cast, Compare, Const, Scalar, Select, Unary, Var
-from hexcute_core.scalar.build import NON_NEGATIVE_PREFIXES
+from hexcute_core.scalar.bounds import built_in
 from hexcute_core.tile import Assign, For, TileProgram, While
 from hexcute_core.tile.visit import statements
 from hexcute_core.unions import assert_never
@@ -92,7 +92,7 @@ class Facts:
                 return gcd(a * b if e.op == "mul" else gcd(a, b), 1 << e.dtype.bits if wraps else 0)
             case Binary(op="shl", b=Const() as b):
                 return self.divisor(e.a) << int(b.value)
-            case Binary(op="floordiv", b=Const() as b):
+            case Binary(op="floordiv" | "cdiv", b=Const() as b):
                 whole = self.divisor(e.a)
                 return whole // abs(int(b.value)) if b.value and whole % b.value == 0 else _ANY
             case Binary(op="shr", b=Const() as b):
@@ -155,7 +155,7 @@ class Facts:
             return Bounds(0, None if blocks is None else blocks - 1)
         if name.startswith(("gridDim.", "blockDim.")):
             return Bounds(1, None)
-        if name in self._symbols or name.startswith(NON_NEGATIVE_PREFIXES):
+        if name in self._symbols or built_in(name) is not None:
             return NATURAL
         if name not in self._bounds:
             # Until it is known: all that a definition through itself may use.
@@ -219,7 +219,7 @@ def _cast(a: Bounds, e: Cast) -> Bounds:
 
 
 def _binary(e: Binary, a: Bounds, b: Bounds) -> Bounds:
-    """Bounds of an operation on integers; quotients and remainders round towards zero."""
+    """Bounds of an operation on integers; quotients round down."""
     positive = b.low is not None and b.low == b.high and b.low > 0
     by = b.low if positive and b.low is not None else 1
     natural = a.low is not None and a.low >= 0
@@ -240,16 +240,19 @@ def _binary(e: Binary, a: Bounds, b: Bounds) -> Bounds:
             return Bounds(0, by)
         case "mod" if positive:
             top = by - 1 if a.high is None else min(by - 1, max(a.high, 0))
-            return Bounds(0, top) if natural else Bounds(1 - by, by - 1)
+            return Bounds(0, top if natural else by - 1)
         case "floordiv" if positive:
             return Bounds(_quotient(a.low, by), _quotient(a.high, by))
         case "shr" if b.low is not None and b.low == b.high:
             return Bounds(*(None if x is None else x >> b.low for x in a))
         case "shl" if b.low is not None and b.low == b.high:
             return Bounds(*(None if x is None else x << b.low for x in a))
-        case "mod" if natural:
-            # The sign is the dividend's.
-            return Bounds(0, a.high)
+        case "cdiv" if positive:
+            low, high = _minus(_quotient(_minus(a.low), by)), _minus(_quotient(_minus(a.high), by))
+            return Bounds(low, high)
+        case "mod" if b.low is not None and b.low > 0:
+            # The sign is the divisor's.
+            return Bounds(0, None if b.high is None else b.high - 1)
         case "floordiv" if natural and b.low is not None and b.low > 0:
             return Bounds(0, a.high)
         case "or" | "xor" if natural and b.low is not None and b.low >= 0:
@@ -287,4 +290,4 @@ def _minus(a: int | None) -> int | None:
 
 
 def _quotient(a: int | None, by: int) -> int | None:
-    return None if a is None else abs(a) // by * (1 if a >= 0 else -1)
+    return None if a is None else a // by

@@ -40,7 +40,7 @@ def global_address(scope: Scope, ptr: GlobalPtr) -> Any:
     per_byte = 8 // ptr.dtype.bits if ptr.dtype.bits < 8 else 1
     if constant % per_byte:
         offset, constant = ptr.offset, 0
-    index = scalars.emit(scope, offset)
+    index = scalars.place(scope, offset)
     if per_byte > 1:
         index = he.RightShift(index, integer(per_byte.bit_length() - 1))
         constant //= per_byte
@@ -59,7 +59,7 @@ def behind(scope: Scope, address: Any, by: Scalar) -> Any:
     """The 32-bit address `by` bytes behind another."""
     offset, constant = split_constant(by)
     if not is_const(offset, 0):
-        address = he.Add(address, he.Cast(scalars.emit(scope, offset), data_type("uint32")))
+        address = he.Add(address, he.Cast(scalars.place(scope, offset), data_type("uint32")))
     return he.Add(address, integer(constant, "uint32")) if constant else address
 
 

@@ -8,6 +8,7 @@
 | f32 -> tf32 | cvt.rna.tf32.f32 | nearest, ties away |
 | f32 -> f8 | cvt.rn.satfinite.TYPEx2.f32 | sm_89 and later; beyond the range: the largest |
 | two f32 -> two f16, bf16, f8 | cvt.rn.TYPEx2.f32 | the same values |
+| f32, f64 -> integers | cvt.rzi | towards zero, saturating, NaN is 0 |
 | f8 -> f32 | cvt.rn.f16x2.TYPEx2, then cvt.f32.f16 | sm_89 and later; exact |
 """
 
@@ -23,6 +24,7 @@ from hidet.ir.type import data_type
 from hexcute_core.backend.hidet.asm import Instruction
 from hexcute_core.backend.hidet.scope import Scope, call, integer
 from hexcute_core.dtypes import DType
+from hexcute_core.scalar.numbers import FORMATS, Format, typed
 
 F8_PTX = {"f8e4m3": "e4m3x2", "f8e5m2": "e5m2x2"}
 
@@ -80,6 +82,22 @@ def from_f32(scope: Scope, value: Any, dtype: DType) -> Any:
             return value
 
 
+def to_integer(scope: Scope, value: Any, source: DType, target: DType) -> Any:
+    """The f32 or f64 `value` as an integer of 32 or 64 bits."""
+    kind = f"{'s' if target.kind == 'int' else 'u'}{target.bits}"
+    ctype_name = f"{target.kind}{target.bits}"
+    wide = source.bits == 64
+    ins = _convert(
+        f"hx_f{source.bits}_to_{target}", f"cvt.rzi.{kind}.f{source.bits} %0, %1;",
+        "float64" if wide else "float32", ctype_name,
+    )  # fmt: skip
+    number = scope.instruction(ins, [value])
+    if not wide and target.bits == 32:
+        return number
+    # With 64 bits on either side the instruction makes the least number of NaN.
+    return he.IfThenElse(he.Equal(value, value), number, integer(0, ctype_name))
+
+
 def pair_from_f32(scope: Scope, low: Any, high: Any, dtype: DType) -> Any:
     """Two f32 values rounded to a narrow float type: one in each half of the result's bits."""
     if dtype.bits == 16:
@@ -96,13 +114,14 @@ def pair_from_f32(scope: Scope, low: Any, high: Any, dtype: DType) -> Any:
 
 def literal(scope: Scope, value: float, dtype: DType) -> Any:
     """The constant `value` in `dtype`, rounded to nearest, ties to even."""
+    value = float(typed(value, dtype))
     match dtype.name:
         case "f16":
             return integer(_f16_bits(value), "uint16")
         case "bf16":
             return integer(_bf16_bits(value), "uint16")
-        case "f8e4m3" | "f8e5m2" | "tf32":
-            return from_f32(scope, he.Constant(value, data_type("float32")), dtype)
+        case "f8e4m3" | "f8e5m2":
+            return integer(_f8_bits(value, FORMATS[dtype.name]), "uint8")
         case _:
             return he.Constant(value, data_type("float64" if dtype.bits == 64 else "float32"))
 
@@ -116,20 +135,22 @@ def _need_sm89(scope: Scope, dtype: DType) -> None:
 
 
 def _f16_bits(value: float) -> int:
-    try:
-        return int(struct.unpack("<H", struct.pack("<e", value))[0])
-    except OverflowError:
-        return 0x7C00 if value > 0 else 0xFC00
+    return int(struct.unpack("<H", struct.pack("<e", value))[0])
 
 
 def _bf16_bits(value: float) -> int:
+    return int(struct.unpack("<I", struct.pack("<f", value))[0]) >> 16
+
+
+def _f8_bits(value: float, format_: Format) -> int:
+    fraction = format_.digits - 1
+    sign = 0x80 if math.copysign(1.0, value) < 0 else 0
     if math.isnan(value):
-        return 0x7FC0
-    try:
-        bits = int(struct.unpack("<I", struct.pack("<f", value))[0])
-    except OverflowError:
-        return 0x7F80 if value > 0 else 0xFF80
-    return (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+        return sign | 0x7F
+    exponent = max(math.frexp(value)[1] - 1, format_.least) if value else format_.least
+    # Below the least normal number the exponent's field is 0, as that of the number 1 step less.
+    steps = int(math.ldexp(abs(value), fraction - exponent))
+    return sign | (steps + ((exponent - format_.least) << fraction))
 
 
 def _cast(value: Any, type_name: str) -> Any:

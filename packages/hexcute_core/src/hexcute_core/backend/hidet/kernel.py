@@ -21,6 +21,8 @@ from hexcute_core.backend.hidet.scope import Scope, call
 from hexcute_core.backend.hidet.statements import emit_block
 from hexcute_core.backend.hidet.storage import pointee_type, value_type
 from hexcute_core.errors import BackendError, HexcuteError
+from hexcute_core.scalar import free_vars
+from hexcute_core.scalar.bounds import Bounds
 from hexcute_core.thread import MatrixDesc, Prim, ThreadProgram
 from hexcute_core.thread.visit import statements
 
@@ -43,7 +45,7 @@ def translate(program: ThreadProgram, arch: str) -> tuple[str, str]:
 
 def build_module(program: ThreadProgram, arch: str, entry: str) -> IRModule:
     """The Hidet module of `program`: one kernel and the device functions it calls."""
-    scope = Scope(arch, products=in_flight(program.body))
+    scope = Scope(arch, products=in_flight(program.body), known=_extents(program))
     if program.maps or program.cluster_dim != (1, 1, 1):
         _need_hopper(scope, program)
     params = []
@@ -69,6 +71,12 @@ def build_module(program: ThreadProgram, arch: str, entry: str) -> IRModule:
     )
     functions = {**scope.functions, entry: kernel}
     return IRModule(functions, include_headers=sorted(scope.headers))
+
+
+def _extents(program: ThreadProgram) -> dict[str, Bounds]:
+    """Bounds of the symbols: they are extents of tensors."""
+    symbols = {name for p in program.params for extent in p.shape for name in free_vars(extent)}
+    return dict.fromkeys(symbols, (0, 2**31 - 1))
 
 
 def _need_hopper(scope: Scope, program: ThreadProgram) -> None:

@@ -12,7 +12,7 @@ from hidet.ir import expr as he
 from hidet.ir.type import data_type
 
 from hexcute_core import dtypes
-from hexcute_core.backend.hidet import floats, functions, registers
+from hexcute_core.backend.hidet import floats, functions, integers, registers
 from hexcute_core.backend.hidet.asm import Instruction
 from hexcute_core.backend.hidet.calls import call_by_name
 from hexcute_core.backend.hidet.scope import Scope, call, integer
@@ -30,16 +30,13 @@ from hexcute_core.scalar import (
     Unary,
     Var,
 )
+from hexcute_core.scalar.fold import MOST_PRODUCTS
+from hexcute_core.scalar.numbers import fits, limits
 from hexcute_core.unions import assert_never
 
-_INFIX = {
-    "add": he.Add, "sub": he.Sub, "mul": he.Multiply, "floordiv": he.Div, "mod": he.Mod,
-    "and": he.BitwiseAnd, "or": he.BitwiseOr, "xor": he.BitwiseXor, "shl": he.LeftShift,
-    "shr": he.RightShift,
-}  # fmt: skip
+_FLOAT = {"add": he.Add, "sub": he.Sub, "mul": he.Multiply}
 _COMPARE = {"lt": he.LessThan, "le": he.LessEqual, "eq": he.Equal, "ne": he.NotEqual}
 _SWAPPED = {"gt": he.LessThan, "ge": he.LessEqual}
-_ABS = {False: "abs", True: "llabs"}
 _NARROW = ("f16", "bf16", "f8e4m3", "f8e5m2")
 
 
@@ -72,9 +69,17 @@ def emit(scope: Scope, e: Scalar) -> Any:
             assert_never(e)
 
 
+def place(scope: Scope, e: Scalar) -> Any:
+    """`e` as an offset in memory: its sums and products are places of a tensor, which its type
+    has, so they are C's own."""
+    if isinstance(e, Binary) and e.op in ("add", "sub", "mul") and e.dtype.is_integer:
+        return integers.PLAIN[e.op](place(scope, e.a), place(scope, e.b))
+    return emit(scope, e)
+
+
 def index_of(scope: Scope, e: Scalar) -> Any:
     """`e` as an array index: a Python int where it is constant."""
-    return int(e.value) if isinstance(e, Const) else emit(scope, e)
+    return int(e.value) if isinstance(e, Const) else place(scope, e)
 
 
 def condition(scope: Scope, e: Scalar) -> Any:
@@ -88,14 +93,9 @@ def constant(scope: Scope, value: int | float | bool, dtype: DType) -> Any:
         return floats.literal(scope, float(value), dtype)
     if dtype.kind == "bool":
         return he.Constant(bool(value), data_type("bool"))
-    low, high = (0, 2**dtype.bits) if dtype.kind == "uint" else _signed(dtype)
-    if not low <= int(value) < high:
+    if not fits(int(value), dtype):
         raise scope.error(f"the constant {value} does not fit {dtype}")
     return he.Constant(int(value), value_type(dtype))
-
-
-def _signed(dtype: DType) -> tuple[int, int]:
-    return -(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1)
 
 
 def convert(scope: Scope, value: Any, source: DType, target: DType) -> Any:
@@ -115,13 +115,13 @@ def convert(scope: Scope, value: Any, source: DType, target: DType) -> Any:
         if source != dtypes.f32:
             value = he.Cast(value, data_type("float32"))
         return floats.from_f32(scope, value, target)
-    if source.is_float and target.bits < 32:
-        # A conversion to 32 bits saturates by itself; narrower types saturate like it.
-        signed = target.kind == "int"
-        low = -(1 << (target.bits - 1)) if signed else 0
-        high = (1 << (target.bits - signed)) - 1
-        value = he.Cast(value, data_type("int32"))
-        value = call("min", [call("max", [value, integer(low)]), integer(high)])
+    if source.is_float:
+        # A conversion to 32 or 64 bits saturates by itself; narrower types saturate like it.
+        wide = target if target.bits >= 32 else dtypes.i32
+        value = floats.to_integer(scope, value, source, wide)
+        if target.bits < 32:
+            low, high = limits(target)
+            value = call("min", [call("max", [value, integer(low)]), integer(high)])
     return _fit(he.Cast(value, value_type(target)), target)
 
 
@@ -153,11 +153,11 @@ def _unary(scope: Scope, e: Unary) -> Any:
         return result if e.op == "isnan" else convert(scope, result, wide, e.dtype)
     match e.op:
         case "neg":
-            return _fit(he.Neg(a), e.dtype)
+            return _fit(integers.negative(a, e.dtype), e.dtype)
         case "inv":
             return _fit(he.LogicalNot(a) if dtype.kind == "bool" else he.BitwiseNot(a), e.dtype)
         case "abs":
-            return a if dtype.kind != "int" else _fit(call(_ABS[dtype.bits == 64], [a]), e.dtype)
+            return _fit(integers.absolute(scope, a, dtype), e.dtype)
         case "isnan":
             return constant(scope, False, dtypes.boolean)
         case "floor" | "ceil":
@@ -172,19 +172,14 @@ def _binary(scope: Scope, e: Binary) -> Any:
     if e.op in ("land", "lor"):
         node = he.LogicalAnd if e.op == "land" else he.LogicalOr
         return node(condition(scope, e.a), condition(scope, e.b))
-    if e.op == "pow":
+    if e.op == "pow" and e.dtype.is_float:
         return _power(scope, e)
     a, b = emit(scope, e.a), emit(scope, e.b)
     if e.dtype.is_float:
         return _float_binary(scope, e, a, b)
     if e.op in ("min", "max"):
         return _fit(call(e.op, [a, b]), e.dtype)
-    if e.op == "div":
-        raise scope.error(
-            f"true division of {e.a.dtype} is not defined",
-            fix="write // for the integer quotient, or cast the operands to f32",
-        )
-    return _fit(_INFIX[e.op](a, b), e.dtype)
+    return _fit(integers.binary(scope, e, a, b), e.dtype)
 
 
 def _float_binary(scope: Scope, e: Binary, a: Any, b: Any) -> Any:
@@ -201,7 +196,7 @@ def _float_binary(scope: Scope, e: Binary, a: Any, b: Any) -> Any:
     wide = dtypes.f64 if dtype.bits == 64 else dtypes.f32
     a, b = convert(scope, a, dtype, wide), convert(scope, b, dtype, wide)
     if e.op in ("add", "sub", "mul"):
-        result = _INFIX[e.op](a, b)
+        result = _FLOAT[e.op](a, b)
     else:
         divisor = e.b.value if isinstance(e.b, Const) else None
         result = functions.binary(scope, e.op, a, b, wide, divisor)
@@ -209,22 +204,16 @@ def _float_binary(scope: Scope, e: Binary, a: Any, b: Any) -> Any:
 
 
 def _power(scope: Scope, e: Binary) -> Any:
-    """A small constant exponent multiplies; anything else is a float power."""
+    """A small constant exponent multiplies; anything else is a power function."""
     base, dtype = emit(scope, e.a), e.dtype
-    wide = dtype if not dtype.is_float or dtype.bits == 64 else dtypes.f32
-    if isinstance(e.b, Const) and e.b.value in (1, 2, 3, 4):
-        base = convert(scope, base, e.a.dtype, wide)
-        result = base
+    wide = dtypes.f64 if dtype.bits == 64 else dtypes.f32
+    a = convert(scope, base, dtype, wide)
+    if isinstance(e.b, Const) and e.b.value in range(1, MOST_PRODUCTS + 1):
+        result = a
         for _ in range(int(e.b.value) - 1):
-            result = he.Multiply(result, base)
-        return convert(scope, _fit(result, wide), wide, dtype)
-    if not dtype.is_float:
-        raise scope.error(
-            f"an integer power needs a constant exponent from 1 to 4, got {e.b}",
-            fix="cast the base to f32, or multiply in a loop",
-        )
-    a = convert(scope, base, e.a.dtype, wide)
-    b = convert(scope, emit(scope, e.b), e.b.dtype, wide)
+            result = he.Multiply(result, a)
+        return convert(scope, result, wide, dtype)
+    b = convert(scope, emit(scope, e.b), dtype, wide)
     return convert(scope, functions.binary(scope, "pow", a, b, wide, None), wide, dtype)
 
 

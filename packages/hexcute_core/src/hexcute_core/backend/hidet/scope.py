@@ -16,6 +16,7 @@ from hexcute_core.backend.hidet.inflight import InFlight
 from hexcute_core.backend.hidet.storage import Cell
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import BackendError, SourceSpan
+from hexcute_core.scalar.bounds import Bounds
 
 BUILTINS = frozenset(
     f"{base}.{axis}" for base in ("threadIdx", "blockIdx", "blockDim", "gridDim") for axis in "xyz"
@@ -39,9 +40,10 @@ class RegisterArray:
 class Scope:
     """Names in scope and the device functions the kernel has used so far, in order.
 
-    `maps` has the address of each tensor map, `products` what `inflight` found, `shared` the
-    arena's 32-bit address, `shared_units` the same as a matrix descriptor holds it, `residents` the
-    PTX names of arrays that `resident` leaves to the assembler.
+    `known` has bounds of variables, `maps` the address of each tensor map, `products` what
+    `inflight` found, `shared` the arena's 32-bit address, `shared_units` the same as a matrix
+    descriptor holds it, `residents` the PTX names of arrays that `resident` leaves to the
+    assembler.
     """
 
     arch: str
@@ -51,6 +53,7 @@ class Scope:
     pointers: dict[str, Any] = field(default_factory=dict)
     maps: dict[str, Any] = field(default_factory=dict)
     headers: set[str] = field(default_factory=set)
+    known: dict[str, Bounds] = field(default_factory=dict)
     products: InFlight = field(default_factory=InFlight)
     residents: dict[RegisterArray, str] = field(default_factory=dict)
     shared: Any = None
@@ -65,12 +68,12 @@ class Scope:
     @contextmanager
     def block(self) -> Iterator[None]:
         """What is declared inside is gone after."""
-        variables, arrays = self.variables, self.arrays
-        self.variables, self.arrays = dict(variables), dict(arrays)
+        variables, arrays, known = self.variables, self.arrays, self.known
+        self.variables, self.arrays, self.known = dict(variables), dict(arrays), dict(known)
         try:
             yield
         finally:
-            self.variables, self.arrays = variables, arrays
+            self.variables, self.arrays, self.known = variables, arrays, known
 
     @contextmanager
     def at(self, span: SourceSpan | None) -> Iterator[None]:

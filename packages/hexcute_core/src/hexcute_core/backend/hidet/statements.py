@@ -22,6 +22,7 @@ from hexcute_core.backend.hidet.scope import RegisterArray, Scope, integer
 from hexcute_core.backend.hidet.storage import cell, value_type
 from hexcute_core.errors import HexcuteError
 from hexcute_core.scalar import Const, Scalar, as_scalar, cdiv, compare, is_const, sub
+from hexcute_core.scalar.bounds import bounds
 from hexcute_core.thread import (
     Assign,
     DeclareArray,
@@ -144,6 +145,7 @@ def _assign(scope: Scope, stmt: Assign) -> Any:
         return hs.AssignStmt(scope.variable(stmt.var.name), value)
     var = he.Var(stmt.var.name, value_type(stmt.var.dtype))
     scope.variables[stmt.var.name] = var
+    scope.known.pop(stmt.var.name, None)
     return hs.DeclareStmt(var, value)
 
 
@@ -158,6 +160,11 @@ def _loop(scope: Scope, stmt: For) -> Any:
             start, step = scalars.emit(scope, stmt.start), scalars.emit(scope, stmt.step)
             opening = [hs.DeclareStmt(var, he.Add(start, he.Multiply(count, step)))]
         scope.variables[stmt.var.name] = var
+        first, last = bounds(stmt.start, scope.known)[0], bounds(stmt.stop, scope.known)[1]
+        rises = isinstance(stmt.step, Const) and stmt.step.value > 0
+        scope.known.pop(stmt.var.name, None)
+        if rises:
+            scope.known[stmt.var.name] = first, max(first, last - 1)
         body = hs.SeqStmt([*opening, *emit_block(scope, stmt.body).seq])
     loop = hs.ForStmt(count, integer(1), body, attr=_unrolling(stmt, trips))
     # ForStmt would run its simplifier over the extent, which is folded already.
