@@ -1,5 +1,5 @@
-"""The value of a scalar expression of whole numbers, by definition: quotients round towards zero,
-remainders have the sign of the dividend; conversions and unsigned arithmetic wrap."""
+"""The value of a scalar of whole numbers, by definition: quotients round down, remainders
+have the sign of the divisor; conversions and unsigned arithmetic wrap."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ BINARY = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
-    "floordiv": lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1),
-    "mod": lambda a, b: abs(a) % abs(b) * (1 if a >= 0 else -1),
+    "floordiv": lambda a, b: a // b,
+    "cdiv": lambda a, b: -(-a // b),
+    "mod": lambda a, b: a % b,
     "min": min,
     "max": max,
     "and": lambda a, b: a & b,

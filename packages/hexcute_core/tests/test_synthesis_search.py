@@ -11,7 +11,19 @@ from scalar_values import value
 
 from hexcute_core.arch import Fragment, Mode, arch
 from hexcute_core.dtypes import f16, f32, i32, i64, u32
-from hexcute_core.scalar import Binary, Const, Var, add, cast, floordiv, minimum, mod, mul, select
+from hexcute_core.scalar import (
+    Binary,
+    Const,
+    Var,
+    add,
+    cast,
+    cdiv,
+    floordiv,
+    minimum,
+    mod,
+    mul,
+    select,
+)
 from hexcute_core.scalar.build import binary, compare, maximum, unary
 from hexcute_core.synthesis import synthesize
 from hexcute_core.synthesis.buffer import by_bound
@@ -130,11 +142,12 @@ def random_index(rng, depth):
     return (
         lambda: add(a, b), lambda: mul(a, b), lambda: mul(a, constant),
         lambda: floordiv(a, constant), lambda: mod(a, constant), lambda: minimum(a, b),
+        lambda: cdiv(a, constant),
         lambda: select(compare("lt", a, b), a, b), lambda: Binary("and", a, constant, i32),
         lambda: Binary("shl", a, Const(2, i32), i32), lambda: Binary("shr", a, Const(1, i32), i32),
         lambda: binary("sub", a, b), lambda: maximum(a, b), lambda: unary("neg", a),
-        lambda: cast(a, u32), lambda: cast(cast(a, i64), i32), lambda: mul(a, -3),
-    )[int(rng.integers(16))]()  # fmt: skip
+        lambda: cast(cast(a, u32), i32), lambda: cast(cast(a, i64), i32), lambda: mul(a, -3),
+    )[int(rng.integers(17))]()  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", range(200))

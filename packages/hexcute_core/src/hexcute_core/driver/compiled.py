@@ -194,6 +194,12 @@ class CompiledKernel:
                     self._signature.span,
                     "compile it with aligned=False, or call the kernel itself",
                 )
+        if found.wide and not promise.wide:
+            raise LaunchError(
+                f"{self._signature.kernel}: compiled for tensors of fewer than 2^31 elements",
+                self._signature.span,
+                "call the kernel itself, or its simulate: it is compiled for what it gets",
+            )
         missing = promise.aligned - set(found.aligned)
         if missing:
             raise LaunchError(

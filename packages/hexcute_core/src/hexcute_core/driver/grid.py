@@ -7,15 +7,15 @@ from typing import Any
 
 from hexcute_core.dtypes import BY_NAME
 from hexcute_core.errors import HexcuteError
-from hexcute_core.scalar import Binary, Cast, Compare, Const, Scalar, Select, Var, show
+from hexcute_core.scalar import Binary, Cast, Compare, Const, Scalar, Select, Unary, Var, show
 
 Json = Any
 GridFunction = Callable[[Sequence[Any]], tuple[int, int, int]]
 
 _INFIX = {
-    "add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "shl": "<<", "shr": ">>",
-    "and": "&", "or": "|", "xor": "^", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==",
-    "ne": "!=", "land": "and", "lor": "or",
+    "add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "pow": "**", "shl": "<<",
+    "shr": ">>", "and": "&", "or": "|", "xor": "^", "land": "and", "lor": "or", "lt": "<",
+    "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
 }  # fmt: skip
 
 
@@ -35,6 +35,8 @@ def encode(e: Scalar) -> Json:
             return {"select": parts, "dtype": e.dtype.name}
         case Cast():
             return {"cast": encode(e.a), "dtype": e.dtype.name}
+        case Unary(op="neg"):
+            return {"neg": encode(e.a), "dtype": e.dtype.name}
         case _:
             raise HexcuteError(
                 f"the grid expression `{show(e)}` cannot be computed on the host",
@@ -57,6 +59,8 @@ def decode(node: Json) -> Scalar:
     if "select" in node:
         cond, a, b = (decode(x) for x in node["select"])
         return Select(cond, a, b, BY_NAME[node["dtype"]])
+    if "neg" in node:
+        return Unary("neg", decode(node["neg"]), BY_NAME[node["dtype"]])
     return Cast(decode(node["cast"]), BY_NAME[node["dtype"]])
 
 
@@ -67,6 +71,8 @@ def _python(e: Scalar, place: dict[str, str]) -> str:
             return repr(e.value)
         case Var():
             return place[e.name]
+        case Binary(op="cdiv"):
+            return f"(-(-{_python(e.a, place)} // {_python(e.b, place)}))"
         case Binary(op="min" | "max"):
             return f"{e.op}({_python(e.a, place)}, {_python(e.b, place)})"
         case Binary() | Compare() if e.op in _INFIX:
@@ -76,6 +82,8 @@ def _python(e: Scalar, place: dict[str, str]) -> str:
             return f"({a} if {_python(e.cond, place)} else {b})"
         case Cast():
             return f"int({_python(e.a, place)})"
+        case Unary(op="neg"):
+            return f"(-{_python(e.a, place)})"
         case _:
             raise HexcuteError(f"the grid expression `{show(e)}` cannot be computed on the host")
 

@@ -17,6 +17,7 @@ from hexcute_core.driver.grid import GridFunction
 from hexcute_core.driver.pipeline import Observer, Request
 from hexcute_core.driver.signature import constants_of, divisors_of, promise_of, signature_of
 from hexcute_core.driver.simulation import compile_for
+from hexcute_core.errors import LaunchError
 from hexcute_core.frontend import KernelDef, define, snapshot
 from hexcute_core.runtime import LoadedKernel, best_key, device_target, make_binder
 from hexcute_core.runtime.binding import Binder
@@ -37,13 +38,13 @@ class _Variant:
 
     def launch(self, *args: Any) -> None:
         loaded, grid, device, values = self._bound(args)
-        loaded.launch_bound(grid(values), device, values)
+        loaded.launch_bound(grid, device, values)
 
     def fixed(self, *args: Any) -> Callable[..., None]:
         loaded, grid, device, values = self._bound(args)
-        return loaded.fixed(grid(values), device, values)
+        return loaded.fixed(grid, device, values)
 
-    def _bound(self, args: tuple[Any, ...]) -> tuple[LoadedKernel, GridFunction, int, Any]:
+    def _bound(self, args: tuple[Any, ...]) -> tuple[LoadedKernel, tuple[int, int, int], int, Any]:
         if self._binder is None:
             self._binder = make_binder(self.kernel.signature, self.kernel.divisors)
         key, device, values = self._binder(args)
@@ -51,7 +52,12 @@ class _Variant:
         if ready is None or not ready[2].holds():
             ready = self._prepare(device, key)
         loaded, grid, _ = ready
-        return loaded, grid, device, values
+        try:
+            extents = grid(values)
+        except ZeroDivisionError:
+            name, span = self.kernel.definition.name, self.kernel.definition.span
+            raise LaunchError(f"{name}: the grid divides by zero", span) from None
+        return loaded, extents, device, values
 
     def _prepare(self, device: int, key: int) -> Launchable:
         compiled = self.kernel.specialise(device_target(device), key, self.constants)

@@ -17,6 +17,7 @@ from hexcute_core.thread import ThreadProgram
 from hexcute_core.thread.verify import verify as verify_thread
 from hexcute_core.tile import TileProgram
 from hexcute_core.tile.ir import Promise
+from hexcute_core.tile.targets import refuse_missing
 from hexcute_core.tile.verify import verify as verify_tile
 from hexcute_core.toolchain import Cubin, compile_cubin
 
@@ -76,6 +77,7 @@ class Compilation:
         r = self.request
         watch = Watch(r.definition.fn, *r.constants.values())
         program = trace(r.definition, r.constants, r.promise)
+        refuse_missing(program, r.code)
         self.watch = watch
         return program
 

@@ -7,6 +7,7 @@ A symbol that is some tensor's row length is specialised on the elements in 16 b
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
 from hexcute_core.errors import FrontendError, LaunchError
 from hexcute_core.frontend import REQUIRED, KernelDef
@@ -19,6 +20,7 @@ from hexcute_core.runtime import (
     decode,
     default_divisors,
 )
+from hexcute_core.runtime.specialisation import NARROW_LIMIT
 from hexcute_core.tile.ir import Promise
 
 
@@ -62,7 +64,14 @@ def promise_of(
                 definition.span,
                 "pad the tensor, or drop the promise",
             )
-    return Promise(tuple(multiples.items()), frozenset(known.aligned), known.wide)
+    wide = known.wide or any(_wide(tensor) for tensor in definition.tensors)
+    return Promise(tuple(multiples.items()), frozenset(known.aligned), wide)
+
+
+def _wide(tensor: Tensor) -> bool:
+    """Whether a tensor of fixed extents needs 64-bit offsets, whatever it is called with."""
+    known = [extent for extent in tensor.extents if isinstance(extent, int)]
+    return len(known) == len(tensor.extents) and prod(known) >= NARROW_LIMIT
 
 
 def constants_of(definition: KernelDef, given: Mapping[str, object]) -> dict[str, object]:

@@ -135,7 +135,6 @@ def _only_where(
         held = as_scalar(value)
         var = builder.variable("chosen", held.dtype)
         around.block.append(Assign(var, zero(held.dtype), True, builder.span))
-        builder.assume(var, zero(held.dtype))
         builder.emit(Assign(var, held, False, builder.span))
     test = builder.stable(test)
     builder.emit(If(test, tuple(region.block), (), builder.span))

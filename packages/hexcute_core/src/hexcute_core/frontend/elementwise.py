@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from hexcute_core.errors import FrontendError
 from hexcute_core.frontend.builder import current
@@ -168,7 +168,7 @@ def _extreme(op: Literal["min", "max"], a: object, b: object) -> object:
     return apply(lambda x, y: binary(op, x, y), a, b)
 
 
-def cdiv(a: object, b: object) -> object:
+def cdiv(a: object, b: object) -> Any:
     """a / b rounded up, whatever the signs, element by element on tiles; an int for two ints.
 
     Raises FrontendError for floats and a divisor of zero.

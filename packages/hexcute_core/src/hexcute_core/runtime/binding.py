@@ -19,6 +19,7 @@ from hexcute_core.runtime.signature import (
     Signature,
     TensorParam,
     default_divisors,
+    number_limits,
 )
 from hexcute_core.runtime.specialisation import NARROW_LIMIT
 from hexcute_core.runtime.storage import TENSOR_STORAGE
@@ -106,6 +107,11 @@ class _Source:
     def scalar(self, arg: str, param: ScalarParam) -> None:
         kinds = "(int, float)" if param.dtype_name.startswith("f") else "int"
         self.failures.append(f"not isinstance({arg}, {kinds})")
+        if self.host:
+            # A launch finds out when it packs the number.
+            low, high = number_limits(param.dtype_name)
+            finite = f"{arg} - {arg} == 0"
+            self.failures.append(f"({finite} and not {low!r} <= {arg} <= {high!r})")
         self.scalars[param.name] = arg
 
     def key(self) -> str:
@@ -129,6 +135,9 @@ class _Source:
                 case ScalarParam():
                     self.scalar(arg, param)
         symbols = [self.extents[symbol.name] for symbol in self.signature.symbols]
+        if self.host:
+            for extent, symbol in zip(symbols, self.signature.symbols, strict=True):
+                self.failures.append(f"{extent} > {number_limits(symbol.dtype_name)[1]}")
         values = [*self.pointers.values(), *self.scalars.values(), *symbols]
         lines = [
             "def bind(args):",

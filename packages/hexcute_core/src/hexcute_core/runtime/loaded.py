@@ -62,7 +62,7 @@ class LoadedKernel:
                 status = launch(grid, self._current_stream(device), values)
             else:
                 status = self._launch_elsewhere(launch, grid, device, values)
-        except struct.error as error:
+        except (struct.error, OverflowError) as error:
             raise self._error(self._unpackable(grid, values), str(error)) from None
         if status != 0:
             self._recover(status, launch, grid, device, values)
@@ -185,6 +185,6 @@ class LoadedKernel:
         ):
             try:
                 struct.pack(f"<{code}", value)
-            except struct.error:
+            except (struct.error, OverflowError):
                 return f"{name} = {value} does not fit the type the kernel was compiled for"
         return f"expected a grid of three sizes of at most {_MAX_GRID}, got {grid}"

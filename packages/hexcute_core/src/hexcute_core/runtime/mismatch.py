@@ -9,7 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from hexcute_core.errors import LaunchError
-from hexcute_core.runtime.signature import ScalarParam, Signature, TensorParam
+from hexcute_core.runtime.signature import (
+    ScalarParam,
+    Signature,
+    TensorParam,
+    number_limits,
+)
 from hexcute_core.runtime.storage import TENSOR_STORAGE
 
 
@@ -50,6 +55,7 @@ class _Explainer:
         self.host = host
         self.bound: dict[str, tuple[int, str]] = {}
         self.device: tuple[Any, str] | None = None
+        self.largest = {s.name: number_limits(s.dtype_name)[1] for s in signature.symbols}
 
     def error(self, message: str, fix: str | None = None) -> LaunchError:
         return LaunchError(f"{self.signature.kernel}: {message}", self.signature.span, fix)
@@ -71,11 +77,20 @@ class _Explainer:
     def scalar(self, param: ScalarParam, value: Any) -> LaunchError | None:
         floating = param.dtype_name.startswith("f")
         if isinstance(value, (int, float) if floating else int):
-            return None
+            return self.number(param, value)
         expected = "a Python int or float" if floating else "a Python int"
         return self.error(
             f"argument {param.name!r}: expected {expected} for {param}, got {_kind(value)}",
             fix=f"pass {param.name}.item()" if hasattr(value, "item") else None,
+        )
+
+    def number(self, param: ScalarParam, value: int | float) -> LaunchError | None:
+        low, high = number_limits(param.dtype_name)
+        if low <= value <= high or value - value != 0:
+            return None
+        return self.error(
+            f"argument {param.name!r}: {value} is no {param}, which goes from {low} to {high}",
+            fix=f"pass a number that {param} has, or declare the parameter wider",
         )
 
     def tensor(self, param: TensorParam, value: Any) -> LaunchError | None:
@@ -115,6 +130,12 @@ class _Explainer:
                     return self.error(f"{text}, got {list(got)}: dimension {axis} is {size}")
                 continue
             here = f"{param.name!r} dimension {axis}"
+            if size > self.largest[extent]:
+                return self.error(
+                    f"argument {param.name!r}: dimension {axis}, {extent}, has {size} elements, "
+                    f"at most {self.largest[extent]} can be passed",
+                    fix="pass parts of the tensor, a launch each",
+                )
             known, where = self.bound.setdefault(extent, (size, here))
             if size != known:
                 return self.error(

@@ -8,6 +8,7 @@ A symbol is an extent that the tensors' shapes bind: every place it is named mus
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -15,6 +16,7 @@ from typing import TypeAlias
 from hexcute_core.dtypes import BY_NAME
 from hexcute_core.errors import LaunchError, SourceSpan
 from hexcute_core.runtime.storage import SCALAR_CODES, TENSOR_STORAGE
+from hexcute_core.scalar.numbers import FORMATS, limits
 
 ALIGNMENT = 16
 """Bytes of the widest access: what pointers and extents are specialised on."""
@@ -110,6 +112,15 @@ class Signature:
         """The name of each kernel parameter, in the kernel's order."""
         groups = (self.tensors, self.scalars, self.symbols)
         return tuple(param.name for group in groups for param in group)
+
+
+def number_limits(dtype_name: str) -> tuple[int | float, int | float]:
+    """The least and the greatest finite number that is passed as a scalar of this type."""
+    dtype = BY_NAME[dtype_name]
+    if not dtype.is_float:
+        return limits(dtype)
+    largest = FORMATS[dtype_name].largest if dtype_name in FORMATS else sys.float_info.max
+    return -largest, largest
 
 
 def default_divisors(signature: Signature) -> dict[str, int]:

@@ -112,7 +112,7 @@ def may_fail(e: Scalar) -> bool:
         isinstance(node, (Element, Call))
         or (
             isinstance(node, Binary)
-            and node.op in ("div", "floordiv", "mod")
+            and node.op in ("floordiv", "cdiv", "mod")
             and node.dtype.is_integer
             and not (isinstance(node.b, Const) and node.b.value != 0)
         )

@@ -11,10 +11,12 @@ from hexcute_core import dtypes
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import SimulationError
 from hexcute_core.scalar import MULTIPROCESSORS, Scalar
+from hexcute_core.scalar.exact import exact
 from hexcute_core.simulator.lanes import Block, LaneState
 from hexcute_core.simulator.scalars import compile_scalar, constant_value
 from hexcute_core.simulator.values import Array, Value, storage
 
+MAX_GRID = (2**31 - 1, 65535, 65535)
 SIMULATED = 2
 """Multiprocessors of the simulated GPU: few, so that blocks that stay see several tiles."""
 
@@ -37,10 +39,22 @@ def evaluate_symbols(e: Scalar, values: Mapping[str, Value]) -> int:
     return int(np.asarray(result)[()])
 
 
-def bind_grid(grid_dim: tuple[Scalar, Scalar, Scalar], values: Mapping[str, Value]) -> Block:
-    """The grid's size in blocks."""
+def bind_grid(
+    program: str, grid_dim: tuple[Scalar, Scalar, Scalar], values: Mapping[str, Value]
+) -> Block:
+    """The grid's size in blocks, computed in whole numbers of any size, as a launch does.
+
+    Raises SimulationError where a launch would be refused. An extent of 0 runs nothing.
+    """
     known = {**values, MULTIPROCESSORS.name: constant_value(SIMULATED, dtypes.i32)}
-    x, y, z = (evaluate_symbols(e, known) for e in grid_dim)
+    x, y, z = (exact(e, known) for e in grid_dim)
+    for axis, extent, most in zip("xyz", (x, y, z), MAX_GRID, strict=True):
+        if not 0 <= extent <= most:
+            raise SimulationError(
+                f"{program}: the grid has {extent} blocks along {axis}, 0 to {most} can be "
+                "launched",
+                fix="put the longest dimension along x",
+            )
     return x, y, z
 
 

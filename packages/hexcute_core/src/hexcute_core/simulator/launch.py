@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from hexcute_core.errors import SourceSpan
+from hexcute_core.errors import SimulationError, SourceSpan
 from hexcute_core.simulator.agents import BlockAgents, Scheduler
 from hexcute_core.simulator.arguments import (
     bind_arrays,
@@ -115,13 +115,19 @@ class _Launch:
         program = self.program
         names = {p.name: p.dtype for p in program.params if not p.pointer}
         self.values: dict[str, Value] = bind_scalars(program.name, names, self.scalars)
-        self.grid = bind_grid(program.grid_dim, self.values)
+        self.grid = bind_grid(program.name, program.grid_dim, self.values)
         self.chosen = bind_blocks(self.grid, self.blocks)
         self.pointers = {p.name: p for p in program.params if p.pointer}
         expected = {name: (p.dtype, p.shape) for name, p in self.pointers.items()}
         self.arrays = bind_arrays(program.name, expected, self.given, self.values)
         self.granules = global_granules(program)
         self.granule = shared_granule(program)
+        for name, array in self.arrays.items():
+            if self.granules.get(name) is not None and not array.flags.writeable:
+                raise SimulationError(
+                    f"argument {name}: {program.name} writes it, and the array is read-only",
+                    fix=f"pass {name}.copy()",
+                )
 
     def schedule(self, seed: int, findings: Findings, progress: Progress) -> _Left:
         """One run of all blocks."""

@@ -92,7 +92,7 @@ def interpret(
     """
     symbols = dict.fromkeys(program.symbols, dtypes.i32)
     values = bind_scalars(program.name, symbols | dict(program.scalars), scalars)
-    grid = bind_grid(program.grid_dim, values)
+    grid = bind_grid(program.name, program.grid_dim, values)
     expected = {p.name: (p.dtype, p.shape) for p in program.params}
     bound = bind_arrays(program.name, expected, arrays, values)
     buffers = {

@@ -17,15 +17,22 @@ _WORDS = """
     exp expf exp2 exp2f log logf log2 log2f sqrt sqrtf rsqrt rsqrtf tanh tanhf sin sinf cos cosf erf
     erff floor floorf ceil ceilf fabs fabsf fmin fminf fmax fmaxf pow powf trunc truncf fmod fmodf
 """
+SHORTEST_MACRO = 3
 _RESERVED = frozenset(_WORDS.split())
 
 
 def identifier(name: str) -> str:
-    """`name` as a C++ identifier that is no keyword and no function the text calls."""
+    """`name` as a C++ identifier that is no keyword, no macro and no function the text calls.
+
+    The compiler's macros, such as NULL, have no lower-case letter; the language's own begin with
+    an underscore and a capital.
+    """
     text = re.sub(r"\W", "_", name, flags=re.ASCII)
     if not text or text[0].isdigit():
         text = "v" + text
-    return text + "_" if text in _RESERVED or text.startswith(("hx_", "__")) else text
+    macro = len(text) >= SHORTEST_MACRO and text == text.upper()
+    taken = text in _RESERVED or re.match(r"hx_|__|_[A-Z]", text)
+    return text + "_" if macro or taken else text
 
 
 class Names:

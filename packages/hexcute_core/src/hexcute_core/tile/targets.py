@@ -1,0 +1,75 @@
+"""refuse_missing(program, target) = an error where the target lacks an instruction to compute it.
+
+8-bit floats are converted, and so computed with, from sm_89 on; before that they can be moved.
+"""
+
+from __future__ import annotations
+
+from hexcute_core.dtypes import DType
+from hexcute_core.errors import FrontendError, SourceSpan
+from hexcute_core.scalar import Binary, Cast, Compare, Scalar, Unary
+from hexcute_core.scalar.visit import walk
+from hexcute_core.tile.ir import (
+    CastTile,
+    Copy,
+    Elementwise,
+    Fill,
+    ForElements,
+    Gemm,
+    Prefetch,
+    Rearrange,
+    Reduce,
+    Scan,
+    TileOp,
+    TileProgram,
+)
+from hexcute_core.tile.visit import operands, results, scalars, statements
+from hexcute_core.unions import assert_never
+
+NARROW = ("f8e4m3", "f8e5m2")
+NARROW_SINCE = 89
+
+
+def refuse_missing(program: TileProgram, target: str) -> None:
+    """Raises FrontendError at the first statement that `target` (sm_80, ...) cannot compute."""
+    if int("".join(c for c in target if c.isdigit())) >= NARROW_SINCE:
+        return
+    tensors = {tensor.name: tensor.dtype for tensor in program.tensors}
+    for stmt in statements(program.body):
+        nodes = [node for e in scalars(stmt) for node in walk(e)]
+        used = [dtype for node in nodes for dtype in _computed(node)]
+        if isinstance(stmt, TileOp) and not _moves(stmt):
+            used += [tensors[ref.tensor] for ref in (*operands(stmt), *results(stmt))]
+        _check(used, target, stmt.span)
+
+
+def _moves(op: TileOp) -> bool:
+    """Whether `op` leaves numbers as they are; what it evaluates is looked at by itself."""
+    match op:
+        case Fill() | Copy() | Prefetch() | Rearrange() | Elementwise() | ForElements():
+            return True
+        case CastTile() | Gemm() | Reduce() | Scan():
+            return False
+        case _:
+            assert_never(op)
+
+
+def _computed(node: Scalar) -> list[DType]:
+    """The types that `node` converts from or to, or computes in."""
+    match node:
+        case Cast():
+            return [node.dtype, node.a.dtype]
+        case Unary() | Binary() | Compare():
+            return [node.a.dtype]
+        case _:
+            return []
+
+
+def _check(types: list[DType], target: str, span: SourceSpan) -> None:
+    found = next((t for t in types if t.name in NARROW), None)
+    if found is not None:
+        raise FrontendError(
+            f"{target} has no conversion between {found} and wider floats",
+            span,
+            fix="compile for sm_89 or later, or keep the tensor in f16 or bf16",
+        )
