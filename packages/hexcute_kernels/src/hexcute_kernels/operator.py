@@ -11,10 +11,10 @@ A call with the same shapes, strides, types and alignment as one before is a loo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, Union
 
 import hexcute_core as hx
 from hexcute_core.errors import LaunchError
@@ -51,16 +51,19 @@ Run = Callable[..., object]
 """Launches: takes the operator's arguments in order, then its outputs."""
 
 
+Argument = Union[str, tuple[str, Callable[[Any], Any]], int, float]
+"""What a kernel gets: the argument or output of the operator that has this name (an only output is
+"out", several are "out0", "out1"), a view of it, or a number. A view starts where its tensor does,
+or is empty."""
+
+
 @dataclass(frozen=True)
 class Launch:
-    """One kernel by one configuration, on the operator's arguments and outputs of these names (an
-    only output is "out", several are "out0", "out1"); of those in `views` the kernel gets a view,
-    which starts where the tensor does."""
+    """One kernel by one configuration on these arguments, in the kernel's order."""
 
     kernel: hx.Kernel
     config: Config
-    arguments: tuple[str, ...]
-    views: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    arguments: tuple[Argument, ...]
 
 
 def always(problem: Any) -> str | None:
@@ -115,10 +118,6 @@ class _Ready:
 def output_names(count: int) -> list[str]:
     """What the outputs of an operator with so many are called."""
     return ["out"] if count == 1 else [f"out{i}" for i in range(count)]
-
-
-def _itself(tensor: Any) -> Any:
-    return tensor
 
 
 def _gradients() -> bool:
@@ -259,11 +258,19 @@ class Operator(Generic[P]):
     def _fixed(self, launch: Launch, args: tuple[Any, ...], outs: tuple[Any, ...]) -> Run:
         """The launch of calls that differ from this one in data alone."""
         names = [p.name for p in self.schema.parameters] + output_names(len(outs))
-        places = [names.index(name) for name in launch.arguments]
         whole = (*args, *outs)
-        given = [launch.views.get(names[place], _itself)(whole[place]) for place in places]
+        given: list[Any] = []
+        tensors: list[int] = []
+        for argument in launch.arguments:
+            name, view = argument if isinstance(argument, tuple) else (argument, None)
+            if not isinstance(name, str):
+                given.append(name)
+                continue
+            place = names.index(name)
+            given.append(whole[place] if view is None else view(whole[place]))
+            if whole[place].__class__ not in _SCALARS:
+                tensors.append(place)
         run = launch.kernel.fixed(*given, **constants(launch.config))
-        tensors = [place for place in places if whole[place].__class__ not in _SCALARS]
         if tensors == list(range(len(whole))):
             return run
         return lambda *all_of_them: run(*[all_of_them[place] for place in tensors])

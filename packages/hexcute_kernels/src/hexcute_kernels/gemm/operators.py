@@ -19,7 +19,7 @@ from hexcute_core.errors import LaunchError
 from hexcute_kernels.gemm.configs import MMA, WGMMA
 from hexcute_kernels.gemm.pipelined import pipelined_gemm
 from hexcute_kernels.gemm.warp_specialized import warp_specialized_gemm
-from hexcute_kernels.operator import Launch, Operator, Problem, Variant
+from hexcute_kernels.operator import Argument, Launch, Operator, Problem, Variant
 from hexcute_kernels.parts.epilogue import ACTIVATIONS
 from hexcute_kernels.tables import Config
 from hexcute_kernels.tensors import Output, check_rank, dtype_of, order_of
@@ -140,13 +140,12 @@ def _launch(
             p.dtype, p.a_major, p.b_major,
             bias=p.bias, activation=p.activation, batched=p.batch is not None,
         )  # fmt: skip
-        orders = {left: p.a_major, right: p.b_major}
-        views: dict[str, Callable[[torch.Tensor], torch.Tensor]]
-        views = {name: turn for name, major in orders.items() if major != "k"}
+        first: Argument = (left, turn) if p.a_major != "k" else left
+        second: Argument = (right, turn) if p.b_major != "k" else right
+        last: Argument = "out"
         if p.lead is not None:
-            views |= {left: lambda x: x.view(p.m, p.k), "out": lambda out: out.view(p.m, p.n)}
-        arguments = (left, right, *["bias"] * p.bias, "out")
-        return Launch(kernel, config, arguments, views)
+            first, last = (left, lambda x: x.view(p.m, p.k)), ("out", lambda c: c.view(p.m, p.n))
+        return Launch(kernel, config, (first, second, *["bias"] * p.bias, last))
 
     return of
 

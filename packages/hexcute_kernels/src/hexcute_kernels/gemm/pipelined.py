@@ -10,12 +10,10 @@ from functools import cache
 
 import hexcute_core as hx
 from hexcute_core import f32
+from hexcute_kernels.gemm.parameters import batch, k, m, n, types
 from hexcute_kernels.parts.epilogue import ACTIVATIONS, finished, through_shared
-from hexcute_kernels.parts.operands import k_tiles, matrix, operand_type
+from hexcute_kernels.parts.operands import k_tiles, matrix
 from hexcute_kernels.parts.schedule import grouped, split_batch
-
-m, n, k = hx.dims("m n k")
-batch = hx.dim("batch")
 
 STEP = 16
 """K of one Tensor Core step."""
@@ -35,17 +33,15 @@ def pipelined_gemm(
     (`a[k, m]` for "m", `b[k, n]` for "n"), c the activation of the product plus `bias[n]`;
     `batched`, all but the bias have an extent of the batch in front. Its constants are those of
     `MmaConfig`."""
-    of = batch if batched else None
-    a_type, b_type = operand_type(dtype, m, k, a_major, of), operand_type(dtype, n, k, b_major, of)
-    bias_type, c_type = dtype[n] if bias else None, operand_type(dtype, m, n, "k", of)
+    given = types(dtype, dtype, a_major, b_major, bias, batched)
     activate = ACTIVATIONS[activation]
 
     @hx.kernel
     def gemm(
-        a: a_type,
-        b: b_type,
-        bias: bias_type,
-        c: c_type,
+        a: given.a,
+        b: given.b,
+        bias: given.bias,
+        c: given.c,
         *,
         BM: int = 128,
         BN: int = 128,

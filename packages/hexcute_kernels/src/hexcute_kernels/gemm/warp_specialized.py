@@ -16,13 +16,11 @@ from functools import cache
 
 import hexcute_core as hx
 from hexcute_core import bf16, f32, i32
+from hexcute_kernels.gemm.parameters import batch, k, m, n, types
 from hexcute_kernels.parts.epilogue import ACTIVATIONS, store_by_role
 from hexcute_kernels.parts.mainloop import multiply_slots
-from hexcute_kernels.parts.operands import k_tiles, matrix, operand_type
+from hexcute_kernels.parts.operands import k_tiles, matrix
 from hexcute_kernels.parts.schedule import in_clusters, split_batch
-
-m, n, k = hx.dims("m n k")
-batch = hx.dim("batch")
 
 SCHEDULES = ("tile", "persistent", "pingpong")
 PRODUCER = {1: 40, 2: 40, 3: 32}
@@ -56,20 +54,18 @@ def warp_specialized_gemm(
     Its constants are those of `WgmmaConfig`; of CLUSTER_M and CLUSTER_N one is 1. PARTS of BN are
     multiplied and stored apart, with so much less shared memory for c.
     """
-    of = batch if batched else None
-    a_type, b_type = operand_type(dtype, m, k, a_major, of), operand_type(dtype, n, k, b_major, of)
     c_dtype = out or output_type(dtype)
-    bias_type, c_type = c_dtype[n] if bias else None, operand_type(c_dtype, m, n, "k", of)
+    given = types(dtype, c_dtype, a_major, b_major, bias, batched)
     activate = ACTIVATIONS[activation]
     total = i32 if dtype.is_integer else f32
     line = 1024 // dtype.bits
 
     @hx.kernel
     def gemm(
-        a: a_type,
-        b: b_type,
-        bias: bias_type,
-        c: c_type,
+        a: given.a,
+        b: given.b,
+        bias: given.bias,
+        c: given.c,
         *,
         BM: int = 128,
         BN: int = 256,

@@ -1,0 +1,34 @@
+"""The parameters that all GEMM kernels have: a (m, k), b (n, k), a bias (n) and c (m, n)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import hexcute_core as hx
+from hexcute_kernels.parts.operands import operand_type
+
+m, n, k = hx.dims("m n k")
+batch = hx.dim("batch")
+
+
+class Types(NamedTuple):
+    """Types of a kernel's parameters; a bias of None is none."""
+
+    a: hx.TensorType
+    b: hx.TensorType
+    bias: hx.TensorType | None
+    c: hx.TensorType
+
+
+def types(
+    dtype: hx.DType, out: hx.DType, a_major: str, b_major: str, bias: bool, batched: bool
+) -> Types:
+    """Operands of `dtype` in these orders, a bias and a result of `out`; `batched`, all but the
+    bias have an extent of the batch in front."""
+    of = batch if batched else None
+    return Types(
+        operand_type(dtype, m, k, a_major, of),
+        operand_type(dtype, n, k, b_major, of),
+        out[n] if bias else None,
+        operand_type(out, m, n, "k", of),
+    )
