@@ -170,7 +170,7 @@ class _Walk:
 
     def _gemm(self, state: State, chosen: Mapping[int, Anchor], depth: int) -> None:
         op = self.gemms[depth][0]
-        for anchor in anchors(self.graph, self.arch, self.component, op):
+        for anchor in anchors(self.graph, self.arch, self.component, self.parts, op):
             if self.full():
                 return
             self.branches += 1
@@ -239,7 +239,9 @@ class _Walk:
         self.rejected.append(Rejected(conflict.tensor, names, conflict.reason, conflict.span))
 
 
-def anchors(graph: Graph, arch: Arch, component: Component, op: Gemm) -> Sequence[Anchor]:
+def anchors(
+    graph: Graph, arch: Arch, component: Component, parts: Parts, op: Gemm
+) -> Sequence[Anchor]:
     """Every instruction, arrangement and order for a gemm, best first.
 
     Raises NoLayout, located, where there is none.
@@ -257,7 +259,7 @@ def anchors(graph: Graph, arch: Arch, component: Component, op: Gemm) -> Sequenc
         )
     (m, n), k = op.c.shape, op.a.shape[1]
     threads = component.team.threads
-    orders = _orders(graph, component, op)
+    orders = _orders(graph, component, parts, op)
     found = [x for row in rows for x in _row_anchors(row, m, n, k, threads, op.warps, orders)]
     if not found:
         tiles = ", ".join("x".join(map(str, row.tile)) for row in rows)
@@ -276,7 +278,7 @@ def _row_anchors(*args: object) -> tuple[GemmAnchor, ...]:
     return tuple(gemm_anchors(*args))  # type: ignore[arg-type]
 
 
-def _orders(graph: Graph, component: Component, op: Gemm) -> Orders:
+def _orders(graph: Graph, component: Component, parts: Parts, op: Gemm) -> Orders:
     """Widths worth ordering K, M and N for: those of the component's element types along K, and
     along M and N where a copy between registers and global memory would profit."""
     types = [graph.tensors[t].dtype for t in component.tensors]
@@ -291,11 +293,14 @@ def _orders(graph: Graph, component: Component, op: Gemm) -> Orders:
             tensor = graph.tensors[other.tensor]
             if not graph.is_register(registers) or isinstance(tensor, RegisterTensor):
                 continue
-            shape, bits = registers.shape, tensor.dtype.bits
+            # A whole is moved as its parts are.
+            core = parts.core(registers.tensor)
+            dims = [d for d, m in enumerate(registers.kept) if m in core]
+            shape, bits = tuple(registers.shape[d] for d in dims), tensor.dtype.bits
             widths = {WIDEST * 8 // bits, WIDEST * 4 // bits}
             if isinstance(tensor, GlobalView) and shape == op.c.shape:
                 memory = describe_global(graph.program, graph.facts, other)
-                (m_runs if memory.contiguous == 0 else n_runs).update(w // 2 for w in widths)
+                (m_runs if memory.contiguous == dims[0] else n_runs).update(w // 2 for w in widths)
             elif bits < 8 and shape in (op.a.shape, op.b.shape):
                 # Memory may hold rows of a narrow operand side by side, a byte of them at least.
                 (m_runs if shape == op.a.shape else n_runs).update({8 // bits, 32 // bits})

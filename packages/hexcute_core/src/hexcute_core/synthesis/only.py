@@ -16,6 +16,7 @@ from hexcute_core.errors import NoLayout
 from hexcute_core.synthesis.candidates import anchors
 from hexcute_core.synthesis.graph import build_graph
 from hexcute_core.synthesis.options import CopyOptions
+from hexcute_core.synthesis.propagate import component_rules, parts_of
 from hexcute_core.synthesis.solution import Solution, subject
 from hexcute_core.tile import Copy, Gemm, Stmt, TileProgram
 from hexcute_core.tile.visit import change, statements
@@ -79,9 +80,10 @@ def _alternatives(solution: Solution, arch: Arch) -> Iterator[tuple[str, str]]:
                 if (subject(op), option.plan.name) not in chosen:
                     yield subject(op), option.plan.name
     for component in graph.components:
+        parts = parts_of(graph, component, component_rules(component))
         for item in component.ops:
             if isinstance(item.op, Gemm) and item.op.warps is None:
                 plan = solution.gemms.get(item.op.id) or solution.wgmmas[item.op.id]
-                for anchor in anchors(graph, arch, component, item.op):
+                for anchor in anchors(graph, arch, component, parts, item.op):
                     if anchor.groups != plan.groups:
                         yield subject(item.op), f"{anchor.groups[0]}x{anchor.groups[1]}"
