@@ -147,6 +147,37 @@ def test_tma_moves_a_part_that_begins_with_a_swizzle(whole, tile, start, by_tma)
     assert ("tma.load" in text) == by_tma
 
 
+@pytest.mark.parametrize("rows", [128, 129, 132, 136])
+def test_each_of_several_boxes_begins_with_a_swizzle(rows):
+    """A product's result leaves 8 columns of 128 rows at a time; where the tensor has a row more,
+    the next 8 columns begin a row later."""
+
+    @hx.kernel(cache=False)
+    def kernel(a: f16[128, 64], b: f16[64, 64], c: f32[128, 64]):
+        hx.attrs.cuda.grid_dim = 1
+        sa, sb = hx.shared_tensor(f16, (128, 64, 1)), hx.shared_tensor(f16, (64, 64, 1))
+        sc, pipe = hx.shared_tensor(f32, (rows, 64, 2)), hx.pipeline(1)
+        with hx.warp_groups_producer(), pipe.produce() as s:
+            hx.copy(hx.global_view(a, ((128, 64), (64, 1))), sa[:, :, s])
+            hx.copy(hx.global_view(b, ((64, 64), (64, 1))), sb[:, :, s])
+        with hx.warp_groups_consumer(2):
+            rc = hx.register_tensor(f32, (128, 64))
+            hx.fill(rc, 0.0)
+            with pipe.consume() as s:
+                hx.gemm(rc, sa[:, :, s], sb[:, :, s])
+            hx.copy(rc, sc[0:128, :, 0])
+            hx.sync_role()
+            hx.copy(sc[0:128, :, 0], hx.global_view(c, ((128, 64), (64, 1))))
+
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-3, 4, (n, 64)).astype(np.float16) for n in (128, 64))
+    c = np.zeros((128, 64), np.float32)
+    compiled = kernel.compile("sm_90", verify=True)
+    assert not compiled.simulate(a, b, c).findings
+    np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
+    assert ("tma.store" in compiled.explain(rejected=0)) == (rows % 8 == 0)
+
+
 def test_what_only_tma_does_to_a_part_is_refused_where_it_cannot():
     def kernel(a: f16[32, 32], o: f16[32, 32]):
         hx.attrs.cuda.grid_dim = 1

@@ -3,8 +3,11 @@
 from collections import Counter
 from itertools import product
 
+import numpy as np
 import pytest
 
+import hexcute_core as hx
+from hexcute_core import f16, f32, f64, i64
 from hexcute_core.arch import Fragment, Mode, arch
 from hexcute_core.synthesis.gemm import GemmAnchor, Orders, gemm_anchors, mma_rows, plan_gemm
 from hexcute_core.synthesis.registers import locate, register_map, same_threads
@@ -143,6 +146,26 @@ def test_groups_without_work_repeat_that_of_others():
         assert anchor.c.coord(96 + 5, 0) == anchor.c.coord(5, 0)
     (one,) = gemm_anchors(row(), 16, 8, 16, 128, None)
     assert one.c.thread[-1] == Mode(4, 0, 0)
+
+
+@pytest.mark.parametrize("dtype, cells", [(i64, np.int64), (f64, np.float64)])
+def test_a_product_leaves_in_a_type_of_64_bits(dtype, cells):
+    @hx.kernel(cache=False)
+    def kernel(a: f16[16, 16], b: f16[8, 16], c: dtype[16, 8]):
+        hx.attrs.cuda.grid_dim = 1
+        hx.attrs.cuda.block_dim = 32
+        ra, rb = hx.register_tensor(f16, (16, 16)), hx.register_tensor(f16, (8, 16))
+        rc = hx.register_tensor(f32, (16, 8))
+        hx.copy(hx.global_view(a, ((16, 16), (16, 1))), ra)
+        hx.copy(hx.global_view(b, ((8, 16), (16, 1))), rb)
+        hx.fill(rc, 0.0)
+        hx.gemm(rc, ra, rb)
+        hx.copy(hx.cast(rc, dtype), hx.global_view(c, ((16, 8), (8, 1))))
+
+    a, b = (np.arange(n * 16).reshape(n, 16).astype(np.float16) % 7 - 3 for n in (16, 8))
+    c = np.zeros((16, 8), cells)
+    kernel.compile("sm_80", verify=True).simulate(a, b, c)
+    assert np.array_equal(c, a.astype(cells) @ b.astype(cells).T)
 
 
 def test_layouts_that_differ_in_register_order_alone_are_one():

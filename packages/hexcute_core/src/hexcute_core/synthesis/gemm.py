@@ -111,8 +111,8 @@ def gemm_anchors(
     groups = threads // row.threads
     for gm, gn in _arrangements(m // im, n // inn, groups, forced):
         for runs in cartesian(
-            (0, *(r for r in orders.m if m // gm % (im * r) == 0 and r > 1)),
-            (0, *(r for r in orders.n if n // gn % (inn * r) == 0 and r > 1)),
+            (0, *(r for r in orders.m if r > 1 and m // gm % (im * r) == 0)),
+            (0, *(r for r in orders.n if r > 1 and n // gn % (inn * r) == 0)),
             (0, *_k_runs(row, k, orders.k)),
         ):
             yield _anchor(row, m, n, k, (gm, gn), groups, runs)

@@ -3,8 +3,8 @@ part finds all of it from there.
 
 TMA and wgmma apply a swizzle to the address itself, so the part must be the tensor's beginning
 moved by whole swizzles, of eight rows of its span: m(start + x) = m(start) + m(x), and m(start) a
-multiple of one, for every start that is possible. A K-major operand may begin inside a row, at
-whole pieces of 16 bytes.
+multiple of one, for every start that is possible; where TMA moves several boxes, so must each of
+them be. A K-major operand may begin inside a row, at whole pieces of 16 bytes.
 """
 
 from __future__ import annotations
@@ -57,6 +57,11 @@ def misfit(
         if into and not (within and into < plan.span and into % 16 == 0):
             return f"a part may begin {into} bytes into eight rows of {plan.span}"
     if isinstance(plan, BulkPlan):
+        for rep in plan.reps:
+            mode = layout[ref.kept[rep.dim]]
+            for place in range(0, rep.size * rep.step, rep.step):
+                if into := int(mode(place)) % atom * bits // 8:
+                    return f"a box begins {into} bytes into eight rows of {plan.span}"
         return None
 
     def offset(row: int, k: int) -> int:
