@@ -198,6 +198,50 @@ def skipping_backwards(a, n):
         pipe.skip(-1)  # here
 
 
+@refused.case("pass over one another's slots", "in no turn of theirs", "order.turn(i)")
+def skipping_without_turns(a, n):
+    ga = hx.global_view(a[:, :], ((64, 64, hx.cdiv(k, 64)), (k, 1, 64)))
+    sa, pipe = hx.shared_tensor(f16, (64, 64, 3)), hx.pipeline(3, readers="one")
+    with hx.warp_groups_producer():
+        for i in range(8):
+            with pipe.produce() as s:
+                hx.copy(ga[:, :, i], sa[:, :, s])
+    with hx.warp_groups_consumer():
+        for _ in range(4):
+            with pipe.consume() as s:  # here
+                pass
+            pipe.skip(1)
+    with hx.warp_groups_consumer():
+        for _ in range(4):
+            pipe.skip(1)
+            with pipe.consume() as s:
+                pass
+
+
+@refused.case("nobody reads the slots of `pipe`")
+def skipping_what_nobody_reads(a, n):
+    ga = hx.global_view(a[:, :], ((64, 64, hx.cdiv(k, 64)), (k, 1, 64)))
+    sa, pipe = hx.shared_tensor(f16, (64, 64, 3)), hx.pipeline(3, readers="one")
+    with hx.warp_groups_producer():
+        for i in range(8):
+            with pipe.produce() as s:
+                hx.copy(ga[:, :, i], sa[:, :, s])
+    with hx.warp_groups_consumer():
+        pipe.skip(4)  # here
+        for _ in range(4):
+            with pipe.consume() as s:
+                pass
+
+
+@refused.case("a turn inside a turn")
+def turns_inside_one_another(a, n):
+    order, other = hx.turns(2), hx.turns(2)
+    with hx.warp_groups_consumer():
+        with order.turn(0):
+            with other.turn(0):  # here
+                pass
+
+
 @refused.case("different numbers of threads")
 def unequal_roles_in_turns(a, n):
     ga = hx.global_view(a[:, :], ((64, 64, hx.cdiv(k, 64)), (k, 1, 64)))

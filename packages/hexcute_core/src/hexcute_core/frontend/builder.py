@@ -141,6 +141,8 @@ class Builder:
         self.mbarriers: list[Mbarrier] = []
         self.named_barriers: list[NamedBarrier] = []
         self.turns: list[Turns] = []
+        # The order in one of whose turns the trace stands.
+        self.order: Turns | None = None
         self._names = set(reserved) | set(BUILT_INS)
         self._ids = 0
 

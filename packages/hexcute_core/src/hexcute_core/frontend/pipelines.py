@@ -6,11 +6,13 @@ variables of the role, so loops of any length work.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
 from hexcute_core.dtypes import i32
-from hexcute_core.frontend.builder import Builder, current
+from hexcute_core.errors import FrontendError, SourceSpan
+from hexcute_core.frontend.builder import Builder, Region, current
 from hexcute_core.frontend.subscript import static_int
 from hexcute_core.frontend.tiles import describe
 from hexcute_core.scalar import (
@@ -38,12 +40,24 @@ class Cursor:
     phase: Var
 
 
+@dataclass(frozen=True)
+class Wait:
+    """A wait for a slot: the role that waits, and the order in whose turn it does, if any."""
+
+    role: Region
+    order: object
+    span: SourceSpan
+
+
 @dataclass(eq=False)
 class Ring:
     """A pipeline as the kernel sees it."""
 
     pipeline: Pipeline
     cursors: dict[str, Cursor] = field(default_factory=dict)
+    waits: list[Wait] = field(default_factory=list)
+    # Where slots are passed over, and whether in a branch.
+    skips: list[tuple[SourceSpan, bool]] = field(default_factory=list)
 
     def produce(self) -> Slot:
         """`with pipe.produce() as s:` fills slot s: waits until it is empty; when the copies
@@ -58,6 +72,9 @@ class Ring:
         """The next slot, once it is full. Free it by `release()`, in the order of waiting."""
         builder = current("pipe.wait()")
         at = self.cursor(builder, "wait")
+        role = builder.region.inside("role")
+        assert role is not None
+        self.waits.append(Wait(role, builder.order, builder.span))
         slot = builder.hold(at.stage, builder.hint or "slot")
         builder.emit(PipelineWait(self.pipeline.name, slot, at.phase, builder.span))
         self.advance(builder, at)
@@ -73,7 +90,8 @@ class Ring:
 
     def skip(self, count: object) -> None:
         """Passes over the next `count` slots, which another role reads: for a pipeline made with
-        `readers="one"`. Every slot waited for must have been freed."""
+        `readers="one"`, whose readers take turns by `hx.turns`. Every slot waited for must have
+        been freed."""
         builder = current("pipe.skip()")
         number = as_scalar(count) if isinstance(count, (int, ScalarBase)) else None
         known = static_int(count)
@@ -87,6 +105,7 @@ class Ring:
                 f"pipe.skip on `{self.pipeline.name}`, of which every reader reads every slot",
                 fix='write hx.pipeline(STAGES, readers="one")',
             )
+        self.skips.append((builder.span, builder.region.inside("branch") is not None))
         steps = builder.stable(number, "skipped")
         for use in ("wait", "release"):
             self.advance(builder, self.cursor(builder, use), steps)
@@ -173,3 +192,32 @@ def pipeline(stages: int, readers: str = "all") -> Ring:
     ring = Ring(made)
     builder.rings.append(ring)
     return ring
+
+
+def check_passing(rings: Iterable[Ring]) -> None:
+    """Raises FrontendError, located, where a reader may take an earlier round of a slot for its
+    own.
+
+    A barrier tells a round from the one before it, by its parity. What was passed over must be over
+    when its slot is waited for again; in turns it is, for the readers before have waited for it.
+    """
+    for ring in rings:
+        name, roles = ring.pipeline.name, {id(wait.role) for wait in ring.waits}
+        if len(roles) == 1:
+            for span, branch in ring.skips:
+                if not branch:
+                    raise FrontendError(
+                        f"nobody reads the slots of `{name}` that are passed over: a single role "
+                        "reads it",
+                        span=span,
+                        fix="read them by `with pipe.consume()`, or in a role of their own",
+                    )
+        for wait in ring.waits if ring.skips and len(roles) > 1 else ():
+            if wait.order is None or wait.order is not ring.waits[0].order:
+                raise FrontendError(
+                    f"the readers of `{name}` pass over one another's slots, and this wait stands "
+                    "in no turn of theirs: it may take an earlier round of the slot for its own",
+                    span=wait.span,
+                    fix="read in turns: order = hx.turns(2) at the kernel's top, and `with "
+                    "order.turn(i):` around it, for every reader of the pipeline",
+                )

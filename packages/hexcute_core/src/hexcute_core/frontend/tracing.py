@@ -15,6 +15,7 @@ from hexcute_core.frontend.expressions import EXPRESSIONS
 from hexcute_core.frontend.frame import Binding, Frame
 from hexcute_core.frontend.params import Param
 from hexcute_core.frontend.pending import check_pending
+from hexcute_core.frontend.pipelines import check_passing
 from hexcute_core.frontend.remote import check_remote
 from hexcute_core.frontend.role_laws import check_laws
 from hexcute_core.frontend.roles import check_roles, role_threads
@@ -136,6 +137,7 @@ def _trace(kernel: KernelDef, values: Mapping[str, object], promise: Promise) ->
     )
     check_agreement(program)
     check_laws(program)
+    check_passing(builder.rings)
     check_remote(program)
     check_pending(program)
     return program

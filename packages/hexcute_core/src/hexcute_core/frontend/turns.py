@@ -71,10 +71,14 @@ class Turn:
     def enter(self, builder: Builder) -> None:
         """Waits for the turn."""
         self.turns.join(builder, self.number)
+        if builder.order is not None:
+            raise builder.error("a turn inside a turn", fix="end the one before the other begins")
+        builder.order = self.turns
         builder.emit(NamedBarrierOp("sync", self.turns.barrier(self.number), builder.span))
 
     def leave(self, builder: Builder) -> None:
         """Gives the turn to the next role."""
+        builder.order = None
         following = self.turns.barrier(self.number + 1)
         builder.emit(NamedBarrierOp("arrive", following, builder.span))
 
