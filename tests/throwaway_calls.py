@@ -101,8 +101,7 @@ def calls() -> Iterator[tuple[str, Callable[[], object]]]:
     yield "multicast nest", lambda: find_multicasts(clustered, {})
     yield "arena nest", lambda: build_arena(inside, SM90)
     yield "teams nest", lambda: list(by_team(inside))
-    empty = build_graph(program())
-    yield "stores nest", lambda: find_stores(inside, empty, KNOWN)
+    yield "stores nest", lambda: find_stores(inside, KNOWN)
 
 
 def outcome(call: Callable[[], object]) -> str:

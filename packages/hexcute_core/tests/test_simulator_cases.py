@@ -7,24 +7,15 @@ from gpu_programs import CASES
 from hexcute_core.backend import emit
 from hexcute_core.driver.simulation import compare_with_tile_program, compile_for
 from hexcute_core.simulator import simulate
-from hexcute_core.thread import PRIMS, verify
+from hexcute_core.thread import PRIMS, Prim, verify
+from hexcute_core.thread.visit import statements
 from hexcute_core.toolchain import compile_cubin
 
 EMITTED = ("copy_f16x8_513", "mul_i64", "f32_to_f8e4m3", "i32_to_i8", "shfl.up_3", "divergence")
 
 
 def primitives(program):
-    found = []
-
-    def walk(stmts):
-        for stmt in stmts:
-            if hasattr(stmt, "operands"):
-                found.append(stmt.name)
-            for name in ("body", "then", "otherwise"):
-                walk(getattr(stmt, name, ()))
-
-    walk(program.body)
-    return found
+    return [stmt.name for stmt in statements(program.body) if isinstance(stmt, Prim)]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

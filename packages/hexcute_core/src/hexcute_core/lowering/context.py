@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from hexcute_core import thread as th
 from hexcute_core.arch import Fragment, Mode
@@ -15,7 +15,6 @@ from hexcute_core.errors import SourceSpan
 from hexcute_core.lowering.arena import Arena, tensor_bytes
 from hexcute_core.lowering.digits import index_in
 from hexcute_core.scalar import Const, Element, Scalar, Var, add, cast, mul
-from hexcute_core.synthesis.graph import build_graph
 from hexcute_core.synthesis.register_parts import cut_modes, layout_of, strides
 from hexcute_core.synthesis.solution import BulkPlan, Rep, Solution
 from hexcute_core.tile import (
@@ -30,7 +29,7 @@ from hexcute_core.tile import (
 from hexcute_core.tile.elements import Place
 from hexcute_core.tile.facts import Facts
 from hexcute_core.tile.teams import Team
-from hexcute_core.tile.visit import statements, variables
+from hexcute_core.tile.visit import operations, statements, variables
 
 if TYPE_CHECKING:
     from hexcute_core.lowering.pipeline import Ring
@@ -88,10 +87,10 @@ class Context:
         those that TMA stores or wgmma read, and all that share bytes with what TMA loads."""
         read: set[str] = set()
         filled: set[str] = set()
-        for op in self._operations(Copy, Gemm):
+        for op in operations(self.program.body):
             if isinstance(op, Gemm):
                 read.update((op.a.tensor, op.b.tensor))
-            elif op.id in self.solution.bulk:
+            elif isinstance(op, Copy) and op.id in self.solution.bulk:
                 load = self.solution.bulk[op.id].load
                 (filled if load else read).add((op.dst if load else op.src).tensor)
         taken = [self._bytes(name) for name in filled]
@@ -105,12 +104,9 @@ class Context:
     @cached_property
     def async_params(self) -> frozenset[str]:
         """Tensor parameters that TMA reads, writes or combines."""
-        plans = (self.solution.bulk.get(op.id) for op in self._operations(Copy))
+        copies = (op for op in operations(self.program.body) if isinstance(op, Copy))
+        plans = (self.solution.bulk.get(op.id) for op in copies)
         return frozenset(plan.param for plan in plans if plan is not None)
-
-    def _operations(self, *kinds: type) -> list[Any]:
-        ops = (item.op for item in build_graph(self.program).ops)
-        return [op for op in ops if isinstance(op, kinds)]
 
     def _bytes(self, name: str) -> range:
         """Where a shared tensor lies in the arena."""

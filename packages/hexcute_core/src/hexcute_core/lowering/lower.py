@@ -38,7 +38,6 @@ from hexcute_core.lowering.scan_plan import plan_scan
 from hexcute_core.lowering.stores import find_stores, read_at_end, read_before
 from hexcute_core.lowering.wgmma import lower_wgmma
 from hexcute_core.scalar import Const
-from hexcute_core.synthesis.graph import build_graph
 from hexcute_core.synthesis.register_parts import layout_of
 from hexcute_core.synthesis.solution import Solution
 from hexcute_core.tile import (
@@ -73,24 +72,25 @@ from hexcute_core.tile import (
     TileProgram,
     While,
 )
+from hexcute_core.tile.facts import Facts
 from hexcute_core.tile.ir import TileOp
-from hexcute_core.tile.teams import Team
+from hexcute_core.tile.teams import whole_block
+from hexcute_core.tile.visit import operations
 from hexcute_core.unions import assert_never
 
 
 def lower(solution: Solution, arch: Arch) -> th.ThreadProgram:
     """What every thread of `solution.program` runs."""
     program = solution.program
-    graph = build_graph(program)
-    scratch = max((_scratch(solution, item.op) for item in graph.ops), default=0)
+    scratch = max((_scratch(solution, op) for op in operations(program.body)), default=0)
     barriers = rings(program, solution)
     check_target(program, arch)
     check_named_barriers(program)
     fixed = {arena_name(name): ring.bytes for name, ring in barriers.items()}
     fixed.update(mbarrier_bytes(program))
     arena = build_arena(program, arch, scratch, fixed)
-    stores = find_stores(program, graph, solution)
-    ctx = Context(program, solution, graph.facts, arena, Team(0, program.block_dim), stores)
+    stores = find_stores(program, solution)
+    ctx = Context(program, solution, Facts(program), arena, whole_block(program), stores)
     ctx.rings.update(barriers)
     body: list[th.Stmt] = []
     for i, stmt in enumerate(program.body):

@@ -16,7 +16,6 @@ from hexcute_core.dtypes import i32
 from hexcute_core.errors import SourceSpan
 from hexcute_core.lowering.context import Context
 from hexcute_core.scalar import Const, compare
-from hexcute_core.synthesis.graph import Graph
 from hexcute_core.synthesis.solution import Solution
 from hexcute_core.tile import (
     Assign,
@@ -42,7 +41,7 @@ from hexcute_core.tile import (
     While,
 )
 from hexcute_core.tile.ir import Control, TileOp
-from hexcute_core.tile.teams import Team
+from hexcute_core.tile.teams import Team, by_team, whole_block
 from hexcute_core.tile.visit import results, tiles
 from hexcute_core.unions import assert_never
 
@@ -111,33 +110,34 @@ class Stores:
                 assert_never(stmt)
 
 
-def find_stores(program: TileProgram, graph: Graph, solution: Solution) -> Stores:
+def find_stores(program: TileProgram, solution: Solution) -> Stores:
     """The TMA stores of `program`, and where they matter."""
+    ops = [(stmt, team) for stmt, team in by_team(program) if isinstance(stmt, TileOp)]
     sources: dict[Team, set[str]] = {}
     issued = set()
-    for item in graph.ops:
-        plan = solution.bulk.get(item.op.id)
-        if isinstance(item.op, Copy) and plan is not None and not plan.load:
-            issued.add(item.op.id)
-            sources.setdefault(item.team, set()).add(item.op.src.tensor)
+    for op, team in ops:
+        plan = solution.bulk.get(op.id)
+        if isinstance(op, Copy) and plan is not None and not plan.load:
+            issued.add(op.id)
+            sources.setdefault(team, set()).add(op.src.tensor)
     lenders = (
-        team
-        for team, names in sources.items()
-        for item in graph.ops
-        if any(ref.tensor in names for ref in results(item.op))
-        and (item.team != team or item.op.id in solution.bulk)
+        lender
+        for lender, names in sources.items()
+        for op, team in ops
+        if any(ref.tensor in names for ref in results(op))
+        and (team != lender or op.id in solution.bulk)
     )
     stored = {solution.bulk[i].param for i in issued}
     ways = {
         (tensor.param, op.id in issued, op.reduce)
-        for op in (item.op for item in graph.ops)
+        for op, _ in ops
         if isinstance(op, Copy)
         for tensor in (program.tensor(ref.tensor) for ref in tiles(op))
         if isinstance(tensor, GlobalView)
     }
     again = any(sum(param == name for param, _, _ in ways) > 1 for name in stored)
     found = Stores(frozenset(issued), frozenset(lenders), again)
-    if found.follow(program.body, Team(0, program.block_dim), False):
+    if found.follow(program.body, whole_block(program), False):
         found.at_end.add(id(program))
     return found
 

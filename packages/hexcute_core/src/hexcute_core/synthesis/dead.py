@@ -25,12 +25,12 @@ from hexcute_core.tile import (
     While,
 )
 from hexcute_core.tile.ir import TileOp
-from hexcute_core.tile.visit import change, results, scalars, statements, tensors
+from hexcute_core.tile.visit import change, operations, results, scalars, statements, tensors
 
 
 def remove_dead(program: TileProgram) -> TileProgram:
     """`program` without the operations whose results nobody reads, and their tensors."""
-    ops = [s for s in statements(program.body) if isinstance(s, TileOp)]
+    ops = list(operations(program.body))
     live = {t.name for t in program.tensors if isinstance(t, GlobalView)}
     declared = _outer(program)
     kept = {op.id for op in ops if isinstance(op, Copy) and op.completes is not None}

@@ -22,7 +22,7 @@ from hexcute_core.synthesis.search import Unmovable
 from hexcute_core.synthesis.solution import Inserted, Solution
 from hexcute_core.tile import CastTile, Gemm, Rearrange, RegisterTensor, TileProgram
 from hexcute_core.tile.ir import TileOp
-from hexcute_core.tile.visit import operands, results, statements, tiles
+from hexcute_core.tile.visit import operands, operations, results, tiles
 
 # Rearranges put in one after the other: both operands of a product and four vectors beside it.
 DEPTH = 6
@@ -146,7 +146,7 @@ def _cuts(program: TileProgram, name: str) -> Iterator[_Place]:
     tensor = next((t for t in program.tensors if t.name == name), None)
     if not isinstance(tensor, RegisterTensor):
         return
-    ops = [s for s in statements(program.body) if isinstance(s, TileOp)]
+    ops = list(operations(program.body))
     seen: set[tuple[object, ...]] = set()
     for op in ops:
         for edge, ref in enumerate(operands(op)):

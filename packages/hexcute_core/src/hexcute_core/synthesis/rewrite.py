@@ -31,7 +31,7 @@ from hexcute_core.tile import (
     TileRef,
 )
 from hexcute_core.tile.ir import TileOp
-from hexcute_core.tile.visit import change, operands, statements
+from hexcute_core.tile.visit import change, operands, operations
 from hexcute_core.unions import assert_never
 
 
@@ -55,7 +55,7 @@ class Expanded:
 
 def last_id(program: TileProgram) -> int:
     """The largest number of an operation."""
-    return max((s.id for s in statements(program.body) if isinstance(s, TileOp)), default=0)
+    return max((op.id for op in operations(program.body)), default=0)
 
 
 def whole(name: str, shape: tuple[int, ...]) -> TileRef:

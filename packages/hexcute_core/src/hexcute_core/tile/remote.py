@@ -26,7 +26,7 @@ from hexcute_core.tile.ir import (
 )
 from hexcute_core.tile.tensors import SharedTensor, Tensor, TileRef
 from hexcute_core.tile.verify_barriers import Checks
-from hexcute_core.tile.visit import operands, placed, results, statements, tiles
+from hexcute_core.tile.visit import operands, operations, placed, results, tiles
 from hexcute_core.unions import assert_never
 
 
@@ -46,10 +46,9 @@ class Reached:
 def reached(program: TileProgram) -> Reached:
     """What blocks of `program` touch in one another."""
     read, written = set(), set()
-    for stmt in statements(program.body):
-        if isinstance(stmt, TileOp):
-            read |= {ref.tensor for ref in operands(stmt) if ref.rank is not None}
-            written |= {ref.tensor for ref in results(stmt) if ref.rank is not None}
+    for op in operations(program.body):
+        read |= {ref.tensor for ref in operands(op) if ref.rank is not None}
+        written |= {ref.tensor for ref in results(op) if ref.rank is not None}
     return Reached(frozenset(read), frozenset(written))
 
 

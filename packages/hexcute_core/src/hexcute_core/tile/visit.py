@@ -238,6 +238,11 @@ def statements(body: Iterable[Stmt]) -> Iterator[Stmt]:
             yield from statements(part)
 
 
+def operations(body: Iterable[Stmt]) -> Iterator[TileOp]:
+    """Every operation of `body`, in order."""
+    return (stmt for stmt in statements(body) if isinstance(stmt, TileOp))
+
+
 def placed(
     body: Iterable[Stmt], around: Context, enter: Callable[[Nest, Context], Context]
 ) -> Iterator[tuple[Stmt, Context]]:
