@@ -75,6 +75,28 @@ def climbed(a, b):
 CASES = [(while_another, counted), (while_its_own, lowered), (everything, climbed)]
 
 
+@hx.kernel(cache=False)
+def numbered(x: i32[33, 7], y: i32[33, 7]):
+    """Of 32 threads 21 hold the tile, the others repeat the first of them."""
+    hx.attrs.cuda.grid_dim = 1
+    hx.attrs.cuda.block_dim = 32
+    r = hx.register_tensor(i32, (33, 7))
+    hx.copy(hx.global_view(x, ((33, 7), (7, 1))), r)
+    for i, j in hx.elements(r):
+        r[i, j] = r[i, j] + 10 * i + j
+    hx.copy(r - hx.max(r, 1), hx.global_view(y, ((33, 7), (7, 1))))
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90"])
+def test_threads_that_repeat_others_see_their_coordinates(target):
+    x = np.random.default_rng(0).integers(-9, 10, (33, 7)).astype(np.int32)
+    y = np.zeros_like(x)
+    numbered.compile(target, verify=True).simulate(x, y)
+    i, j = np.indices(x.shape)
+    want = x + 10 * i + j
+    np.testing.assert_array_equal(y, want - want.max(1, keepdims=True))
+
+
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
 @pytest.mark.parametrize(("kernel", "means"), CASES, ids=lambda f: getattr(f, "__name__", ""))
 def test_control_over_elements_runs_as_python_would(kernel, means, target):

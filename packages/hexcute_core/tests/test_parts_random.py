@@ -117,39 +117,47 @@ def take_step_in_numpy(step, tiles):
             one += 1
 
 
-@given(data=st.data(), parts=st.integers(2, 3), target=st.sampled_from(TARGETS))
+@given(
+    data=st.data(),
+    parts=st.integers(2, 3),
+    shape=st.sampled_from([(16, 8), (33, 7), (5, 12), (1, 1)]),
+    threads=st.sampled_from([32, 96]),
+    target=st.sampled_from(TARGETS),
+)
 @settings(max_examples=25, deadline=None, derandomize=True)
-def test_random_operations_on_wholes_and_parts(data, parts, target):
+def test_random_operations_on_wholes_and_parts(data, parts, shape, threads, target):
     program = tuple(data.draw(steps(parts)))
+    rows, columns = shape
 
     @hx.kernel(cache=False)
     def kern(x: i32[m, n], y: i32[m, n]):
         hx.attrs.cuda.grid_dim = 1
-        hx.attrs.cuda.block_dim = 32
-        view = ((16, 8, parts), (n, 1, 8))
-        first, second = hx.register_tensor(i32, (16, 8, parts)), hx.register_tensor(
-            i32, (16, 8, parts)
-        )
-        shared = hx.shared_tensor(i32, (16, 8, parts))
+        hx.attrs.cuda.block_dim = threads
+        view, part = ((rows, columns, parts), (n, 1, columns)), ((rows, columns), (n, 1))
+        first = hx.register_tensor(i32, (rows, columns, parts))
+        second = hx.register_tensor(i32, first.shape)
+        shared = hx.shared_tensor(i32, first.shape)
         hx.copy(hx.global_view(x, view), first)
         for i in hx.static_range(parts):
-            hx.copy(hx.global_view(x[16:, i * 8 :], ((16, 8), (n, 1))), second[:, :, i])
+            hx.copy(hx.global_view(x[rows:, i * columns :], part), second[:, :, i])
         for step in program:
             take_step(step, (first, second), shared)
-        hx.copy(second, hx.global_view(y[16:, :], view))
+        hx.copy(second, hx.global_view(y[rows:, :], view))
         for i in hx.static_range(parts):
-            hx.copy(first[:, :, i], hx.global_view(y[:, i * 8 :], ((16, 8), (n, 1))))
+            hx.copy(first[:, :, i], hx.global_view(y[:, i * columns :], part))
 
-    x = np.random.default_rng(0).integers(-9, 10, (32, 8 * parts)).astype(np.int32)
+    width = columns * parts
+    x = np.random.default_rng(0).integers(-9, 10, (2 * rows, width)).astype(np.int32)
     y, z = np.zeros_like(x), np.zeros_like(x)
-    tiles = [a.reshape(16, parts, 8).transpose(0, 2, 1).copy() for a in (x[:16], x[16:])]
+    halves = x[:rows], x[rows:]
+    tiles = [a.reshape(rows, parts, columns).transpose(0, 2, 1).copy() for a in halves]
     for step in program:
         take_step_in_numpy(step, tiles)
-    want = np.concatenate([t.transpose(0, 2, 1).reshape(16, 8 * parts) for t in tiles])
+    want = np.concatenate([t.transpose(0, 2, 1).reshape(rows, width) for t in tiles])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", hx.RearrangeWarning)
-        compiled = kern.compile(target, verify=True)
+        compiled = kern.compile(target, aligned=False, verify=True)
         compiled.simulate(x, y)
-    interpret(compiled.tile, {"x": x, "y": z}, {"m": 32, "n": 8 * parts})
+    interpret(compiled.tile, {"x": x, "y": z}, {"m": 2 * rows, "n": width})
     np.testing.assert_array_equal(z, want)
     np.testing.assert_array_equal(y, want)

@@ -27,7 +27,8 @@ def lower_elements(ctx: Context, op: ForElements, lower: Lower) -> tuple[th.Stmt
     places = {p: (ref, index) for (p, ref), index in zip(tiles.items(), indices)}
     coords: list[Scalar] = [Const(0, i32) for _ in f.shape]
     own = list(coords)
-    for mode, digit in zip(f.thread, digits(ctx.lane, [m.size for m in f.thread], f.threads)):
+    mine = digits(ctx.lane, [m.size for m in f.thread], ctx.team.threads)
+    for mode, digit in zip(f.thread, mine):
         own[mode.dim] = add(own[mode.dim], mul(digit, mode.step))
     # A role's lane may be unsigned; coordinates are not.
     own = [ctx.once(cast(c, i32)) for c in own]
@@ -35,8 +36,8 @@ def lower_elements(ctx: Context, op: ForElements, lower: Lower) -> tuple[th.Stmt
     for (dim, step), loop in zip(value, loops):
         coords[dim] = add(coords[dim], mul(loop, step))
     body: list[th.Stmt] = [
-        th.Assign(var, add(mine, moved), True, op.span)
-        for var, mine, moved in zip(op.coords, own, coords)
+        th.Assign(var, add(start, moved), True, op.span)
+        for var, start, moved in zip(op.coords, own, coords)
     ]
     with ctx.visiting(places):
         body += lower(ctx, op.body)
