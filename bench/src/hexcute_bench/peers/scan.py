@@ -97,5 +97,6 @@ def hexcute_scan() -> tuple[Hexcute, Hexcute]:
         "selective_scan",
         lambda case, i: (
             case.u[i], case.delta[i], case.a, case.b[i], case.c[i], case.d, case.z[i], case.bias,
+            True,
         ),
     )  # fmt: skip

@@ -17,7 +17,7 @@ SHAPES = tuple(Shape.of(m=m, n=n, k=k) for m in ROWS for n, k in LAYERS)
 FP8_BLOCKWISE = KernelSuite(
     name="fp8_blockwise",
     title="Blockwise scaled FP8 GEMM",
-    operator="fp8_matmul",
+    operator="fp8_blockwise_matmul",
     baseline="cutlass",
     shapes=SHAPES,
     quick=tuple(shape for shape in SHAPES if shape["m"] in (64, 4096) and shape["n"] == 4096),

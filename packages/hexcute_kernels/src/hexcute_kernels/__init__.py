@@ -20,6 +20,8 @@ FAMILIES: dict[str, str] = {
     "linear": "gemm",
     "attention": "attention",
     "attention_with_lse": "attention",
+    "fp8_blockwise_matmul": "fp8",
+    "selective_scan": "scan",
 }
 """Every operator's name, and the family (a package in here) that has it under that name."""
 

@@ -20,6 +20,23 @@ class Config(Protocol):
         """Into how many tiles the configuration cuts the problem."""
 
 
+class Sized(Protocol):
+    """A problem whose results are `batch` matrices (None: one) of m x n elements."""
+
+    @property
+    def m(self) -> int: ...
+    @property
+    def n(self) -> int: ...
+    @property
+    def batch(self) -> int | None: ...
+
+
+def tiles(problem: Sized, bm: int, bn: int) -> int:
+    """How many tiles of bm x bn cover the results."""
+    matrices = 1 if problem.batch is None else problem.batch
+    return matrices * -(-problem.m // bm) * -(-problem.n // bn)
+
+
 C = TypeVar("C", bound=Config)
 
 

@@ -21,7 +21,7 @@ def tensors(sq: int = 64, sk: int = 64, h: int = 4, hk: int = 2, d: int = 64, dv
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     for operator in (attention, attention_with_lse):
-        monkeypatch.setattr(operator, "_plans", {})
+        monkeypatch.setattr(operator, "_ready", {})
 
 
 def test_gpu_and_tensors_choose_variant_and_configuration() -> None:
@@ -42,10 +42,11 @@ def test_bounds_and_scale_reach_the_kernel() -> None:
         o = attention(*tensors(), causal=True)
         attention(*tensors(), left=7, scale=0.5, softcap=3.0)
         o2, lse = attention_with_lse(*tensors(sq=8))
-    numbers = [args[5:] for _, _, args in launches]
+    numbers = [noted.prepared[5:] for noted in launches]
     assert numbers == [(0.125, 0, 0, 0.0), (0.5, 0, 7, 3.0), (0.125, 0, 0, 0.0)]
     assert o.shape == (1, 64, 4, 64) and o2.shape == (1, 8, 4, 64) and lse.shape == (1, 4, 8)
-    assert launches[2][2][4] is lse and launches[0][2][4].numel() == 0
+    assert launches[2].prepared[4].shape == lse.shape
+    assert launches[0].prepared[4].numel() == 0
 
 
 @pytest.mark.parametrize(

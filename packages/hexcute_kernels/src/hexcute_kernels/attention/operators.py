@@ -12,8 +12,8 @@ from hexcute_core.errors import LaunchError
 from hexcute_kernels.attention.configs import MMA, WGMMA
 from hexcute_kernels.attention.pipelined import pipelined_attention
 from hexcute_kernels.attention.warp_specialized import warp_specialized_attention
-from hexcute_kernels.operator import Operator, Problem, Run, Variant
-from hexcute_kernels.tables import Config, constants
+from hexcute_kernels.operator import Argument, Launch, Operator, Problem, Run, Variant
+from hexcute_kernels.tables import Config
 from hexcute_kernels.tensors import Output, check_contiguous, check_rank, dtype_of
 
 if TYPE_CHECKING:
@@ -121,36 +121,25 @@ def tma_fits(p: Attention) -> str | None:
     return None
 
 
-_NONE: dict[int, torch.Tensor] = {}
-
-
 def _no_lse(q: torch.Tensor) -> torch.Tensor:
-    """What a kernel that writes no logarithms is given for them, one on each GPU."""
+    """What a kernel that writes no logarithms is given for them."""
     import torch as torch_module
 
-    device = q.get_device()
-    if device not in _NONE:
-        _NONE[device] = q.new_empty((0, 0, 0), dtype=torch_module.float32)
-    return _NONE[device]
+    return q.new_empty((0, 0, 0), dtype=torch_module.float32)
 
 
-def launch(make: Callable[..., hx.Kernel]) -> Callable[[Attention, Config], Run]:
+def launch(make: Callable[..., hx.Kernel]) -> Callable[[Attention, Config], Launch | Run]:
     """From a family of kernels, the launch of a problem by one of them."""
 
-    def of(p: Attention, config: Config) -> Run:
+    def of(p: Attention, config: Config) -> Launch | Run:
         if p.sk == 0 or p.sq == 0 or p.b == 0 or p.h == 0:
             return nothing_seen
         kernel = make(
             p.dtype, p.d, p.dv, p.right is not None, p.left is not None, p.cap > 0, p.with_lse
         )
-        run = kernel.configured(**constants(config))
-        numbers = (p.scale, p.right or 0, p.left or 0, p.cap)
-
-        def on(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *rest: Any) -> None:
-            o, lse = rest[5:] if p.with_lse else (rest[5], _no_lse(q))
-            run(q, k, v, o, lse, *numbers)
-
-        return on
+        results: tuple[Argument, ...] = ("out0", "out1") if p.with_lse else ("out", ("q", _no_lse))
+        numbers = (float(p.scale), p.right or 0, p.left or 0, float(p.cap))
+        return Launch(kernel, config, ("q", "k", "v", *results, *numbers))
 
     return of
 

@@ -7,26 +7,8 @@ wgmma: the same; blocks that stay where there are tiles for them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
-from hexcute_kernels.tables import Row, Table
-
-
-class Sized(Protocol):
-    """A problem whose results are `batch` matrices (None: one) of m x n elements."""
-
-    @property
-    def m(self) -> int: ...
-    @property
-    def n(self) -> int: ...
-    @property
-    def batch(self) -> int | None: ...
-
-
-def tiles(problem: Sized, bm: int, bn: int) -> int:
-    """How many tiles of bm x bn cover the results."""
-    matrices = 1 if problem.batch is None else problem.batch
-    return matrices * -(-problem.m // bm) * -(-problem.n // bn)
+from hexcute_kernels.tables import Row, Sized, Table, tiles
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,39 @@
+"""Configurations of the selective scan, and which one a problem gets, as measured on an H200."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from hexcute_kernels.tables import Row, Table
+
+
+class Channels(Protocol):
+    """A problem of b sequences of d channels."""
+
+    @property
+    def b(self) -> int: ...
+    @property
+    def d(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class ScanConfig:
+    """BD channels a block, a thread each; chunks of BL steps."""
+
+    BD: int
+    BL: int
+
+    def blocks(self, problem: Channels) -> int:
+        return -(-problem.d // self.BD) * problem.b
+
+
+SCAN = Table(
+    rows={
+        "h200": (
+            Row(ScanConfig(128, 16), most={"groups": 1}, fills=1024),
+            Row(ScanConfig(32, 16)),
+        ),
+    },
+    more=(ScanConfig(32, 32), ScanConfig(64, 16), ScanConfig(64, 32), ScanConfig(128, 32)),
+)

@@ -1,0 +1,92 @@
+"""The blockwise FP8 kernel, every lane of every block, and what its operator says of a call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import hexcute_core as hx
+from hexcute_core.errors import LaunchError
+from hexcute_kernels.fp8 import fp8_blockwise_matmul
+from hexcute_kernels.fp8.blockwise import blockwise_gemm
+
+E4M3 = ml_dtypes.float8_e4m3fn
+CONFIGS = {
+    "default": {},
+    "one group": {"BM": 64, "BN": 32, "CONSUMERS": 1, "STAGES": 8},
+    "portions": {"BM": 256, "BN": 64, "PORTIONS": 2, "STAGES": 4},
+    "three groups": {"BM": 192, "CONSUMERS": 3, "STAGES": 4},
+}
+
+
+def reference(a: Any, b: Any, sa: Any, sb: Any) -> np.ndarray:
+    """The product in float64; sa (m, groups), sb (columns, groups)."""
+    k, n = a.shape[1], b.shape[0]
+    wide = np.repeat(sa, 128, 1)[:, :k].astype(np.float64)
+    square = np.repeat(np.repeat(sb, 128, 0)[:n], 128, 1)[:, :k].astype(np.float64)
+    return (a.astype(np.float64) * wide) @ (b.astype(np.float64) * square).T
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "config", "major", "out"),
+    [
+        (132, 192, 384, "default", "m", hx.bf16),
+        (64, 64, 272, "one group", "m", hx.f16),
+        (300, 128, 256, "portions", "m", hx.f32),
+        (200, 144, 528, "three groups", "m", hx.bf16),
+        (4, 16, 16, "default", "m", hx.bf16),
+        (100, 80, 300 - 12, "one group", "k", hx.bf16),
+    ],
+    ids=str,
+)
+def test_against_float64(m: int, n: int, k: int, config: str, major: str, out: hx.DType) -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.normal(size=(rows, k)).astype(E4M3) for rows in (m, n))
+    groups, columns = -(-k // 128), -(-n // 128)
+    sa = rng.uniform(0.5, 2, (m, groups)).astype(np.float32)
+    sb = rng.uniform(0.5, 2, (columns, groups)).astype(np.float32)
+    kinds: dict[str, Any] = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32}
+    c = np.full((m, n), np.nan, kinds[out.name])
+    scales = np.ascontiguousarray(sa.T) if major == "m" else sa
+    blockwise_gemm(out, major).simulate(a, b, scales, sb, c, target="sm_90", **CONFIGS[config])
+    bits = {"bf16": 8, "f16": 11, "f32": 14}[out.name]
+    want = reference(a, b, sa, sb)
+    scale = np.sqrt(np.mean(want**2))
+    np.testing.assert_allclose(c.astype(np.float64), want, rtol=2.0**-bits, atol=scale * 2.0**-bits)
+
+
+def test_promotion_adds_in_float32() -> None:
+    """64 fused multiply-adds a thread for each block of k, by two scales."""
+    compiled = blockwise_gemm(hx.bf16).compile("sm_90")
+    assert not compiled.built.local_memory
+    sass = compiled.sass()
+    assert sass.count("FFMA") == 64 and "QGMMA.64x128x32.F32.E4M3.E4M3" in sass
+
+
+def test_what_cannot_be_is_told() -> None:
+    torch = pytest.importorskip("torch")
+    from stand_ins import gpu, on_gpu
+
+    def zeros(*shape: int, dtype: Any = torch.float32) -> Any:
+        return on_gpu(torch.zeros(shape, dtype=dtype))
+
+    eight = torch.float8_e4m3fn
+    a, b = zeros(8, 256, dtype=eight), zeros(32, 256, dtype=eight)
+    sa, sb = zeros(8, 2), zeros(1, 2)
+    with gpu("h200", "sm_90") as launches:
+        assert fp8_blockwise_matmul(a, b, sa, sb).dtype == torch.bfloat16
+        fp8_blockwise_matmul(a, b, zeros(2, 8).t(), sb, "float32")
+        assert [noted.prepared[2].shape for noted in launches] == [(8, 2), (2, 8)]
+        for args, words in (
+            ((a, b, sa, zeros(1, 3)), r"b_scale \(1, 3\)"),
+            ((a, b.float(), sa, sb), "takes float8_e4m3fn"),
+            ((a, b, sa, sb, "int8"), "out_dtype is bfloat16, float16, float32"),
+            ((a[:, :250].contiguous(), b[:, :250].contiguous(), sa, sb), "multiples of 16"),
+        ):
+            with pytest.raises(LaunchError, match=words):
+                fp8_blockwise_matmul(*args)
+    with gpu("a100", "sm_80"), pytest.raises(LaunchError, match="wgmma: needs wgmma and tma"):
+        fp8_blockwise_matmul.plan((a, b, sa, sb, "bfloat16"))
