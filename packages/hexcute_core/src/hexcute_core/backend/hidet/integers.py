@@ -84,6 +84,10 @@ def negative(a: Any, dtype: DType) -> Any:
     name = computed_in(dtype)
     if dtype.bits < 32:
         return he.Neg(a)
+    return _opposite(a, name)
+
+
+def _opposite(a: Any, name: str) -> Any:
     wide = _unsigned(name)
     return _as(he.Sub(integer(0, wide), _as(a, wide)), name)
 
@@ -153,24 +157,27 @@ def _function(
 @functools.cache
 def _division(op: str, name: str) -> Function:
     """Quotient rounded down or up, or the remainder that has the divisor's sign."""
-    zero = integer(0, name)
+    zero, signed = integer(0, name), not name.startswith("u")
 
     def body(a: Any, b: Any) -> list[Any]:
         rest = he.Var("rest", data_type(name))
+        whole, remainder = he.Div(a, b), he.Mod(a, b)
+        apart = he.Constant(False, data_type("bool"))
+        if signed:
+            # The least number has no quotient by -1 in C.
+            turns = he.Equal(b, integer(-1, name))
+            whole = he.IfThenElse(turns, _opposite(a, name), whole)
+            remainder = he.IfThenElse(turns, zero, remainder)
+            # The remainder has the dividend's sign.
+            apart = he.LessThan(he.BitwiseXor(rest, b), zero)
         left = he.NotEqual(rest, zero)
-        # The remainder has the dividend's sign.
-        apart = he.LessThan(he.BitwiseXor(rest, b), zero)
-        if name.startswith("u"):
-            apart = he.Constant(False, data_type("bool"))
         if op == "mod":
             value = he.IfThenElse(he.LogicalAnd(left, apart), he.Add(rest, b), rest)
         elif op == "floordiv":
-            off = he.Cast(he.LogicalAnd(left, apart), data_type(name))
-            value = he.Sub(he.Div(a, b), off)
+            value = he.Sub(whole, _as(he.LogicalAnd(left, apart), name))
         else:
-            off = he.Cast(he.LogicalAnd(left, he.LogicalNot(apart)), data_type(name))
-            value = he.Add(he.Div(a, b), off)
-        return [hs.DeclareStmt(rest, he.Mod(a, b)), hs.ReturnStmt(value)]
+            value = he.Add(whole, _as(he.LogicalAnd(left, he.LogicalNot(apart)), name))
+        return [hs.DeclareStmt(rest, remainder), hs.ReturnStmt(value)]
 
     return _function(f"hx_{op}_{name}", (name, name), name, body)
 
@@ -198,9 +205,8 @@ def _shifted(left: bool, name: str) -> Function:
 @functools.cache
 def _absolute(name: str) -> Function:
     def body(a: Any) -> list[Any]:
-        wide = _unsigned(name)
-        flipped = _as(he.Sub(integer(0, wide), _as(a, wide)), name)
-        return [hs.ReturnStmt(he.IfThenElse(he.LessThan(a, integer(0, name)), flipped, a))]
+        below = he.LessThan(a, integer(0, name))
+        return [hs.ReturnStmt(he.IfThenElse(below, _opposite(a, name), a))]
 
     return _function(f"hx_abs_{name}", (name,), name, body)
 
