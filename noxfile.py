@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import nox
 
@@ -92,6 +93,26 @@ def docs(session: nox.Session) -> None:
     pip(session, "sphinx", "myst-parser", "numpy")
     build = ("sphinx-build", "-q", "-W", "--keep-going", "docs", "docs/_build/html")
     session.run(*build, env={"PYTHONPATH": SOURCES})
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Wheel and source archive of each package into dist/, and both installed afresh and tried."""
+    pip(session, "hatchling")
+    dist = Path("dist").resolve()
+    shutil.rmtree(dist, ignore_errors=True)
+    for path in PACKAGES:
+        with session.chdir(path):
+            session.run("python", "-m", "hatchling", "build", "--directory", str(dist))
+    for kind in ("*.whl", "*.tar.gz"):
+        fresh = Path(session.create_tmp()) / "fresh"
+        session.run("python", "-m", "venv", "--clear", str(fresh))
+        python, files = str(fresh / "bin" / "python"), sorted(map(str, dist.glob(kind)))
+        # What an archive needs to be built, and what simulating needs.
+        wanted = ("hatchling", "ml_dtypes", "tqdm")
+        constrained = ("-m", "pip", "install", "--quiet", "--constraint", "constraints.txt")
+        session.run(python, *constrained, *wanted, *files, external=True)
+        session.run(python, "-I", "tests/installed.py", external=True)
 
 
 @nox.session
