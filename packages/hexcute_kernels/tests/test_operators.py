@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -72,6 +75,16 @@ def test_a_repeated_call_is_planned_once_and_others_anew() -> None:
         matmul(a, operands()[1])
     assert (planned, len(matmul._ready), len(launches)) == (2, 3, 5)
     assert launches[-1].constants["STAGES"] == 6, "an unaligned operand goes by cp.async"
+
+
+def test_warming_up_does_all_but_the_launch() -> None:
+    a, b = operands()
+    with gpu("h100", "sm_90") as launches:
+        matmul.warm_up(a, b)
+        linear.warm_up(a, b, activation="relu", variant="mma")
+        assert launches == [] and len(matmul._ready) == len(linear._ready) == 1
+        matmul(a, b)
+        assert len(launches) == len(matmul._ready) == 1
 
 
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
@@ -274,6 +287,28 @@ def test_opcheck_of_batches_and_layers(on_the_cpu: Any) -> None:
     turned = (a[0].t(), w[:, :16].contiguous())
     for args in ((a, w), (a[0], w, bias), (a[0, 0], w, bias, "gelu"), turned):
         torch.library.opcheck(torch.ops.hexcute.linear.default, args)
+
+
+UNREGISTERED = """
+import torch
+from hexcute_kernels.gemm import linear
+
+graphs = []
+@torch.compile(fullgraph=True, backend=lambda graph, inputs: graphs.append(graph) or graph.forward)
+def step(x, w):
+    return linear(x, w, activation="relu")
+
+try:
+    step(torch.zeros(8, 16).half(), torch.zeros(8, 16).half())
+except Exception as error:
+    assert "x is to be on a GPU, got a tensor on cpu" in str(error), error
+assert "hexcute.linear.default" in [str(node.target) for node in graphs[0].graph.nodes]
+"""
+
+
+def test_the_first_call_of_all_may_be_a_compiled_one() -> None:
+    paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", UNREGISTERED], check=True, env={**os.environ, **paths})
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

@@ -196,6 +196,19 @@ class Operator(Generic[P]):
             args = self.schema.bind(args, named)
         return self.run(args, out, variant, config)
 
+    def warm_up(
+        self,
+        *args: Any,
+        out: Any = None,
+        variant: str | None = None,
+        config: Any = None,
+        **named: Any,
+    ) -> None:
+        """All that such a call does besides launching: checks, choice, compilation, loading. The
+        next call with tensors of these shapes, strides, types and alignment only launches."""
+        outs = out if out is None or isinstance(out, tuple) else (out,)
+        self._prepare(self.schema.bind(args, named), outs, variant, config)
+
     def run(self, args: tuple[Any, ...], out: Any, variant: str | None, config: Any) -> Any:
         """The call itself, its arguments in order."""
         outs = out if out is None or isinstance(out, tuple) else (out,)
