@@ -248,16 +248,6 @@ def test_which_code_runs_where(arch: str, runs: set[tuple[int, int]]) -> None:
     assert {gpu for gpu in gpus if runs_on(arch, gpu)} == runs
 
 
-class At:
-    """A tensor of which only the address is asked."""
-
-    def __init__(self, address: int) -> None:
-        self.address = address
-
-    def data_ptr(self) -> int:
-        return self.address
-
-
 def test_a_fixed_launch_differs_in_addresses_and_stream_alone(driver: FakeDriver) -> None:
     streams = [7]
     torch = TorchLink(lambda: driver.context - 100, lambda device: streams[0])
@@ -266,7 +256,7 @@ def test_a_fixed_launch_differs_in_addresses_and_stream_alone(driver: FakeDriver
     calls = [(16, 32, 7), (48, 64, 7), (16, 32, 7), (16, 32, 8)]
     for x, y, stream in calls:
         streams[0] = stream
-        launch(At(x), At(y))
+        launch([x, y])
     seen = [(*launched["values"], launched["stream"]) for launched in driver.launches]
     assert seen == [(x, y, *VALUES[2:], stream) for x, y, stream in calls]
     assert {launched["grid"] for launched in driver.launches} == {(5, 6, 7)}
@@ -278,24 +268,24 @@ def test_a_fixed_launch_of_ever_new_addresses_keeps_few(
     monkeypatch.setattr("hexcute_core.runtime.launching.MOST_KEPT", 2)
     launch = kernel(driver).fixed((1, 1, 1), 0, VALUES)
     for address in range(16, 160, 16):
-        launch(At(address), At(16))
+        launch([address, 16])
     assert [launched["values"][0] for launched in driver.launches] == list(range(16, 160, 16))
 
 
 def test_a_fixed_launch_elsewhere_or_refused_is_as_any_other(driver: FakeDriver) -> None:
     launch = kernel(driver).fixed((1, 1, 1), 1, VALUES)
-    launch(At(16), At(32))
+    launch([16, 32])
     assert (driver.launches[0]["context"], driver.context) == (101, 100)
     launch = kernel(driver).fixed((1, 1, 1), 0, VALUES)
     driver.statuses = [1, 1]
     with pytest.raises(LaunchError, match="the launch on GPU 0 failed: CUDA_ERROR_1"):
-        launch(At(16), At(32))
+        launch([16, 32])
     empty = kernel(driver).fixed((0, 1, 1), 0, VALUES)
     driver.statuses = [1, 1]
-    empty(At(16), At(32))
+    empty([16, 32])
     small = kernel(driver).fixed((1, 1, 1), 0, (*VALUES[:4], 2**31))
     with pytest.raises(LaunchError, match="m = 2147483648 does not fit"):
-        small(At(16), At(32))
+        small([16, 32])
 
 
 def test_threads_launching_one_kernel_do_not_mix_their_parameters(driver: FakeDriver) -> None:

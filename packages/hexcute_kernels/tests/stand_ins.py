@@ -33,12 +33,12 @@ def on_gpu(tensor: torch.Tensor) -> torch.Tensor:
 @dataclass(frozen=True)
 class Noted:
     """A launch that was noted: the kernel, its constants, the arguments it was prepared for, and
-    the tensors it was called with."""
+    the addresses it was called with."""
 
     kernel: Any
     constants: dict[str, object]
     prepared: tuple[Any, ...]
-    tensors: tuple[Any, ...]
+    addresses: list[int]
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def gpu(name: str, target: str) -> Iterator[list[Noted]]:
     launches: list[Noted] = []
 
     def fixed(kernel: Any, *args: Any, **constants: object) -> Any:
-        return lambda *tensors: launches.append(Noted(kernel, constants, args, tensors))
+        return lambda at: launches.append(Noted(kernel, constants, args, list(at)))
 
     with (
         patch("hexcute_kernels.operator.gpu_of", lambda device: Gpu(name, target)),

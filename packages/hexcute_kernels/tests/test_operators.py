@@ -95,7 +95,7 @@ def test_operands_are_passed_as_they_lie_in_memory(turned: tuple[bool, bool]) ->
     left, right, out = launches[0].prepared
     assert left.is_contiguous() and right.is_contiguous() and out.shape == (48, 64)
     assert (left.shape == (80, 48), right.shape == (80, 64)) == turned
-    assert [t.data_ptr() for t in launches[0].tensors[:2]] == [a.data_ptr(), b.data_ptr()]
+    assert launches[0].addresses[:2] == [a.data_ptr(), b.data_ptr()]
 
 
 def test_linear_takes_rows_of_any_extents_and_passes_matrices() -> None:
@@ -112,7 +112,7 @@ def test_linear_takes_rows_of_any_extents_and_passes_matrices() -> None:
         ((1, 64), (8, 64), (1, 8)),
         ((3, 64), (8, 64), (3, 8)),
     ]
-    assert [len(noted.tensors) for noted in launches] == [4, 3, 3]
+    assert [len(noted.addresses) for noted in launches] == [4, 3, 3]
     assert len({noted.kernel for noted in launches}) == 3
 
 

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Generic, TypeVar, Union
+from functools import cached_property, partial
+from typing import Any, Generic
 
-import hexcute_core as hx
 from hexcute_core.errors import LaunchError
 from hexcute_kernels.gpus import Gpu, gpu_of
 from hexcute_kernels.schema import parse
-from hexcute_kernels.tables import Config, Table, constants
+from hexcute_kernels.tables import constants
 from hexcute_kernels.tensors import (
     Output,
     check_gradients,
@@ -29,70 +28,15 @@ from hexcute_kernels.tensors import (
     check_tensor,
     torch_dtype,
 )
+from hexcute_kernels.variant import Argument, Launch, P, Problem, Run, Variant
+
+__all__ = ["Argument", "Launch", "Operator", "Plan", "Problem", "Run", "Variant", "output_names"]
 
 ALIGNMENT = 16
 """Bytes: where TMA and the widest copies may begin."""
 KINDS = 4096
 """How many kinds of calls an operator remembers at most."""
 _SCALARS: frozenset[type] = frozenset({type(None), int, float, bool, str})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Problem:
-    """What is known of a call's arguments besides their data. Operators add sizes, types and
-    orders; `aligned` says that every tensor starts at a multiple of 16 bytes."""
-
-    aligned: bool = True
-
-
-P = TypeVar("P", bound=Problem)
-C = TypeVar("C", bound=Config)
-Run = Callable[..., object]
-"""Launches: takes the operator's arguments in order, then its outputs."""
-
-
-Argument = Union[str, tuple[str, Callable[[Any], Any]], int, float]
-"""What a kernel gets: the argument or output of the operator that has this name (an only output is
-"out", several are "out0", "out1"), a view of it, or a number. A view starts where its tensor does,
-or is empty."""
-
-
-@dataclass(frozen=True)
-class Launch:
-    """One kernel by one configuration on these arguments, in the kernel's order."""
-
-    kernel: hx.Kernel
-    config: Config
-    arguments: tuple[Argument, ...]
-
-
-def always(problem: Any) -> str | None:
-    """Fits every problem."""
-    return None
-
-
-@dataclass(frozen=True)
-class Variant(Generic[P, C]):
-    """One way to compute an operator.
-
-    `needs` are features of the GPU (`gpus.features`), `fits` gives the reason why a problem is
-    not for this variant, else None. `launch(problem, config)` says how such a problem is launched:
-    a `Launch`, or where more than one kernel is needed a function of arguments and outputs. It is
-    called once for each kind of call.
-    """
-
-    name: str
-    needs: tuple[str, ...]
-    configs: Table[C]
-    launch: Callable[[P, C], Launch | Run]
-    fits: Callable[[P], str | None] = always
-
-    def refusal(self, gpu: Gpu, problem: P) -> str | None:
-        """Why the variant cannot compute the problem on this GPU, or None."""
-        missing = [feature for feature in self.needs if feature not in gpu.features]
-        if missing:
-            return f"needs {' and '.join(missing)}, which {gpu.target} lacks"
-        return self.fits(problem)
 
 
 @dataclass(frozen=True)
@@ -107,12 +51,23 @@ class Plan:
 
 @dataclass(frozen=True)
 class _Ready:
-    """A plan as repeated calls need it: the launch, what makes the outputs, and the bytes of each
-    tensor argument."""
+    """A plan as repeated calls need it.
+
+    `run` takes arguments and outputs where `places` is None, else addresses: of the tensors at
+    these places among all that are given, or of all. `makers` make the outputs; `nbytes` are the
+    bytes of the `inputs` tensors that are arguments, then of the outputs.
+    """
 
     run: Run
+    places: tuple[int, ...] | None
     makers: tuple[Callable[[], Any], ...]
     nbytes: tuple[int, ...]
+    inputs: int
+
+    @cached_property
+    def only(self) -> Callable[[], Any] | None:
+        """The maker of the only output, where `run` takes all addresses in order."""
+        return self.makers[0] if self.places == () and len(self.makers) == 1 else None
 
 
 def output_names(count: int) -> list[str]:
@@ -124,6 +79,13 @@ def _gradients() -> bool:
     import torch
 
     return bool(torch.is_grad_enabled())
+
+
+def _tracing() -> bool:
+    """Whether torch.compile looks on."""
+    import torch
+
+    return bool(torch.compiler.is_compiling())
 
 
 def _maker(tensor: Any, output: Output) -> Callable[[], Any]:
@@ -186,9 +148,7 @@ class Operator(Generic[P]):
 
         Raises LaunchError where the arguments do not fit, or no variant takes them.
         """
-        import torch
-
-        if torch.compiler.is_compiling():
+        if _tracing():
             from hexcute_kernels.registration import traced
 
             return traced(self, args, out, variant, config, named)
@@ -212,21 +172,43 @@ class Operator(Generic[P]):
     def run(self, args: tuple[Any, ...], out: Any, variant: str | None, config: Any) -> Any:
         """The call itself, its arguments in order."""
         outs = out if out is None or isinstance(out, tuple) else (out,)
+        addresses: list[int] = []
         try:
-            ready = self._ready[self._key(args, outs, variant, config)]
+            ready = self._ready[self._key(args, outs, variant, config, addresses)]
         except (AttributeError, KeyError, RuntimeError, TypeError):
             ready = self._prepare(args, outs, variant, config)
+            addresses = [t.data_ptr() for t in (*self._given(args), *(outs or ()))]
+        if outs is None and ready.only is not None:
+            made = ready.only()
+            addresses.append(made.data_ptr())
+            ready.run(addresses)
+            return made
         if outs is None:
             outs = tuple([make() for make in ready.makers])
+            if ready.places is not None:
+                addresses += [made.data_ptr() for made in outs]
         else:
-            self._apart(args, outs, ready)
-        ready.run(*args, *outs)
+            self._apart(args, addresses, ready)
+        if ready.places is None:
+            ready.run(*args, *outs)
+        else:
+            ready.run(addresses if ready.places == () else [addresses[i] for i in ready.places])
         return outs[0] if len(outs) == 1 else outs
 
+    def _given(self, args: tuple[Any, ...]) -> list[Any]:
+        """The tensor arguments, without those left out."""
+        return [args[i] for i in self._tensors if args[i] is not None]
+
     def _key(
-        self, args: tuple[Any, ...], outs: tuple[Any, ...] | None, variant: str | None, config: Any
+        self,
+        args: tuple[Any, ...],
+        outs: tuple[Any, ...] | None,
+        variant: str | None,
+        config: Any,
+        addresses: list[int],
     ) -> Any:
-        """What two calls have in common that do the same with other data.
+        """What two calls have in common that do the same with other data; `addresses` gets those of
+        the tensors.
 
         Raises KeyError for a class of tensors that no call was made with: an address may be asked
         of plain tensors alone.
@@ -237,8 +219,10 @@ class Operator(Generic[P]):
         for t in given:
             kind = t.__class__
             if kind in classes:
+                address = t.data_ptr()
+                addresses.append(address)
                 key += (
-                    t.shape, t.stride(), t.dtype, t.get_device(), t.data_ptr() % ALIGNMENT == 0,
+                    t.shape, t.stride(), t.dtype, t.get_device(), address % ALIGNMENT == 0,
                     t.requires_grad and _gradients(),
                 )  # fmt: skip
             elif kind in _SCALARS:
@@ -255,25 +239,28 @@ class Operator(Generic[P]):
         first = args[self._tensors[0]]
         makers = tuple(_maker(first, output) for output in plan.outputs)
         made = outs or tuple(make() for make in makers)
-        launch = plan.launch
-        ready = _Ready(
-            self._fixed(launch, args, made) if isinstance(launch, Launch) else launch,
-            makers,
-            tuple(0 if args[i] is None else args[i].nbytes for i in self._tensors),
-        )
-        self._classes |= {type(args[i]) for i in self._tensors if args[i] is not None}
-        self._classes |= {type(out) for out in outs or ()}
+        launch, given = plan.launch, self._given(args)
+        nbytes = tuple(t.nbytes for t in (*given, *made))
+        if isinstance(launch, Launch):
+            ready = _Ready(*self._fixed(launch, args, made), makers, nbytes, len(given))
+        else:
+            ready = _Ready(launch, None, makers, nbytes, len(given))
+        self._classes |= {type(t) for t in (*given, *(outs or ()))}
         if len(self._ready) >= KINDS:
             self._ready.clear()
-        self._ready[self._key(args, outs, variant, config)] = ready
+        self._ready[self._key(args, outs, variant, config, [])] = ready
         return ready
 
-    def _fixed(self, launch: Launch, args: tuple[Any, ...], outs: tuple[Any, ...]) -> Run:
-        """The launch of calls that differ from this one in data alone."""
+    def _fixed(
+        self, launch: Launch, args: tuple[Any, ...], outs: tuple[Any, ...]
+    ) -> tuple[Run, tuple[int, ...]]:
+        """The launch of calls that differ from this one in data alone, and the places of its
+        tensors among all of the call's; none where they are all, in order."""
         names = [p.name for p in self.schema.parameters] + output_names(len(outs))
         whole = (*args, *outs)
         given: list[Any] = []
-        tensors: list[int] = []
+        present = [i for i, value in enumerate(whole) if value.__class__ not in _SCALARS]
+        places: list[int] = []
         for argument in launch.arguments:
             name, view = argument if isinstance(argument, tuple) else (argument, None)
             if not isinstance(name, str):
@@ -282,11 +269,9 @@ class Operator(Generic[P]):
             place = names.index(name)
             given.append(whole[place] if view is None else view(whole[place]))
             if whole[place].__class__ not in _SCALARS:
-                tensors.append(place)
+                places.append(present.index(place))
         run = launch.kernel.fixed(*given, **constants(launch.config))
-        if tensors == list(range(len(whole))):
-            return run
-        return lambda *all_of_them: run(*[all_of_them[place] for place in tensors])
+        return run, () if places == list(range(len(present))) else tuple(places)
 
     def plan(
         self,
@@ -365,16 +350,18 @@ class Operator(Generic[P]):
                     fix=f"pass {name}.to({str(where.device)!r})",
                 )
 
-    def _apart(self, args: tuple[Any, ...], outs: tuple[Any, ...], ready: _Ready) -> None:
+    def _apart(self, args: tuple[Any, ...], addresses: list[int], ready: _Ready) -> None:
         """That no output shares memory with an argument, which would be read after it is
         written."""
-        for out in outs:
-            start = out.data_ptr()
-            end = start + out.nbytes
-            for i, size in zip(self._tensors, ready.nbytes, strict=True):
-                if size and args[i].data_ptr() < end and start < args[i].data_ptr() + size:
-                    name = self.schema.parameters[i].name
+        inputs, sizes = ready.inputs, ready.nbytes
+        for i in range(inputs, len(addresses)):
+            start = addresses[i]
+            end = start + sizes[i]
+            for j in range(inputs):
+                if addresses[j] < end and start < addresses[j] + sizes[j]:
+                    named = [i for i in self._tensors if args[i] is not None]
                     raise LaunchError(
-                        f"{self.name}: out shares memory with {name}",
+                        f"{self.name}: out shares memory with "
+                        f"{self.schema.parameters[named[j]].name}",
                         fix="pass a tensor of its own, or none",
                     )

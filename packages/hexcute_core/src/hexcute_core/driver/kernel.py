@@ -40,7 +40,7 @@ class _Variant:
         loaded, grid, device, values = self._bound(args)
         loaded.launch_bound(grid, device, values)
 
-    def fixed(self, *args: Any) -> Callable[..., None]:
+    def fixed(self, *args: Any) -> Callable[[Sequence[int]], None]:
         loaded, grid, device, values = self._bound(args)
         return loaded.fixed(grid, device, values)
 
@@ -100,12 +100,12 @@ class Kernel:
         `kernel(*tensors, **constants)` does, in less time."""
         return self._variant(constants).launch
 
-    def fixed(self, *args: Any, **constants: object) -> Callable[..., None]:
+    def fixed(self, *args: Any, **constants: object) -> Callable[[Sequence[int]], None]:
         """The launch of arguments that differ from `args` in nothing but data, in least time.
 
-        Compiles where needed, and launches nothing. What it gives is called with the tensors
-        alone, in order; they have the shapes, types, GPU and alignment of those in `args`. That is
-        not checked again, nor whether what the kernel was traced with has changed.
+        Compiles where needed, and launches nothing. What it gives is called with the addresses of
+        the tensors, in order; they have the shapes, types, GPU and alignment of those in `args`.
+        That is not checked again, nor whether what the kernel was traced with has changed.
         """
         return self._variant(constants).fixed(*args)
 

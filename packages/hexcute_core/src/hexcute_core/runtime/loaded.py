@@ -67,9 +67,11 @@ class LoadedKernel:
         if status != 0:
             self._recover(status, launch, grid, device, values)
 
-    def fixed(self, grid: Grid, device: int, values: Sequence[Any]) -> Callable[..., None]:
+    def fixed(
+        self, grid: Grid, device: int, values: Sequence[Any]
+    ) -> Callable[[Sequence[int]], None]:
         """The launch of what `launch_bound` takes, for calls in which only addresses differ:
-        called with the tensors, in order, it reads their addresses and checks nothing."""
+        called with the tensors' addresses, in order, it checks nothing."""
         self.load(device)
         count = len(self.image.signature.tensors)
         numbers = tuple(values[count:])
@@ -79,8 +81,7 @@ class LoadedKernel:
         )
         current_device, current_stream = self._current_device, self._current_stream
 
-        def launch(*tensors: Any) -> None:
-            addresses = [tensor.data_ptr() for tensor in tensors]
+        def launch(addresses: Sequence[int]) -> None:
             if current_device() == device:
                 try:
                     status = steady((current_stream(device), *addresses))
