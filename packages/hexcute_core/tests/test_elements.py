@@ -1,11 +1,19 @@
 """Loops, branches and conditions over a thread's own elements: compiled, proved, run and costed."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from tile_builder import TileBuilder
 
 import hexcute_core as hx
 from hexcute_core import f32, i32
+from hexcute_core.errors import SourceSpan, VerifyError
+from hexcute_core.scalar import Call, Var, as_scalar, compare
 from hexcute_core.simulator import interpret
+from hexcute_core.synthesis.check import check
+from hexcute_core.synthesis.dead import remove_dead
+from hexcute_core.tile import Assign, CallStmt, ForElements, If, MbarrierOp, SetElement
 
 
 @hx.kernel(cache=False)
@@ -110,3 +118,33 @@ def test_control_over_elements_runs_as_python_would(kernel, means, target):
     np.testing.assert_array_equal(a, want)
     np.testing.assert_array_equal(tile["a"], want)
     assert "while" in compiled.source()
+
+
+@pytest.mark.parametrize("name", ["ra", "rb"])
+def test_the_proof_wants_the_elements_of_all_tiles_among_a_threads_own(name):
+    solution = while_another.compile("sm_80", verify=True).solution
+    f = solution.fragments[name]
+    turned = replace(f, thread=f.thread[::-1], value=f.value)
+    with pytest.raises(VerifyError):
+        check(replace(solution, fragments={**solution.fragments, name: turned}))
+
+
+AT = SourceSpan("k.py", 1)
+i, x = Var("i", i32), Var("x", f32)
+ACTS = {
+    "a barrier": (MbarrierOp("arrive", "b", as_scalar(0), None, AT), True),
+    "a call": (CallStmt("f", (as_scalar(1),), AT), True),
+    "a call in a value": (Assign(x, Call("f", (), f32), True, AT), True),
+    "a variable of its own": (Assign(x, as_scalar(1.0), True, AT), False),
+    "an element": (SetElement("r", (i,), as_scalar(1.0), AT), False),
+}
+
+
+@pytest.mark.parametrize("what", ACTS)
+def test_a_loop_whose_tile_nobody_reads_stays_for_what_else_it_does(what):
+    stmt, stays = ACTS[what]
+    b = TileBuilder()
+    r = b.register("r", f32, 32)
+    b.add(ForElements(0, r, (i,), (If(compare("lt", i, 4), (stmt,), (), AT),), AT))
+    left = remove_dead(b.program()).body
+    assert bool(left) == stays

@@ -1,6 +1,6 @@
 """What statements say of themselves: what they write, read, evaluate and contain."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import role_kernels as rk
@@ -87,6 +87,11 @@ def test_statements_are_operations_control_or_simple():
     assert set().union(*parts) == set(Stmt.__args__)
     assert sum(map(len, parts)) == len(Stmt.__args__)
     assert set(Nest.__args__) == {ForElements, *Control.__args__}
+    with_bodies = {k for k in Stmt.__args__ if any("Stmt" in str(f.type) for f in fields(k))}
+    assert with_bodies == set(Nest.__args__)
+    with_tiles = {k for k in Stmt.__args__ if any("TileRef" in str(f.type) for f in fields(k))}
+    assert with_tiles == {k for k in Stmt.__args__ if "id" in k.__dataclass_fields__}
+    assert with_tiles == set(TileOp.__args__)
 
 
 def test_a_loop_over_elements_touches_what_it_visits_though_it_may_not_read_it():
