@@ -126,6 +126,15 @@ def fuzz(session: nox.Session) -> None:
 
 
 @nox.session
+def random_kernels(session: nox.Session) -> None:
+    """So many random kernels against numpy, from a seed on; what fails is made small."""
+    compiler(session, *TESTING)
+    path = f"{SOURCES}:packages/hexcute_core/tests"
+    command = ("python", "-m", "random_kernels", *(session.posargs or ("1000",)))
+    session.run(*command, env={"PYTHONPATH": path})
+
+
+@nox.session
 def pycute(session: nox.Session) -> None:
     """NVIDIA's pycute tests on cute_layout; takes the folder test/python/pycute of CUTLASS."""
     suite = "packages/cute_layout/tests/pycute_suite.py"

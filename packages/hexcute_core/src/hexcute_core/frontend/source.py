@@ -54,9 +54,7 @@ def function_source(fn: FunctionType) -> FunctionSource:
         module = ast.parse("if 1:\n" + text if nested else text)
     except SyntaxError:
         module = ast.Module(body=[], type_ignores=[])
-    body = module.body
-    if nested and body and isinstance(body[0], ast.If):
-        body = body[0].body
+    body = module.body[0].body if nested and isinstance(module.body[0], ast.If) else module.body
     if not body or not isinstance(body[0], ast.FunctionDef):
         raise FrontendError(
             f"`{fn.__name__}` is not a plain function definition", span=span, fix="use `def`"
