@@ -90,3 +90,33 @@ def test_lanes_that_repeat_others_store_no_matrix():
     found = list(register_copies(arch("sm_90"), repeated, 16, None, load=False))
     matrices = [c for c in found if c.name.startswith("stmatrix")]
     assert matrices and all(isinstance(c, Rejection) for c in matrices)
+
+
+@hx.kernel(cache=False)
+def words(x: hx.i32[64, 8], y: f32[64, 8], z: hx.i32[64, 8], w: f32[64, 8]):
+    """Whole rows a thread go to shared memory as matrices, whatever 32 bits they are."""
+    hx.attrs.cuda.grid_dim, hx.attrs.cuda.block_dim = 1, 64
+    for source, target in ((x, z), (y, w)):
+        r = hx.register_tensor(source.dtype, (64, 8))
+        hx.copy(hx.global_view(source, ((64, 8), (8, 1))), r)
+        r = hx.rearrange(r, "(64,8):(1,64)")
+        s, column = hx.shared_tensor(r.dtype, (64, 8)), hx.register_tensor(r.dtype, (64, 1))
+        hx.copy(r, s)
+        hx.syncthreads()
+        for i in range(8):
+            hx.copy(s[:, hx.ds(i, 1)], column)
+            hx.copy(column, hx.global_view(target[:, i:], ((64, 1), (8, 1))))
+        hx.syncthreads()
+
+
+def test_matrices_of_32_bit_elements_are_stored_as_bits():
+    compiled = words.compile("sm_90", verify=True)
+    names = {p.name for p in compiled.solution.copies.values()}
+    assert any(name.startswith("stmatrix") for name in names)
+    assert "hx_stmatrix_x4_float32" in compiled.source()
+    assert "F2I" not in compiled.sass(), "a float is not rounded to a word"
+    x = np.arange(512, dtype=np.int32).reshape(64, 8)
+    y = np.random.default_rng(0).normal(size=(64, 8))
+    z, w = np.zeros_like(x), np.zeros((64, 8), np.float32)
+    compiled.simulate(x, y.astype(np.float32), z, w)
+    assert np.array_equal(z, x) and np.array_equal(w, y.astype(np.float32))

@@ -214,9 +214,12 @@ def _stmatrix(scope: Scope, count: int, trans: bool, dst: SharedPtr, src: Regs) 
             f"{len(source.entries)}"
         )
     suffix = ".trans" if trans else ""
+    # Registers of 32-bit elements keep their own type: the instruction moves bits.
+    entry = scope.array(src.array).cell.type_name
+    kind = "" if entry == _WORD else f"_{entry}"
     ins = Instruction(
-        f"hx_stmatrix_x{count}{suffix.replace('.', '_')}",
+        f"hx_stmatrix_x{count}{suffix.replace('.', '_')}{kind}",
         f"stmatrix.sync.aligned.m8n8.x{count}{suffix}.shared.b16 [%0], {vector(1, count)};",
-        inputs=(_WORD,) * (1 + count), memory=True,
+        inputs=(_WORD, *(entry,) * count), memory=True,
     )  # fmt: skip
     return [*source.before, _run(scope, ins, shared_address(scope, dst), *source.entries)]

@@ -9,7 +9,7 @@ from typing import Any
 
 from hidet.ir import expr as he
 from hidet.ir.func import Function
-from hidet.ir.type import FuncType, VoidType, data_type
+from hidet.ir.type import FuncType, TensorType, VoidType, data_type
 
 from hexcute_core.backend.hidet.asm import Instruction, function
 from hexcute_core.backend.hidet.inflight import InFlight
@@ -122,10 +122,27 @@ class Scope:
         return self.residents.setdefault(array, f"hx_resident{len(self.residents)}_")
 
     def instruction(self, ins: Instruction, args: list[Any], predicate: Any = None) -> Any:
-        """A call of the function of `ins`, under `predicate` where one is given."""
+        """A call of the function of `ins`, under `predicate` where one is given.
+
+        Raises BackendError where a register's number would be converted on the way: instructions
+        move bits, and C turns a float that is given for a word into an integer.
+        """
+        declared = ins.inputs if ins.result else ins.outputs + ins.inputs
+        for expected, arg in zip(declared, args):
+            held = _held(arg)
+            if held is not None and held.startswith("float") != expected.startswith("float"):
+                raise self.error(f"{ins.name} takes {expected}, its operand holds {held}")
         func = function(ins, predicated=predicate is not None)
         self.functions.setdefault(func.name, func)
         return call(func.name, args if predicate is None else [*args, predicate])
+
+
+def _held(arg: Any) -> str | None:
+    """The type of an entry of a register array, by name; None for other operands."""
+    if not isinstance(arg, he.TensorElement) or not isinstance(arg.base, he.Var):
+        return None
+    kind = arg.base.type
+    return str(kind.dtype.name) if isinstance(kind, TensorType) else None
 
 
 def call(name: str, args: list[Any]) -> Any:
