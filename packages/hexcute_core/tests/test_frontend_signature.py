@@ -13,12 +13,11 @@ from hexcute_core.errors import FrontendError, LaunchError
 from hexcute_core.frontend import (
     REQUIRED,
     ScalarParam,
-    Symbol,
     TensorParam,
     define,
     trace,
 )
-from hexcute_core.scalar import Var
+from hexcute_core.scalar import Var, show
 from hexcute_core.tile.ir import Promise
 
 m, n, k = hx.dims("m n k")
@@ -68,9 +67,7 @@ def test_compile_time_constants():
 def test_symbols():
     assert [s.name for s in hx.dims("a, b c")] == ["a", "b", "c"]
     assert hx.dim("k", multiple_of=8).multiple_of == 8
-    assert Symbol("m") == Var("m") and Var("m") == Symbol("m") and Symbol("m") != Symbol("n")
-    assert len({Symbol("m"), Var("m")}) == 1
-    assert hx.cdiv(m, 64) == hx.cdiv(Var("m"), 64)
+    assert show(hx.cdiv(m, 64)) == show(hx.cdiv(Var("m"), 64))
     for wrong in ("", "1x", "a-b"):
         with pytest.raises(FrontendError):
             hx.dims(wrong)
@@ -105,8 +102,8 @@ def test_string_annotations_find_names_of_the_defining_function(tmp_path):
         """,
     )
     kernel = names["make"](48)
-    assert [p.extents for p in kernel.tensors] == [
-        (Symbol("rows"), 48), (Symbol("rows"), Symbol("cols")),
+    assert [repr(p.extents) for p in kernel.tensors] == [
+        "(Symbol('rows'), 48)", "(Symbol('rows'), Symbol('cols'))",
     ]  # fmt: skip
     assert kernel.tensors[0].dtype == hx.bf16 and kernel.scalars[0].dtype == hx.i64
 
@@ -187,7 +184,7 @@ def test_a_kernel_may_be_a_method_of_nothing_but_sits_anywhere():
             hx.attrs.cuda.grid_dim = hx.cdiv(m, BM)
             hx.attrs.cuda.block_dim = 32
 
-    assert trace(define(Holder.kernel), {}, Promise()).grid_dim[0] == hx.cdiv(m, 16)
+    assert trace(define(Holder.kernel), {}, Promise()).grid_dim[0] == hx.cdiv(Var("m"), 16)
 
 
 def test_importing_the_language_is_light():

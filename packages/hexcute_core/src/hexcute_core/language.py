@@ -26,6 +26,7 @@ from hexcute_core.dtypes import (
     u32,
     u64,
 )
+from hexcute_core.frontend import meaning  # noqa: F401  -- what operators mean to authors
 from hexcute_core.frontend.barriers import (
     cluster_arrive,
     cluster_rank,

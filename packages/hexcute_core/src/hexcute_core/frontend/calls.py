@@ -1,31 +1,32 @@
-"""Calls: language functions build, device functions are inlined, plain Python functions run now.
+"""Calls: language functions build, functions of the author are traced in place, and Python runs
+what nothing of run time comes into.
 
-A plain function that compares by `==` or divides is traced like a device function when it is given
-run-time values: run by Python, these operators would mean something else on them.
+What is not written in Python (built-ins, methods of lists, classes) is run by Python on run-time
+values too, where these give an answer of their own or refuse; the functions it is given are traced.
 """
 
 from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import inspect
 import traceback
 from collections.abc import Callable
-from functools import reduce
 from types import BuiltinFunctionType, FunctionType, MethodType
 
 from hexcute_core.errors import FrontendError, HexcuteError, SourceSpan
 from hexcute_core.frontend.assign import bind, require_own
+from hexcute_core.frontend.builtin_calls import BUILTINS
 from hexcute_core.frontend.device import DeviceFunction
-from hexcute_core.frontend.elementwise import absolute, maximum, minimum
 from hexcute_core.frontend.engine import Engine
 from hexcute_core.frontend.expressions import is_run_time
 from hexcute_core.frontend.frame import Frame
+from hexcute_core.frontend.helpers import behind, of_run_time
 from hexcute_core.frontend.loops import loop_range
-from hexcute_core.frontend.plain import needs_tracing
 from hexcute_core.frontend.settle import settle
 from hexcute_core.frontend.source import function_source
-from hexcute_core.frontend.subscript import static_int
+from hexcute_core.scalar.author import call_as_author
 
 MAX_DEPTH = 64
 _MUTATORS = (
@@ -58,9 +59,6 @@ def call(engine: Engine, frame: Frame, node: ast.Call) -> object:
     callee = engine.evaluate(frame, node.func)
     args, kwargs = _arguments(engine, frame, node)
     engine.builder.hint = hint
-    if isinstance(callee, DeviceFunction):
-        engine.builder.hint = None
-        return _inline_at(engine, frame, node, callee.fn, tuple(args), kwargs)
     if not callable(callee):
         raise frame.error(
             node, f"`{ast.unparse(node.func)}` is not a function", fix="call a function"
@@ -68,14 +66,11 @@ def call(engine: Engine, frame: Frame, node: ast.Call) -> object:
     if _is_language(callee):
         _check_arguments(frame, node, callee, args, kwargs)
         return callee(*args, **kwargs)
-    special = _BUILTINS.get(callee) if isinstance(callee, (BuiltinFunctionType, type)) else None
-    if special is not None and any(is_run_time(value) for value in args):
-        return special(frame, node, args)
     owner = getattr(callee, "__self__", None)
     owned = isinstance(owner, (list, dict, set))
     if owned and isinstance(node.func, ast.Attribute) and node.func.attr in _MUTATORS:
         require_own(engine, frame, node.func.value, f"`{ast.unparse(node.func)}`")
-    return _plain(engine, frame, node, callee, args, kwargs)
+    return run(engine, frame, node, callee, tuple(args), kwargs)
 
 
 def _arguments(
@@ -156,7 +151,7 @@ def inline(
         )
     source = function_source(fn)
     try:
-        bound = inspect.signature(fn).bind(*args, **kwargs)
+        bound = inspect.signature(fn, follow_wrapped=False).bind(*args, **kwargs)
     except TypeError as error:
         raise builder.error(f"`{fn.__name__}`: {error}", fix="fix the arguments") from None
     bound.apply_defaults()
@@ -174,27 +169,61 @@ def inline(
     return None
 
 
-def _plain(
+def run(
     engine: Engine,
     frame: Frame,
     node: ast.Call,
     callee: Callable[..., object],
-    args: list[object],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+) -> object:
+    """The value of a call: of a function that is traced, or of what Python runs now."""
+    builder = engine.builder
+    fn, all_args, all_kwargs = behind(callee, args, kwargs)
+    is_device = isinstance(callee, DeviceFunction)
+    if isinstance(fn, FunctionType) and not is_device and _is_language(fn):
+        return fn(*all_args, **all_kwargs)
+    if isinstance(fn, FunctionType):
+        if is_device or of_run_time(fn, *all_args, *all_kwargs.values()):
+            builder.hint = None
+            return _inline_at(engine, frame, node, fn, all_args, all_kwargs)
+        return _python(engine, frame, node, callee, args, kwargs)
+    special = BUILTINS.get(fn) if isinstance(fn, (BuiltinFunctionType, type)) else None
+    at_run_time = of_run_time(*all_args, *all_kwargs.values())
+    if special is not None and at_run_time:
+        return special(engine, frame, node, all_args, all_kwargs)
+    if at_run_time:
+        traced = functools.partial(_traced, engine, frame, node)
+        args = tuple(traced(value) for value in args)
+        kwargs = {name: traced(value) for name, value in kwargs.items()}
+    builder.hint = None
+    kept = tuple(settle(builder, value, "t") for value in args)
+    named = {name: settle(builder, value, name) for name, value in kwargs.items()}
+    return _python(engine, frame, node, callee, kept, named)
+
+
+def _traced(engine: Engine, frame: Frame, node: ast.Call, value: object) -> object:
+    """A function given to what Python runs, so that it is traced when that calls it."""
+    fn, _, _ = behind(value, (), {})
+    if not isinstance(fn, FunctionType) or not callable(value):
+        return value
+    return lambda *args, **kwargs: run(engine, engine.frame or frame, node, value, args, kwargs)
+
+
+def _python(
+    engine: Engine,
+    frame: Frame,
+    node: ast.Call,
+    callee: Callable[..., object],
+    args: tuple[object, ...],
     kwargs: dict[str, object],
 ) -> object:
     """Runs Python code now, its errors reported at the user's line."""
     builder = engine.builder
     builder.hint = None
-    kept = [settle(builder, value, "t") for value in args]
-    named = {name: settle(builder, value, name) for name, value in kwargs.items()}
-    function = callee.__func__ if isinstance(callee, MethodType) else callee
-    run_time = any(_inside(value) for value in [*kept, *named.values()])
-    if run_time and isinstance(function, FunctionType) and needs_tracing(function):
-        bound = (callee.__self__,) if isinstance(callee, MethodType) else ()
-        return _inline_at(engine, frame, node, function, (*bound, *kept), named)
     builder.native += 1
     try:
-        return callee(*kept, **named)
+        return call_as_author(callee, args, kwargs)
     except HexcuteError as error:
         if error.span is None or error.span == builder.span:
             error.span = _deepest(error) or builder.span
@@ -205,16 +234,10 @@ def _plain(
         raise FrontendError(
             f"`{ast.unparse(node.func)}` raised {type(error).__name__}: {error}{at}",
             span=where if where is not None and not at else builder.span,
-            fix="plain functions run at compile time on the arguments shown at the call",
+            fix="Python runs it while tracing, on the arguments shown at the call",
         ) from None
     finally:
         builder.native -= 1
-
-
-def _inside(value: object) -> bool:
-    if isinstance(value, (tuple, list)):
-        return any(_inside(item) for item in value)
-    return is_run_time(value)
 
 
 def _deepest(error: BaseException) -> SourceSpan | None:
@@ -226,50 +249,3 @@ def _deepest(error: BaseException) -> SourceSpan | None:
         if module.split(".", 1)[0] != own:
             found = SourceSpan(frame.f_code.co_filename, line)
     return found
-
-
-def _fold(function: Callable[[object, object], object]) -> Callable[..., object]:
-    def apply(frame: Frame, node: ast.AST, args: list[object]) -> object:
-        values = list(args[0]) if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
-        return reduce(function, values)
-
-    return apply
-
-
-def _absolute(frame: Frame, node: ast.AST, args: list[object]) -> object:
-    return absolute(args[0])
-
-
-def _conversion(kind: Callable[[int], object]) -> Callable[..., object]:
-    def apply(frame: Frame, node: ast.Call, args: list[object]) -> object:
-        known = static_int(args[0])
-        if known is not None:
-            return kind(known)
-        raise frame.error(
-            node,
-            f"`{ast.unparse(node)}` of a run-time value",
-            fix="write hx.cast(x, i32), hx.cast(x, f32), or a comparison",
-        )
-
-    return apply
-
-
-def _range(frame: Frame, node: ast.AST, args: list[object]) -> object:
-    known = [static_int(value) for value in args]
-    ints = [value for value in known if value is not None]
-    if len(ints) != len(args) or not 1 <= len(ints) <= 3:
-        raise frame.error(
-            node, "a range with run-time bounds outside a `for`", fix="write `for i in range(n):`"
-        )
-    return range(*ints)
-
-
-_BUILTINS: dict[object, Callable[[Frame, ast.AST, list[object]], object]] = {
-    builtins.min: _fold(minimum),
-    builtins.max: _fold(maximum),
-    builtins.abs: _absolute,
-    builtins.int: _conversion(int),
-    builtins.float: _conversion(float),
-    builtins.bool: _conversion(bool),
-    builtins.range: _range,
-}

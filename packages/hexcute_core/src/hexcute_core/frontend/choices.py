@@ -94,9 +94,7 @@ def ifexp(engine: Engine, frame: Frame, node: ast.IfExp) -> object:
         engine, frame, node, as_scalar(test), lambda: engine.evaluate(frame, node.body)
     )
     untrue = as_scalar(logical_not(held))
-    _, other = _only_where(
-        engine, frame, node, untrue, lambda: engine.evaluate(frame, node.orelse)
-    )
+    _, other = _only_where(engine, frame, node, untrue, lambda: engine.evaluate(frame, node.orelse))
     for value in (chosen, other):
         _require_number(frame, node, value)
     return where(held, chosen, other)

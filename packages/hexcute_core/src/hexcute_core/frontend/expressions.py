@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import ast
 import difflib
+import inspect
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from types import FunctionType
 
+from hexcute_core.frontend.authors import is_author_code
 from hexcute_core.frontend.barriers import Mbarriers
 from hexcute_core.frontend.choices import boolop, condition, ifexp, truth
 from hexcute_core.frontend.elementwise import ARITHMETIC, invert, logical_not, negate
 from hexcute_core.frontend.engine import Engine, ExprHandler
 from hexcute_core.frontend.frame import Binding, Frame
+from hexcute_core.frontend.helpers import of_run_time
 from hexcute_core.frontend.params import Param
 from hexcute_core.frontend.subscript import static_int
 from hexcute_core.frontend.symbols import Symbol
 from hexcute_core.frontend.tiles import TileValue, describe
 from hexcute_core.scalar import Const, ScalarBase, Var, binary
+from hexcute_core.scalar.author import call_as_author
 
 _PYTHON: dict[type[ast.AST], tuple[str, Callable[..., object]]] = {
     ast.Add: ("add", operator.add),
@@ -63,10 +68,21 @@ def combine(
                     fix="use numbers, scalars and register tiles",
                 )
         return ARITHMETIC[name](a, b)
+    numbers = _is_number(a) and _is_number(b) and (is_run_time(a) or is_run_time(b))
+    if isinstance(op, (ast.Is, ast.IsNot)) and numbers:
+        raise frame.error(
+            node,
+            f"`{ast.unparse(node)}`: which object a run-time value is means nothing",
+            fix="compare with ==",
+        )
     try:
-        return function(a, b)
+        return call_as_author(function, (a, b), {})
     except (TypeError, ValueError, ArithmeticError) as error:
         raise frame.error(node, f"`{ast.unparse(node)}`: {error}") from None
+
+
+def _is_number(value: object) -> bool:
+    return is_run_time(value) or isinstance(value, (bool, int, float))
 
 
 def _special(frame: Frame, node: ast.AST, op: ast.AST, a: object, b: object) -> object:
@@ -75,7 +91,7 @@ def _special(frame: Frame, node: ast.AST, op: ast.AST, a: object, b: object) -> 
     container = not is_run_time(a) and not is_run_time(b)
     if isinstance(op, (ast.In, ast.NotIn)) and container:
         try:
-            found = a in b  # type: ignore[operator]
+            found = call_as_author(operator.contains, (b, a), {})
         except TypeError as error:
             raise frame.error(node, f"`{ast.unparse(node)}`: {error}") from None
         return found if isinstance(op, ast.In) else not found
@@ -94,8 +110,14 @@ def _name(engine: Engine, frame: Frame, node: ast.Name) -> object:
 
 def _attribute(engine: Engine, frame: Frame, node: ast.Attribute) -> object:
     base = engine.evaluate(frame, node.value)
+    getter = inspect.getattr_static(type(base), node.attr, None)
+    fget = getter.fget if isinstance(getter, property) else None
+    inline = engine.builder.inline
+    written = isinstance(fget, FunctionType) and is_author_code(fget)
+    if written and inline is not None and of_run_time(base, fget):
+        return inline(fget, (base,), {})  # type: ignore[arg-type]
     try:
-        value: object = getattr(base, node.attr)
+        value: object = call_as_author(getattr, (base, node.attr), {})
     except AttributeError:
         near = difflib.get_close_matches(node.attr, dir(base), n=1)
         raise frame.error(
@@ -164,7 +186,7 @@ def _subscript(engine: Engine, frame: Frame, node: ast.Subscript) -> object:
             fix="index Python objects by compile-time values (hx.static_range gives them)",
         )
     try:
-        value: object = base[key]  # type: ignore[index]
+        value: object = call_as_author(operator.getitem, (base, key), {})
     except (TypeError, IndexError, KeyError) as error:
         raise frame.error(node, f"`{ast.unparse(node)}`: {type(error).__name__}: {error}") from None
     return value
@@ -182,7 +204,7 @@ def _elements(engine: Engine, frame: Frame, nodes: list[ast.expr]) -> list[objec
     found: list[object] = []
     for node, value in zip(nodes, engine.evaluate_all(frame, plain)):
         if isinstance(node, ast.Starred):
-            if not isinstance(value, (tuple, list, range)):
+            if is_run_time(value) or not isinstance(value, Iterable):
                 raise frame.error(node, f"`*` of {describe(value)}", fix="unpack a tuple or list")
             found.extend(value)
         else:
@@ -205,8 +227,12 @@ def _dict(engine: Engine, frame: Frame, node: ast.Dict) -> object:
     values = engine.evaluate_all(frame, node.values)
     for key in keys:
         if is_run_time(key):
-            raise frame.error(node, f"a dict key known only at run time: {describe(key)}")
-    return dict(zip(keys, values))
+            raise frame.error(
+                node,
+                f"a dict key known only at run time: {describe(key)}",
+                fix="choose by hx.select, or index by what hx.static_range gives",
+            )
+    return call_as_author(dict, (zip(keys, values),), {})
 
 
 def _joined(engine: Engine, frame: Frame, node: ast.JoinedStr) -> object:

@@ -17,7 +17,7 @@ from hexcute_core.dtypes import DType, TensorType
 from hexcute_core.errors import FrontendError, SourceSpan
 from hexcute_core.frontend.builder import BUILT_INS
 from hexcute_core.frontend.frame import captured
-from hexcute_core.frontend.source import FunctionSource, function_source
+from hexcute_core.frontend.source import FunctionSource, function_source, function_span
 from hexcute_core.frontend.symbols import Symbol
 
 
@@ -94,6 +94,10 @@ def define(fn: object) -> KernelDef:
     if not isinstance(fn, FunctionType):
         raise FrontendError(
             f"a kernel is a plain function, got {type(fn).__name__}", fix="decorate a `def`"
+        )
+    if fn.__name__ == "<lambda>":
+        raise FrontendError(
+            "a kernel is not a plain function definition", span=function_span(fn), fix="use `def`"
         )
     source = function_source(fn)
     arguments = source.node.args

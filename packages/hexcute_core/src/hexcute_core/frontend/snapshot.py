@@ -11,10 +11,10 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import sys
 from collections.abc import Iterator
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, SimpleNamespace
-
-import numpy as np
+from typing import Any
 
 from hexcute_core.dtypes import DType
 from hexcute_core.frontend.authors import is_author_code
@@ -58,15 +58,11 @@ def _shot(value: object, around: tuple[int, ...]) -> object:
         return tuple(_shot(item, inside) for item in items)  # type: ignore[attr-defined]
 
     match value:
+        case _ if is_array(value):
+            return _array(value, inside)
         case float():
             # A subclass may hold more than its number.
             return (kind, float(value).hex(), *_state(value, inside))
-        case np.ndarray() if value.dtype.hasobject:
-            return (kind, value.shape, each(value.ravel().tolist()))
-        case np.ndarray():
-            return (kind, value.dtype.str, value.shape, np.ascontiguousarray(value).tobytes())
-        case np.generic():
-            return (kind, value.dtype.str, value.tobytes())
         case tuple() | list():
             return (kind, each(value), *_state(value, inside))
         case set() | frozenset():
@@ -86,6 +82,19 @@ def _shot(value: object, around: tuple[int, ...]) -> object:
         return (kind, *_state(value, inside))
     # What a library's object depends on is the library's to know.
     return Same(value)
+
+
+def is_array(value: object) -> bool:
+    """Whether `value` is an array or a scalar of numpy's, which importing us does not load."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic))
+
+
+def _array(value: Any, inside: tuple[int, ...]) -> object:
+    held = value.tobytes()
+    if value.dtype.hasobject:
+        held = tuple(_shot(item, inside) for item in value.ravel().tolist())
+    return (type(value), value.dtype.str, value.shape, held)
 
 
 def _state(value: object, inside: tuple[int, ...]) -> tuple[object, ...]:

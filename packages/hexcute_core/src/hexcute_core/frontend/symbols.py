@@ -5,6 +5,7 @@ from __future__ import annotations
 from hexcute_core import dtypes
 from hexcute_core.errors import FrontendError
 from hexcute_core.scalar import Var
+from hexcute_core.scalar.author import MEANING, asked_by_author
 
 
 class Symbol(Var):
@@ -32,6 +33,10 @@ class Symbol(Var):
         object.__setattr__(self, "multiple_of", multiple_of)
 
     def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if asked_by_author():
+            return MEANING["eq"](self, other)  # type: ignore[return-value]
         if not isinstance(other, Var):
             return NotImplemented
         return self.name == other.name and self.dtype == other.dtype

@@ -21,16 +21,14 @@ from operator import attrgetter, is_, itemgetter
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from hexcute_core.dtypes import DType, TensorType
 from hexcute_core.frontend.authors import is_author_code
 from hexcute_core.frontend.device import DeviceFunction
-from hexcute_core.frontend.snapshot import attributes, snapshot
+from hexcute_core.frontend.snapshot import attributes, is_array, snapshot
 from hexcute_core.scalar import ScalarBase
 
 _FIXED = frozenset({bool, int, float, complex, str, bytes, type(None), range, DType, TensorType})
-_CONTAINERS = (tuple, list, dict, set, frozenset, np.ndarray)
+_CONTAINERS = (tuple, list, dict, set, frozenset)
 # Code that names one of these may read any name of a module.
 _OPEN = frozenset({
     "__dict__", "__import__", "attrgetter", "dir", "eval", "exec", "getattr", "getmembers",
@@ -133,6 +131,9 @@ class Watch:
             # A function behind a cache or another decorator in C.
             wait((wrapped,))
             return
+        if is_array(value):
+            self._arrays.append((value, snapshot(value)))
+            return
         plain = type(value) in _CONTAINERS
         if not plain and not self._is_readable(value):
             return
@@ -140,9 +141,7 @@ class Watch:
             self._checks.append((_values, value, tuple(_values(value))))
         if isinstance(value, (dict, list, set)):
             self._checks.append((list, value, tuple(value)))
-        if isinstance(value, np.ndarray):
-            self._arrays.append((value, snapshot(value)))
-        elif isinstance(value, _CONTAINERS):
+        if isinstance(value, _CONTAINERS):
             wait([*value, *(value.values() if isinstance(value, dict) else ())])
         if not plain:
             held = _attributes(value)

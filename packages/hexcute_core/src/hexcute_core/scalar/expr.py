@@ -1,17 +1,20 @@
 """Scalar = Const | Var | Unary | Binary | Compare | Select | Cast | Element | Call.
 
-Nodes are values: `==` is structural equality. Arithmetic operators build new nodes through
-`scalar.build`, which folds constants, so plain Python helpers work on them at trace time.
+Nodes are values: to the compiler `==` is structural equality. Arithmetic operators build new nodes
+through `scalar.build`, which folds constants. To an author of kernels a node is a number not known
+yet: operators mean what Python means, or are refused (`scalar.author`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, Union
+from typing import Literal, TypeAlias, TypeVar, Union
 
 from hexcute_core import dtypes
 from hexcute_core.dtypes import DType
-from hexcute_core.errors import FrontendError
+from hexcute_core.errors import FrontendError, HexcuteError
+from hexcute_core.scalar.author import MEANING, asked_by_author
 from hexcute_core.scalar.numbers import fits, limits, typed
 
 UnaryOp = Literal[
@@ -23,6 +26,9 @@ BinaryOp = Literal[
     "and", "or", "xor", "shl", "shr", "land", "lor",
 ]  # fmt: skip
 CompareOp = Literal["lt", "le", "gt", "ge", "eq", "ne"]
+
+
+_Node = TypeVar("_Node", bound="ScalarBase")
 
 
 class ScalarBase:
@@ -50,22 +56,22 @@ class ScalarBase:
         return _binary("mul", other, self)
 
     def __truediv__(self, other: object) -> Scalar:
-        return _binary("div", self, other)
+        return _division("div", self, other)
 
     def __rtruediv__(self, other: object) -> Scalar:
-        return _binary("div", other, self)
+        return _division("div", other, self)
 
     def __floordiv__(self, other: object) -> Scalar:
-        return _binary("floordiv", self, other)
+        return _division("floordiv", self, other)
 
     def __rfloordiv__(self, other: object) -> Scalar:
-        return _binary("floordiv", other, self)
+        return _division("floordiv", other, self)
 
     def __mod__(self, other: object) -> Scalar:
-        return _binary("mod", self, other)
+        return _division("mod", self, other)
 
     def __rmod__(self, other: object) -> Scalar:
-        return _binary("mod", other, self)
+        return _division("mod", other, self)
 
     def __pow__(self, other: object) -> Scalar:
         return _binary("pow", self, other)
@@ -129,12 +135,66 @@ class ScalarBase:
             fix="use it in an `if` or `while` of the kernel itself, or hx.select(cond, a, b)",
         )
 
+    def __int__(self) -> int:
+        raise _unknown(self, "an int of Python's")
+
+    def __float__(self) -> float:
+        raise _unknown(self, "a float of Python's")
+
+    def __index__(self) -> int:
+        raise _unknown(self, "an index of Python's")
+
+    def __round__(self, digits: object = None) -> int:
+        raise _unknown(self, "an int of Python's")
+
+    def __divmod__(self, other: object) -> tuple[Scalar, Scalar]:
+        return _division("floordiv", self, other), _division("mod", self, other)
+
+    def __rdivmod__(self, other: object) -> tuple[Scalar, Scalar]:
+        return _division("floordiv", other, self), _division("mod", other, self)
+
+    def __rpow__(self, other: object) -> Scalar:
+        return _binary("pow", other, self)
+
+    def __iter__(self) -> Iterator[object]:
+        raise _unknown(self, "something to go through")
+
+    def __array__(self, *args: object) -> object:
+        raise _unknown(self, "an element of an array of numpy's")
+
     def __str__(self) -> str:
         from hexcute_core.scalar.printer import show
 
         return show(self)  # type: ignore[arg-type]
 
 
+def _compares(node: type[_Node]) -> type[_Node]:
+    """A node's equality and hash are the compiler's alone."""
+    same, number = node.__eq__, node.__hash__
+
+    def __eq__(self: object, other: object) -> object:
+        if self is other:
+            return True
+        return MEANING["eq"](self, other) if asked_by_author() else same(self, other)
+
+    def __ne__(self: object, other: object) -> object:
+        if self is other:
+            return False
+        if asked_by_author():
+            return MEANING["ne"](self, other)
+        equal = same(self, other)
+        return equal if equal is NotImplemented else not equal
+
+    def __hash__(self: object) -> int:
+        if asked_by_author():
+            MEANING["hash"](self)
+        return number(self)
+
+    node.__eq__, node.__ne__, node.__hash__ = __eq__, __ne__, __hash__  # type: ignore[assignment]
+    return node
+
+
+@_compares
 @dataclass(frozen=True)
 class Const(ScalarBase):
     """A number that a value of `dtype` can be; `scalar.numbers.typed` makes one so."""
@@ -143,6 +203,7 @@ class Const(ScalarBase):
     dtype: DType
 
 
+@_compares
 @dataclass(frozen=True)
 class Var(ScalarBase):
     """A named value: a symbol, a loop variable, a local, or a built-in such as threadIdx.x."""
@@ -151,6 +212,7 @@ class Var(ScalarBase):
     dtype: DType = dtypes.i32
 
 
+@_compares
 @dataclass(frozen=True)
 class Unary(ScalarBase):
     op: UnaryOp
@@ -158,6 +220,7 @@ class Unary(ScalarBase):
     dtype: DType
 
 
+@_compares
 @dataclass(frozen=True)
 class Binary(ScalarBase):
     """`floordiv` and `mod` round down like Python's, `cdiv` is the quotient rounded up."""
@@ -168,6 +231,7 @@ class Binary(ScalarBase):
     dtype: DType
 
 
+@_compares
 @dataclass(frozen=True)
 class Compare(ScalarBase):
     op: CompareOp
@@ -176,6 +240,7 @@ class Compare(ScalarBase):
     dtype: DType = dtypes.boolean
 
 
+@_compares
 @dataclass(frozen=True)
 class Select(ScalarBase):
     cond: Scalar
@@ -184,12 +249,14 @@ class Select(ScalarBase):
     dtype: DType
 
 
+@_compares
 @dataclass(frozen=True)
 class Cast(ScalarBase):
     a: Scalar
     dtype: DType
 
 
+@_compares
 @dataclass(frozen=True)
 class Element(ScalarBase):
     """One element of a named array.
@@ -203,6 +270,7 @@ class Element(ScalarBase):
     dtype: DType
 
 
+@_compares
 @dataclass(frozen=True)
 class Call(ScalarBase):
     """A call by name: `shfl.xor`, `shfl.idx`, or a primitive of the code generator."""
@@ -242,6 +310,19 @@ def as_scalar(value: object, dtype: DType | None = None) -> Scalar:
         f"expected a number or a scalar expression, got {type(value).__name__}: {value!r}",
         fix="pass an int, a float, a symbol or a scalar of the kernel",
     )
+
+
+def _unknown(value: object, wanted: str) -> HexcuteError:
+    return FrontendError(
+        f"the run-time value `{value}` was used as {wanted}",
+        fix="use it in the operators and loops of a kernel; convert by hx.cast(x, i32)",
+    )
+
+
+def _division(op: BinaryOp, a: object, b: object) -> Scalar:
+    if asked_by_author(3):
+        return MEANING[op](a, b)  # type: ignore[return-value]
+    return _binary(op, a, b)
 
 
 # build.py needs the nodes above, so operators reach it when they run.
