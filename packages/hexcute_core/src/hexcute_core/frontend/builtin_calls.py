@@ -84,7 +84,9 @@ def _power(
     engine: Engine, frame: Frame, node: ast.Call, args: Args, kwargs: dict[str, object]
 ) -> object:
     if len(args) != 2 or kwargs:
-        raise frame.error(node, f"`{ast.unparse(node)}`", fix="write a ** b")
+        raise frame.error(
+            node, f"`{ast.unparse(node)}` on run-time values", fix="write a ** b, or (a ** b) % c"
+        )
     return ARITHMETIC["pow"](*args)
 
 
@@ -175,6 +177,9 @@ BUILTINS: dict[object, Special] = {
     builtins.range: _range,
     builtins.round: _refused("write hx.floor(x + 0.5) on floats"),
     builtins.sorted: _refused("write the comparisons out with hx.minimum and hx.maximum"),
+    builtins.str: _refused("leave the value out of the text"),
+    builtins.repr: _refused("leave the value out of the text"),
+    builtins.format: _refused("leave the value out of the text"),
     builtins.hash: _refused("use the value itself"),
     builtins.id: _refused("use the value itself"),
     builtins.complex: _refused("compute with two numbers"),

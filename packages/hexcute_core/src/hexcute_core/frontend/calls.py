@@ -35,6 +35,11 @@ _MUTATORS = (
 )  # fmt: skip
 
 
+_FUNCTIONS = (
+    FunctionType, MethodType, DeviceFunction, functools.partial, functools._lru_cache_wrapper
+)  # fmt: skip
+
+
 class ReturnValue(Exception):
     """`return value` of the function being traced."""
 
@@ -204,8 +209,7 @@ def run(
 
 def _traced(engine: Engine, frame: Frame, node: ast.Call, value: object) -> object:
     """A function given to what Python runs, so that it is traced when that calls it."""
-    fn, _, _ = behind(value, (), {})
-    if not isinstance(fn, FunctionType) or not callable(value):
+    if not callable(value) or not isinstance(value, _FUNCTIONS):
         return value
     return lambda *args, **kwargs: run(engine, engine.frame or frame, node, value, args, kwargs)
 

@@ -16,6 +16,7 @@ from hexcute_core.frontend.frame import Frame
 from hexcute_core.frontend.scope import is_scalar, zero
 from hexcute_core.frontend.tiles import TileValue, describe
 from hexcute_core.scalar import Const, Scalar, ScalarBase, as_scalar, binary
+from hexcute_core.scalar.author import call_as_author
 from hexcute_core.tile import Assign, If
 
 
@@ -27,7 +28,12 @@ def truth(frame: Frame, node: ast.AST, value: object) -> object:
         return value if value.dtype.kind == "bool" else ARITHMETIC["ne"](value, 0)
     if isinstance(value, TileValue):
         return value
-    return bool(value)
+    try:
+        return call_as_author(bool, (value,), {})
+    except TypeError as error:
+        raise frame.error(
+            node, f"the truth of {describe(value)}: {error}", fix="compare what it holds"
+        ) from None
 
 
 def condition(engine: Engine, frame: Frame, node: ast.expr) -> bool | ScalarBase:

@@ -20,7 +20,7 @@ ExprHandler = Callable[["Engine", Frame, Any], object]
 StmtHandler = Callable[["Engine", Frame, Any], None]
 
 _INSTEAD: dict[str, str] = {
-    "Try": "move it into a plain Python function called from the kernel",
+    "Try": "move it into a plain Python function of compile-time values",
     "Raise": "write `assert condition, message` on compile-time constants",
     "Delete": "leave the name alone; tensors need no freeing",
     "Import": "import at the top of the module",
@@ -109,7 +109,7 @@ class Engine:
         return frame.error(
             node,
             f"the {what} `{_first_line(node)}` ({name}) is not part of the kernel language",
-            fix=_INSTEAD.get(name, "move it into a plain Python function called from the kernel"),
+            fix=_INSTEAD.get(name, "move it into a plain Python function of compile-time values"),
         )
 
     @contextmanager

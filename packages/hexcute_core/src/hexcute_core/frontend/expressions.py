@@ -240,6 +240,12 @@ def _joined(engine: Engine, frame: Frame, node: ast.JoinedStr) -> object:
     for part in node.values:
         if isinstance(part, ast.FormattedValue):
             value = engine.evaluate(frame, part.value)
+            if is_run_time(value):
+                raise frame.error(
+                    part,
+                    f"`{ast.unparse(node)}`: the text of {describe(value)}",
+                    fix="leave the value out of the text",
+                )
             spec = "" if part.format_spec is None else engine.evaluate(frame, part.format_spec)
             try:
                 parts.append(format(value, str(spec)))
