@@ -1,6 +1,6 @@
 """Whatever a kernel calls means what Python says: it is traced, or refused at its line."""
 
-# ruff: noqa: E731, F632, F841
+# ruff: noqa: B007, E731, F632, F841
 import functools
 import itertools
 import math
@@ -166,6 +166,14 @@ def library_functions(n):
     )  # fmt: skip
 
 
+class DoubledHalf:
+    def __call__(self, a, b):
+        return (a + b) * 2.0 * 0.5
+
+
+doubled_half = DoubledHalf()
+
+
 def lambda_max(a, b):
     return a if a > b else b
 
@@ -309,6 +317,58 @@ def the_least_by_a_key(a, r, q, s, n):
     x = min([n, 2], key=half)  # here
 
 
+@refused.case("on run-time values", "out of the text")
+def its_text(a, r, q, s, n):
+    x = 1 if str(n) == "3" else 2  # here
+
+
+@refused.case("the text of the run-time", "out of the text")
+def formatted(a, r, q, s, n):
+    x = f"{n}" == "3"  # here
+
+
+class Truth:
+    def __init__(self, x):
+        self.x = x
+
+    def __bool__(self):
+        return self.x > 2
+
+
+@refused.case("the truth of", "compare what it holds")
+def the_truth_of_an_object(a, r, q, s, n):
+    if Truth(n):  # here
+        x = 1
+
+
+@refused.case("threadIdx.x)` differs between threads", "hx.elements")
+def filled_by_each_thread(a, r, q, s, n):
+    hx.fill(q, hx.cast(hx.threadIdx.x, f32))  # here
+
+
+@refused.case("differs between threads", "the block agrees on")
+def added_by_each_thread(a, r, q, s, n):
+    q += hx.cast(hx.threadIdx.x, f32)  # here
+
+
+@refused.case("differs between threads")
+def what_a_loop_over_elements_left(a, r, q, s, n):
+    last = 0
+    for i, j in hx.elements(q):
+        last = i
+    hx.fill(q, hx.cast(last, f32))  # here
+
+
+@refused.case("differs between threads")
+def a_part_that_each_thread_chooses(a, r, q, s, n):
+    hx.copy(s[hx.ds(hx.threadIdx.x % 2 * 8, 8), :], hx.register_tensor(hx.f16, (8, 8)))  # here
+
+
+@refused.case("differs between threads")
+def a_choice_of_tiles_by_threads(a, r, q, s, n):
+    q = hx.where(hx.threadIdx.x > 3, q, q * 2.0)  # here
+
+
 @pytest.mark.parametrize("body, expected, threads", refused.params)
 def test_refused_at_its_line(body, expected, threads):
     check_tile_refused(body, expected)
@@ -374,6 +434,24 @@ def test_what_has_no_text_is_refused():
     with pytest.raises(FrontendError, match="source text of `helper` is not available"):
         program_of(logic, 1)
     assert i32.bits == 32
+
+
+@pytest.mark.parametrize("combine", [
+    operator.add, lambda a, b: a + b, functools.partial(lambda k, a, b: a + b + k, 0.0),
+    doubled_half,
+], ids=range(4))  # fmt: skip
+def test_what_a_scan_combines_by(combine):
+    @hx.kernel(cache=False)
+    def kernel(x: f32[1, 32], y: f32[1, 32]):
+        hx.attrs.cuda.grid_dim = 1
+        hx.attrs.cuda.block_dim = 32
+        r = hx.register_tensor(f32, (1, 32))
+        hx.copy(hx.global_view(x, ((1, 32), (32, 1))), r)
+        hx.copy(hx.scan(r, 1, combine), hx.global_view(y, ((1, 32), (32, 1))))
+
+    x, y = np.ones((1, 32), np.float32), np.zeros((1, 32), np.float32)
+    kernel.compile("sm_80").simulate(x, y)
+    assert (y[0] == np.arange(1, 33)).all()
 
 
 def test_a_lambda_made_of_run_time_values_is_refused_where_it_is_made():

@@ -12,7 +12,7 @@ from types import FunctionType
 from hexcute_core.dtypes import DType, accumulator, i32
 from hexcute_core.errors import FrontendError, HexcuteError
 from hexcute_core.frontend.builder import Builder, current
-from hexcute_core.frontend.device import DeviceFunction
+from hexcute_core.frontend.helpers import behind
 from hexcute_core.frontend.source import function_source
 from hexcute_core.frontend.subscript import static_int
 from hexcute_core.frontend.tileops import cast, register_of
@@ -25,6 +25,7 @@ from hexcute_core.frontend.tiles import (
     new_register,
 )
 from hexcute_core.scalar import Scalar, ScalarBase, Var, as_scalar, binary, free_vars, substitute
+from hexcute_core.scalar.author import call_as_author
 from hexcute_core.scalar.expr import BinaryOp
 from hexcute_core.scalar.visit import between_lanes
 from hexcute_core.tile import Assign, Scan, Stmt, TileRef
@@ -184,17 +185,17 @@ def _scalar(result: object, dtype: DType) -> Scalar | None:
 
 def _call(builder: Builder, combine: object, name: str, arguments: tuple[Var, ...]) -> object:
     """`combine` of the arguments: traced where its text is known, else run."""
-    fn = combine.fn if isinstance(combine, DeviceFunction) else combine
+    fn, given, named = behind(combine, arguments, {})
     if not callable(fn) or isinstance(fn, TileValue):
         raise builder.error(
             f"hx.scan combines by a function of scalars, got {describe(combine)}",
             fix="pass a function, as in `def add(l, r): return l + r`",
         )
     if isinstance(fn, FunctionType) and builder.inline is not None and _has_text(fn):
-        return builder.inline(fn, arguments, {})
+        return builder.inline(fn, given, named)
     builder.native += 1
     try:
-        return fn(*arguments)
+        return call_as_author(fn, given, named)
     except HexcuteError:
         raise
     except Exception as error:

@@ -28,10 +28,24 @@ def asked_by_author(depth: int = 2) -> bool:
     """Whether an operator was used in code that is not the compiler's, `depth` frames up."""
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
-        top = frame.f_globals.get("__name__", "").partition(".")[0]
-        if top in COMPILER:
-            return frame.f_code is call_as_author.__code__
-        if top not in sys.stdlib_module_names:
+        module = frame.f_globals.get("__name__", "")
+        whose = _WHOSE.get(module)
+        if whose is None:
+            whose = _WHOSE[module] = _whose(module)
+        if whose == "compiler":
+            return frame.f_code is _AS_AUTHOR
+        if whose == "author":
             return True
         frame = frame.f_back
     return False
+
+
+def _whose(module: str) -> str:
+    top = module.partition(".")[0]
+    if top in COMPILER:
+        return "compiler"
+    return "library" if top in sys.stdlib_module_names else "author"
+
+
+_WHOSE: dict[str, str] = {}
+_AS_AUTHOR = call_as_author.__code__
