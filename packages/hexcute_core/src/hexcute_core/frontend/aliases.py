@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from hexcute_core.frontend.builder import current
 from hexcute_core.frontend.frame import Binding, Frame
 from hexcute_core.frontend.sharing import Sharing, holds
 from hexcute_core.frontend.tiles import Tile, copy_of
@@ -49,8 +50,9 @@ def _moved(value: object, tensor: str, copied: Tile) -> object:
     match value:
         case Tile() if value.tensor.name == tensor:
             return Tile(copied.tensor, replace(value.ref, tensor=copied.tensor.name))
-        case tuple() if type(value) is tuple:
-            return tuple(_moved(item, tensor, copied) for item in value)
+        case tuple():
+            moved = [_moved(item, tensor, copied) for item in value]
+            return getattr(value, "_make", tuple)(moved)
         case list():
             value[:] = [_moved(item, tensor, copied) for item in value]
             return value
@@ -58,5 +60,12 @@ def _moved(value: object, tensor: str, copied: Tile) -> object:
             for key, item in value.items():
                 value[key] = _moved(item, tensor, copied)
             return value
+        case _ if holds(value, tensor):
+            raise current("a tile").error(
+                f"a {type(value).__name__} holds the tile `{tensor}`, of which run-time control "
+                "flow here makes another value in its place",
+                fix="keep the tile in a tuple, a list or a dict, or give the name a tile of its "
+                "own first, as in `x = x * 1`",
+            )
         case _:
             return value

@@ -8,16 +8,20 @@ refused. What a loop's body does to the pairs is replayed until they no longer g
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import combinations
+from types import MethodType
 from typing import TypeAlias, Union
 
 from hexcute_core.errors import FrontendError, SourceSpan
 from hexcute_core.frontend.builder import RegionKind
 from hexcute_core.frontend.frame import Frame
+from hexcute_core.frontend.snapshot import attributes, has_state
 from hexcute_core.frontend.tiles import Tile
+from hexcute_core.scalar import ScalarBase
 from hexcute_core.unions import assert_never
 
 Pairs: TypeAlias = dict[frozenset[str], str]
@@ -163,18 +167,29 @@ def _in_use(frame: Frame | None) -> frozenset[str]:
 
 
 def tensors_in(value: object) -> Iterator[str]:
-    """Names of the tensors that `value` is or contains a part of."""
-    match value:
-        case Tile():
-            yield value.tensor.name
-        case tuple() | list():
-            for item in value:
-                yield from tensors_in(item)
-        case dict():
-            for item in value.values():
-                yield from tensors_in(item)
-        case _:
-            return
+    """Names of the tensors that `value` is or contains a part of, objects' attributes included."""
+    if isinstance(value, Tile):
+        yield value.tensor.name
+        return
+    seen: dict[int, object] = {}
+    waiting = [value]
+    while waiting:
+        here = waiting.pop()
+        if isinstance(here, Tile):
+            yield here.tensor.name
+        elif isinstance(here, (ScalarBase, int, float, str)) or id(here) in seen:
+            continue
+        elif isinstance(here, (tuple, list)):
+            waiting += here
+        elif isinstance(here, dict):
+            waiting += here.values()
+        elif isinstance(here, functools.partial):
+            waiting += [here.args, here.keywords]
+        elif isinstance(here, MethodType):
+            waiting.append(here.__self__)
+        elif has_state(here):
+            seen[id(here)] = here
+            waiting += [held for _, held in attributes(here)]
 
 
 def holds(value: object, tensor: str) -> bool:

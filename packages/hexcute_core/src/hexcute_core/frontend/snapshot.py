@@ -78,10 +78,18 @@ def _shot(value: object, around: tuple[int, ...]) -> object:
             return (kind, repr(value), *_state(value, inside))
         case slice():
             return (kind, each((value.start, value.stop, value.step)))
-    if dataclasses.is_dataclass(kind) or kind is SimpleNamespace or is_author_code(kind):
+    if has_state(value):
         return (kind, *_state(value, inside))
     # What a library's object depends on is the library's to know.
     return Same(value)
+
+
+def has_state(value: object) -> bool:
+    """Whether `value` is an object that is what its attributes are."""
+    kind = type(value)
+    if isinstance(value, _WHICH):
+        return False
+    return dataclasses.is_dataclass(kind) or kind is SimpleNamespace or is_author_code(kind)
 
 
 def is_array(value: object) -> bool:
