@@ -128,7 +128,7 @@ def filled_by_each_thread(a, r, q, s, n):
     hx.fill(q, hx.cast(hx.threadIdx.x, f32))  # here
 
 
-@refused.case("differs between threads", "the block agrees on")
+@refused.case("differs between threads", "the role agrees on")
 def added_by_each_thread(a, r, q, s, n):
     q += hx.cast(hx.threadIdx.x, f32)  # here
 

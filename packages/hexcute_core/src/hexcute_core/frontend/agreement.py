@@ -27,6 +27,7 @@ from hexcute_core.tile import (
     NamedBarrierOp,
     PipelineRelease,
     PipelineWait,
+    Produce,
     RegisterTensor,
     Role,
     SetElement,
@@ -50,7 +51,8 @@ _THREAD = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 
 
 def check_agreement(program: TileProgram) -> None:
-    """Raises FrontendError, located, where a tile lies elsewhere for each thread."""
+    """Raises FrontendError, located, where a tile lies elsewhere for each thread, or threads do
+    something together with numbers in which they differ."""
     differing = _Differing(program)
     for stmt in statements(program.body):
         for ref in tiles(stmt) if isinstance(stmt, TileOp) else ():
@@ -68,6 +70,23 @@ def check_agreement(program: TileProgram) -> None:
                         fix="start it at what the block or the role agrees on: indices of the "
                         "block, loop counters, or the element of a register tile that has only one",
                     )
+        for number in _common(stmt):
+            if differing.has(number):
+                raise FrontendError(
+                    f"`{show(number)}` differs between threads, which do this together",
+                    span=stmt.span,
+                    fix="use it inside `for i, j in hx.elements(tile):`, or take what the block or "
+                    "the role agrees on",
+                )
+
+
+def _common(stmt: Stmt) -> tuple[Scalar, ...]:
+    """The numbers of a statement that threads run together, on one tile or one slot."""
+    if isinstance(stmt, ForElements):
+        return ()
+    if isinstance(stmt, TileOp):
+        return scalars(stmt)
+    return scalars(stmt) if isinstance(stmt, (Produce, PipelineWait, PipelineRelease)) else ()
 
 
 class _Differing:

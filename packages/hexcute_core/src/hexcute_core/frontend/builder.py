@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import FrontendError, SourceSpan
 from hexcute_core.frontend.poly import common_factor
-from hexcute_core.scalar import Binary, Call, Const, Element, Scalar, Var, binary, show
+from hexcute_core.scalar import Binary, Call, Const, Element, Scalar, Var, binary
 from hexcute_core.scalar.visit import walk
 from hexcute_core.tile import (
     Assign,
@@ -43,7 +43,7 @@ from hexcute_core.tile import (
     While,
 )
 from hexcute_core.tile.ir import TileOp
-from hexcute_core.tile.visit import results, scalars
+from hexcute_core.tile.visit import results
 from hexcute_core.unions import assert_never
 
 if TYPE_CHECKING:
@@ -184,7 +184,6 @@ class Builder:
                     self._varying.add(stmt.var.name)
             case _ if isinstance(stmt, TileOp):
                 self.tile_operation(stmt.span)
-                self._agree(stmt)
                 if not isinstance(stmt, ForElements):
                     # What a loop over elements writes was noted at the statements in it.
                     for ref in results(stmt):
@@ -194,7 +193,6 @@ class Builder:
                 | PipelineRelease()
             ):  # fmt: skip
                 self.tile_operation(stmt.span)
-                self._agree(stmt)
             case (
                 CallStmt() | For() | While() | If() | Role() | MbarrierOp() | NamedBarrierOp()
                 | ClusterOp()
@@ -204,19 +202,6 @@ class Builder:
             case _:
                 assert_never(stmt)
         self.region.block.append(stmt)
-
-    def _agree(self, stmt: Stmt) -> None:
-        """Refuses what all threads do together with a number in which they differ."""
-        for e in scalars(stmt):
-            if self.varies(e):
-                who = "block" if self.region.inside("role") is None else "role"
-                raise FrontendError(
-                    f"`{show(e)}` differs between threads, and all threads of the {who} do this "
-                    "together",
-                    span=stmt.span,
-                    fix="use it inside `for i, j in hx.elements(tile):`, or in its place what the "
-                    f"{who} agrees on",
-                )
 
     def _write(self, tensor: str) -> None:
         self.written.append(tensor)
