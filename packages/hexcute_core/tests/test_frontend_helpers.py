@@ -2,9 +2,11 @@
 
 # ruff: noqa: E731
 import functools
+import importlib
 import itertools
 import math
 import operator
+import sys
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -246,6 +248,57 @@ m, n = hx.dims("m n")
 def test_expressions_of_symbols_may_be_written_outside():
     assert str(hx.cdiv(m, 64) * 2 + n) == "(cdiv(m, 64) * 2) + n"
     assert m is m and (m == m) is True and (m == None) is False  # noqa: E711
+
+
+EDITED = """
+import hexcute_core as hx
+from hexcute_core import f32
+
+@hx.device
+def twice(r):
+    return r * 2.0
+
+async def later(r):
+    return r
+
+@hx.kernel(cache=False)
+def k(a: f32[64], *, F: object = None):
+    hx.attrs.cuda.grid_dim = 1
+    hx.attrs.cuda.block_dim = 32
+    r = hx.register_tensor(f32, (64,))
+    r = later(r) if F else twice(r)
+"""
+HALVED = "@hx.device\ndef halved(r):\n    return r * 0.5\n\n"
+EDITS = {
+    "a line above": ("@hx.device", "\n@hx.device"),
+    "a function above": ("@hx.device", HALVED + "@hx.device"),
+    "another number": ("2.0", "3.0"),
+    "another operator": ("r * 2.0", "r + 2.0"),
+    "another name": ("return r * 2.0", "return hx.exp(r)"),
+    "no function": ("def twice(r):\n    return r * 2.0", "class twice: pass\n"),
+    "no text": (EDITED, ""),
+    "no Python": ("def twice(r):", "def twice(r:"),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_a_file_edited_after_its_import_is_refused(edit, tmp_path, monkeypatch):
+    path = tmp_path / "edited_kernels.py"
+    path.write_text(EDITED)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "edited_kernels", raising=False)
+    module = importlib.import_module("edited_kernels")
+    path.write_text(EDITED.replace(*EDITS[edit]))
+    with pytest.raises(FrontendError) as caught:
+        _ = module.k.compile("sm_80").tile
+    assert caught.value.span.file == str(path)
+    if path.read_text():
+        assert caught.value.fix == "start the process again, or reload the module"
+    path.write_text(EDITED)
+    assert module.k.compile("sm_80").tile
+    with pytest.raises(FrontendError) as caught:
+        _ = module.k.compile("sm_80", F=True).tile
+    assert caught.value.fix == "write a `def` on lines of its own"
 
 
 def test_what_has_no_text_is_refused():

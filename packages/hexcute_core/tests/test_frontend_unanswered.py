@@ -29,6 +29,11 @@ def sorting(a, r, q, s, n):
     x = sorted([n, 2])  # here
 
 
+@refused.case("on run-time values", "write a ** b, or (a ** b) % c")
+def a_power_with_a_modulus(a, r, q, s, n):
+    x = pow(n, 2, 5)  # here
+
+
 @refused.case("`round(n)`")
 def rounding(a, r, q, s, n):
     x = round(n)  # here

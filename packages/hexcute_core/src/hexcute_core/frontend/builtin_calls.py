@@ -40,8 +40,6 @@ def _folded(function: Callable[[object, object], object], name: str) -> Special:
                 fix=f"write it out with hx.where, or as {name}(a, b)",
             )
         values = _items(frame, node, args[0]) if len(args) == 1 else list(args)
-        if not values:
-            raise frame.error(node, f"`{ast.unparse(node)}` of nothing", fix="pass values")
         return functools.reduce(function, values)
 
     return apply
