@@ -148,3 +148,72 @@ def test_a_loop_whose_tile_nobody_reads_stays_for_what_else_it_does(what):
     b.add(ForElements(0, r, (i,), (If(compare("lt", i, 4), (stmt,), (), AT),), AT))
     left = remove_dead(b.program()).body
     assert bool(left) == stays
+
+
+@hx.device
+def number(of, at):
+    """of[at], which all threads read: the only element of a register tile is one number."""
+    one, value = hx.register_tensor(i32, (1,)), 0
+    hx.copy(hx.global_view(of[at:], ((1,), (1,))), one)
+    for (i,) in hx.elements(one):
+        value = one[i]
+    return value
+
+
+blocks, rows = hx.dims("blocks rows")
+
+
+@hx.kernel(cache=False)
+def sums_of_runs(x: f32[rows, 64], first: i32[blocks], count: i32[blocks], y: f32[blocks, 64]):
+    """Block b adds up count[b] rows from first[b] on, through shared memory; of none it leaves."""
+    hx.attrs.cuda.grid_dim = blocks
+    hx.attrs.cuda.block_dim = 64
+    left = number(count, hx.blockIdx.x)
+    if left > 0:
+        row = number(first, hx.blockIdx.x)
+        s, total = hx.shared_tensor(f32, (1, 64)), hx.register_tensor(f32, (1, 64))
+        r = hx.register_tensor(f32, (1, 64))
+        hx.fill(total, 0.0)
+        for i in range(left):
+            hx.copy(hx.global_view(x[row + i :, :], ((1, 64), (64, 1))), r)
+            hx.copy(r, s)
+            hx.syncthreads()
+            hx.copy(s, r)
+            hx.syncthreads()
+            total += r
+        hx.copy(total, hx.global_view(y[hx.blockIdx.x :, :], ((1, 64), (64, 1))))
+
+
+@hx.kernel(cache=False)
+def sums_by_roles(x: f32[rows, 64], first: i32[blocks], count: i32[blocks], y: f32[blocks, 64]):
+    """The same by a role that loads and one that adds, each of which reads the numbers itself."""
+    hx.attrs.cuda.grid_dim = blocks
+    sx = hx.shared_tensor(f32, (1, 64, 2))
+    pipe = hx.pipeline(2)
+    with hx.warp_groups_producer():
+        row = number(first, hx.blockIdx.x)
+        for i in range(number(count, hx.blockIdx.x)):
+            with pipe.produce() as s:
+                hx.copy(hx.global_view(x[row + i :, :], ((1, 64), (64, 1))), sx[:, :, s])
+    with hx.warp_groups_consumer():
+        left = number(count, hx.blockIdx.x)
+        if left > 0:
+            total, r = hx.register_tensor(f32, (1, 64)), hx.register_tensor(f32, (1, 64))
+            hx.fill(total, 0.0)
+            for _ in range(left):
+                with pipe.consume() as s:
+                    hx.copy(sx[:, :, s], r)
+                total += r
+            hx.copy(total, hx.global_view(y[hx.blockIdx.x :, :], ((1, 64), (64, 1))))
+
+
+@pytest.mark.parametrize(
+    "kernel, target",
+    [(sums_of_runs, "sm_80"), (sums_of_runs, "sm_90"), (sums_by_roles, "sm_90")],
+)
+def test_a_number_that_all_threads_read_decides_what_they_do_together(kernel, target):
+    x = np.random.default_rng(0).integers(-9, 9, (20, 64)).astype(np.float32)
+    first, count = np.array([0, 3, 5, 19], np.int32), np.array([2, 0, 5, 1], np.int32)
+    y = np.zeros((4, 64), np.float32)
+    kernel.compile(target, verify=True).simulate(x, first, count, y)
+    assert np.array_equal(y, [x[f : f + c].sum(0) for f, c in zip(first, count)])

@@ -119,6 +119,36 @@ def copy_a_thread_dependent_number_of_times(a, r, q, s, n):
         hx.copy(r, s)  # here
 
 
+@refused.case("condition depends on the thread", "depend on the block or the role alone")
+def copy_under_a_condition_that_a_later_assignment_makes_differ(a, r, q, s, n):
+    row = 0
+    for _ in range(n):
+        if row > 3:
+            hx.copy(r, s)  # here
+        row = row + hx.threadIdx.x
+
+
+@refused.case("condition depends on the thread", "depend on the block")
+def barrier_by_what_each_thread_put_into_one_element(a, r, q, s, n):
+    one, row = hx.register_tensor(i32, (1,)), 0
+    for (i,) in hx.elements(one):
+        one[i] = hx.threadIdx.x
+    two = one + 1
+    for (i,) in hx.elements(two):
+        row = two[i]
+    if row > 3:
+        hx.syncthreads()  # here
+
+
+@refused.case("condition depends on the thread", "depend on the block")
+def as_many_copies_as_an_element_of_many_says(a, r, q, s, n):
+    many, row = hx.register_tensor(i32, (128,)), 0
+    for (i,) in hx.elements(many):
+        row = many[i]
+    for i in range(row):
+        hx.copy(r, s)  # here
+
+
 @refused.case("name 2 coordinates")
 def wrong_number_of_coordinates(a, r, q, s, n):
     for i in hx.elements(r):  # here

@@ -1,4 +1,5 @@
-"""Where a tile lies is one answer for all threads: its origin and starts do not differ among them.
+"""Where a tile lies, and whether it is moved at all, is one answer for all threads: neither its
+origin and starts differ among them, nor the conditions and bounds around it.
 
 differing = threadIdx, elements of tiles, and every variable assigned from what differs, or under a
 condition that does. A register tile of one element is held by all threads alike, so what is read
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import prod
+from typing import get_args
 
 from hexcute_core.errors import FrontendError, SourceSpan
 from hexcute_core.scalar import Call, Element, Scalar, Var, show
@@ -48,12 +50,18 @@ from hexcute_core.tile.visit import (
 from hexcute_core.unions import assert_never
 
 _THREAD = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
+_TOGETHER = (
+    *get_args(TileOp), Sync, AsyncCommit, AsyncWait, GemmWait, Produce, PipelineWait,
+    PipelineRelease,
+)  # fmt: skip
+"""What all threads of a block, or of a role, do together."""
 
 
 def check_agreement(program: TileProgram) -> None:
     """Raises FrontendError, located, where a tile lies elsewhere for each thread, or threads do
-    something together with numbers in which they differ."""
+    something together with numbers in which they differ, or that not all of them reach."""
     differing = _Differing(program)
+    _check_reached(program.body, differing, None)
     for stmt in statements(program.body):
         for ref in tiles(stmt) if isinstance(stmt, TileOp) else ():
             tensor = program.tensor(ref.tensor)
@@ -87,6 +95,24 @@ def _common(stmt: Stmt) -> tuple[Scalar, ...]:
     if isinstance(stmt, TileOp):
         return scalars(stmt)
     return scalars(stmt) if isinstance(stmt, (Produce, PipelineWait, PipelineRelease)) else ()
+
+
+def _check_reached(body: Iterable[Stmt], differing: _Differing, around: Stmt | None) -> None:
+    """Refuses what all threads do together in `body`, where threads may differ in running it for
+    the sake of `around`. The builder has seen what differs up to there; a loop's end tells what
+    differs at its beginning."""
+    for stmt in body:
+        if around is not None and isinstance(stmt, _TOGETHER):
+            raise FrontendError(
+                f"a tile operation or barrier inside the statement at line {around.span.line}, "
+                "whose condition depends on the thread: all threads that run it must reach it",
+                span=stmt.span,
+                fix="move it out, or make the condition depend on the block or the role alone",
+            )
+        if isinstance(stmt, Nest) and not isinstance(stmt, ForElements):
+            apart = any(differing.has(e) for e in scalars(stmt))
+            for inner in bodies(stmt):
+                _check_reached(inner, differing, stmt if apart else around)
 
 
 class _Differing:

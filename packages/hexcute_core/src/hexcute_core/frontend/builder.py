@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from math import prod
 from types import FunctionType
 from typing import TYPE_CHECKING, Literal
 
@@ -35,6 +36,7 @@ from hexcute_core.tile import (
     PipelineRelease,
     PipelineWait,
     Produce,
+    RegisterTensor,
     Role,
     SetElement,
     Stmt,
@@ -43,7 +45,7 @@ from hexcute_core.tile import (
     While,
 )
 from hexcute_core.tile.ir import TileOp
-from hexcute_core.tile.visit import results
+from hexcute_core.tile.visit import operands, results, scalars
 from hexcute_core.unions import assert_never
 
 if TYPE_CHECKING:
@@ -124,7 +126,8 @@ class Builder:
         # Symbols and scalar parameters: what a grid dimension may depend on.
         self.uniform = frozenset(uniform)
         self.mutable: set[str] = set()
-        # Variables that may differ between the threads of a block.
+        # Variables, and register tiles of one element, that may differ between the threads of a
+        # block.
         self._varying = {name for name in BUILT_INS if name.startswith("threadIdx")}
         # Depth of user functions that Python itself runs: their locals are not ours to watch.
         self.native = 0
@@ -178,6 +181,7 @@ class Builder:
         match stmt:
             case SetElement():
                 self._write(stmt.tensor)
+                self._note(stmt.tensor, self.varies(stmt.value))
             case Assign():
                 self.written.append(stmt.var.name)
                 if self.varies(stmt.value) or self._varying_region() is not None:
@@ -186,8 +190,11 @@ class Builder:
                 self.tile_operation(stmt.span)
                 if not isinstance(stmt, ForElements):
                     # What a loop over elements writes was noted at the statements in it.
+                    differs = any(ref.tensor in self._varying for ref in operands(stmt))
+                    differs = differs or any(self.varies(e) for e in scalars(stmt))
                     for ref in results(stmt):
                         self._write(ref.tensor)
+                        self._note(ref.tensor, differs)
             case (
                 Sync() | AsyncCommit() | AsyncWait() | GemmWait() | Produce() | PipelineWait()
                 | PipelineRelease()
@@ -207,6 +214,16 @@ class Builder:
         self.written.append(tensor)
         if self.watch is not None:
             self.watch(tensor, self._defining)
+
+    def single(self, tensor: str) -> bool:
+        """Whether it is a register tile of one element, which all threads hold alike."""
+        found = self.tensors.get(tensor)
+        return isinstance(found, RegisterTensor) and prod(found.shape) == 1
+
+    def _note(self, tensor: str, differs: bool) -> None:
+        """Notes whether threads may put different numbers into `tensor`, if that is one number."""
+        if self.single(tensor) and (differs or self._varying_region() is not None):
+            self._varying.add(tensor)
 
     def tile_operation(self, span: SourceSpan) -> None:
         """Refuses what all threads do together inside a loop over one thread's elements."""
@@ -231,7 +248,8 @@ class Builder:
     def varies(self, e: Scalar) -> bool:
         """Whether threads of a block are known to differ in `e`."""
         return any(
-            isinstance(node, Element)
+            (isinstance(node, Element) and not self.single(node.array))
+            or (isinstance(node, Element) and node.array in self._varying)
             or (isinstance(node, Call) and node.name == "elect")
             or (isinstance(node, Var) and node.name in self._varying)
             for node in walk(e)

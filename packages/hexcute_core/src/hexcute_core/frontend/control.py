@@ -184,7 +184,9 @@ def over_elements(
     coords = tuple(builder.variable(name, i32) for name in names)
     number = builder.next_id()
     with inside(builder, entry) as region:
-        region.coords, region.shape, region.varies = coords, items.tile.shape, True
+        region.coords, region.shape = coords, items.tile.shape
+        # The only element of a tile is every thread's own: all run the loop once.
+        region.varies = not builder.single(items.tile.ref.tensor)
         assign(engine, frame, target, coords if isinstance(target, ast.Tuple) else coords[0])
         _body(engine, frame, body, LoopMark(False, region))
     finish(builder, entry)
