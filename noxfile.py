@@ -157,6 +157,14 @@ def gpu(session: nox.Session) -> None:
 
 
 @nox.session
+def operators(session: nox.Session) -> None:
+    """Calls of operators with torch, on a stand-in of a GPU: choice, errors, opcheck, compile."""
+    compiler(session, *TESTING, "torch")
+    tests = "packages/hexcute_kernels/tests/test_operators.py"
+    session.run("python", "-m", "pytest", tests, *session.posargs)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """The comparisons with the peers: the same as `python -m hexcute_bench`."""
     compiler(session, "torch", "triton")
