@@ -111,7 +111,7 @@ def test_what_means_nothing_is_refused(constants: dict, reason: str) -> None:
         ({"BM": 128, "BN": 256, "STAGES": 6}, "shared memory"),
         ({"BN": 20}, "wgmma"),
         ({"BM": 96}, "wgmma"),
-        ({"BM": 192, "BN": 192, "CONSUMERS": 1, "PARTS": 2}, "192x96x2 takes 288 registers"),
+        ({"BM": 192, "BN": 192, "CONSUMERS": 1, "PARTS": 2}, "192x96x2 of f32, takes 288"),
         ({"SCHEDULE": "persistent"}, "shared memory"),
         ({"SCHEDULE": "pingpong", "BM": 128, "STAGES": 2}, "registers"),
         ({"CLUSTER_M": 16}, "cluster"),
