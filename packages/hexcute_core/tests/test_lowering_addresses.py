@@ -116,6 +116,26 @@ def test_shared_addresses_under_any_layout(shape, seed):
     check_shared(layout, swizzle, ref, thread, reps, threads, bits, facts(), {})
 
 
+def test_digits_that_stay_in_a_block_may_leave_it_together():
+    """Column 13 of 14 columns and the second repetition, column 14, are both in the first block of
+    20; column 27 is not."""
+    layout = Layout(((4, 2), (20, 2)), ((2, 160), (8, 1)))
+    thread = (Mode(4, 1, 0), Mode(2, 4, 0), Mode(14, 1, 1))
+    ref = TileRef("s", (Const(0, i32), Const(0, i32)), (8, 28), (0, 1))
+    check_shared(layout, None, ref, thread, (Mode(2, 14, 1),), 112, 16, facts(), {})
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_shared_addresses_of_parts_under_any_layout(seed):
+    rng = np.random.default_rng(seed)
+    shape = SHAPES[int(rng.integers(len(SHAPES)))]
+    part = tuple(int(rng.integers(1, extent + 1)) for extent in shape)
+    threads = int(rng.choice([32, 64, 96]))
+    thread, reps = plan(rng, part, threads)
+    ref = TileRef("s", (Const(0, i32), Const(0, i32)), part, (0, 1))
+    check_shared(random_layout(rng, shape), None, ref, thread, reps, threads, 16, facts(), {})
+
+
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("swizzled", [False, True])

@@ -146,13 +146,16 @@ class SharedAddress:
     ) -> tuple[Scalar, list[Scalar], list[Scalar]]:
         """(thread base, XOR terms, added terms) of the byte address.
 
-        The address is `(base ^ xors...) + adds...`; `base` depends on the thread alone.
+        The address is `(base ^ xors...) + adds...`; `base` depends on the thread alone. Where
+        digits of the tile straddle those of the layout, coordinates are formed, then the layout of
+        them.
         """
         try:
             own, repeated = self.thread_parts(thread), self.rep_parts(reps, loops)
             starts = self._starts
         except (LayoutError, LayoutConflict):
-            # Digits of the tile straddle those of the layout: coordinates, then the layout of them.
+            return Const(0, i32), [], [self._by_coordinates(thread, reps, loops)]
+        if self._carries((*thread, *reps)):
             return Const(0, i32), [], [self._by_coordinates(thread, reps, loops)]
         swizzle = self._layout.swizzle
         if swizzle is None:
@@ -198,6 +201,26 @@ class SharedAddress:
                 # No other term touches these bits, before the swizzle or after it.
                 adds.append(swizzled(part.value))
         return swizzled(total(own)), xors, adds
+
+    def _carries(self, modes: Sequence[Mode]) -> bool:
+        """Whether m(x + y) is not m(x) + m(y) for some digits of `modes`: together they leave a
+        block of the layout within which each of them stays."""
+        for dim, m in enumerate(self._ref.kept):
+            layout, extent = self._layout.layout[m], self._ref.extents[m]
+            reached = {0: 0}
+            for mode in modes:
+                if mode.dim != dim or not mode.step:
+                    continue
+                moved = {x: int(layout(x)) for x in range(0, mode.size * mode.step, mode.step)}
+                reached = {
+                    at + x: offset + by
+                    for at, offset in reached.items()
+                    for x, by in moved.items()
+                    if at + x < extent
+                }
+            if any(int(layout(at)) != offset for at, offset in reached.items()):
+                return True
+        return False
 
     def _swizzled(self, e: Scalar) -> Scalar:
         """S of a byte address."""
