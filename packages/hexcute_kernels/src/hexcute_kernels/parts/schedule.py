@@ -38,4 +38,5 @@ def in_clusters(tile, tiles_m, tiles_n, group, bm, bn, cluster_m, cluster_n):
     height = hx.minimum(tiles_m - first, group)
     number, rank = tile % (group * tiles_n), hx.cluster_rank()
     row = (first + number % height) * cluster_m + rank % cluster_m
-    return row * bm, (number // height * cluster_n + rank // cluster_m % cluster_n) * bn
+    column = number // height * cluster_n + rank // cluster_m % cluster_n
+    return row * bm, column * bn
