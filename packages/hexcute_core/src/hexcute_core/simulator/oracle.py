@@ -374,7 +374,10 @@ class _BlockRun:
         before = {name: scope.vars[name] for name in outside}
         run_all([self.statements(stmt.body, inner)], stmt.span)
         changed = [n for n in before if n in inner.vars and inner.vars[n] is not before[n]]
-        if changed:
+        if changed and inner.lanes == 1:
+            # The one element is held by all threads, and so is what they make of it.
+            scope.vars.update((n, np.asarray(inner.vars[n]).reshape(-1)[0]) for n in changed)
+        elif changed:
             scope.place = stmt.span
             scope.fail(
                 f"{changed[0]} is declared outside the loop over elements and changed in it: its "
