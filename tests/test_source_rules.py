@@ -12,6 +12,7 @@ from typing import get_args
 
 import pytest
 
+from hexcute_core.thread import Stmt as ThreadStmt
 from hexcute_core.tile.ir import Nest, Stmt, TileOp
 
 ROOT = Path(__file__).parent.parent
@@ -26,6 +27,7 @@ TILE = f"from {CORE}.tile import"
 OPERATIONS = {kind.__name__ for kind in get_args(TileOp)}
 NESTS = {kind.__name__ for kind in get_args(Nest)}
 STATEMENTS = {kind.__name__ for kind in get_args(Stmt)}
+THREAD_STATEMENTS = {kind.__name__ for kind in get_args(ThreadStmt)}
 FIELDS = {field.name for kind in get_args(Stmt) for field in fields(kind)}
 LEFTOVER = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
@@ -122,14 +124,14 @@ def undocumented(path: str, tree: ast.AST) -> list[str]:
     return [] if ast.get_docstring(tree) or not tree.body else ["no module docstring"]
 
 
-def statements_named(tree: ast.AST) -> set[str]:
-    """Statements of tile programs that a source imports by name."""
+def imported_from(tree: ast.AST, package: str, kinds: set[str]) -> set[str]:
+    """Those of `kinds` that a source imports from `package` of the core, by name."""
     return {
         alias.asname or alias.name
         for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and within(node.module or "", f"{CORE}.tile")
+        if isinstance(node, ast.ImportFrom) and within(node.module or "", f"{CORE}.{package}")
         for alias in node.names
-        if alias.name in STATEMENTS
+        if alias.name in kinds
     }
 
 
@@ -147,9 +149,11 @@ def closed(match: ast.Match) -> bool:
 
 
 def open_matches(path: str, tree: ast.AST) -> list[str]:
-    """Ways to pass over a statement of a tile program in silence: a match over kinds of statements
-    that does not end in an error, fields asked for by name, a list of operations by hand."""
-    names = statements_named(tree)
+    """Ways to pass over a statement in silence: a match over kinds of statements, of tile or thread
+    programs, that does not end in an error; of tile programs fields asked for by name, and a list
+    of operations by hand."""
+    names = imported_from(tree, "tile", STATEMENTS)
+    matched = names | imported_from(tree, "thread", THREAD_STATEMENTS)
     found = []
     for node in ast.walk(tree):
         match node:
@@ -160,7 +164,7 @@ def open_matches(path: str, tree: ast.AST) -> list[str]:
                     for part in ast.walk(case.pattern)
                     if isinstance(part, ast.MatchClass) and isinstance(part.cls, ast.Name)
                 }
-                if kinds & names:
+                if kinds & matched:
                     found.append(f"the match at line {node.lineno} ends in no assert_never")
             case ast.Call(
                 func=ast.Name(id="getattr" | "hasattr"), args=[_, ast.Constant(value=field), *_]
@@ -240,6 +244,8 @@ BROKEN = {
     f"{TILE} Stmt, If\ngetattr(s, 'body', ())": "open matches",
     f"{TILE} If\nfor name in names:\n    walk(getattr(s, name, ()))": "open matches",
     f"{TILE} Fill\nhasattr(s, 'id')": "open matches",
+    f"from {CORE}.thread import For\nmatch s:\n    case For(): f()": "open matches",
+    f"from {CORE}.thread import If\nmatch s:\n    case If(): f()\n    case x: f()": "open matches",
     f"{TILE} Fill, Copy, Gemm, Scan\nOPS = (Fill, Copy, Gemm, Scan)": "open matches",
 }
 
@@ -255,7 +261,8 @@ KEPT = [
     f"{TILE} Copy\nmatch s:\n    case Copy(): f()\n    case _: assert_never(s)",
     f"{TILE} Copy\nmatch s:\n    case Copy(): f()\n    case _:\n        raise Refused(s)",
     f"{TILE} Copy\nmatch s:\n    case 1: f()\n    case _: pass",
-    f"from {CORE}.thread import For\nmatch s:\n    case For(): f()\n    case _: pass",
+    f"from {CORE}.thread import For\nmatch s:\n    case For(): f()\n    case _: assert_never(s)",
+    f"from {CORE}.thread import Prim\ngetattr(s, 'span', None)",
     f"{TILE} Copy\ngetattr(module, '__name__')",
     f"{TILE} Copy, Gemm\nisinstance(s, (Copy, Gemm))",
 ]

@@ -38,7 +38,12 @@ def copy_through_shared(shape, dtype, threads):
 @pytest.mark.parametrize("threads", [32, 96, 128, 160])
 @pytest.mark.parametrize("dtype", [f16, f32], ids=str)
 def test_thread_counts_that_do_not_divide_the_tile(shape, threads, dtype):
-    found = tile_runs.run(copy_through_shared(shape, dtype, threads))
+    program = copy_through_shared(shape, dtype, threads)
+    if (shape, threads, dtype) == ((176, 48), 32, f32):
+        with pytest.raises(NoLayout, match="takes 264 registers of each of 32 threads"):
+            tile_runs.run(program)
+        return
+    found = tile_runs.run(program)
     moved = shape[0] * shape[1] * dtype.bits // 8
     # Extra threads neither fetch nor write a second time.
     assert sum(n for name, n in found.counters.bytes.items() if name.startswith("cp")) in (0, moved)

@@ -43,7 +43,7 @@ def gemm(dtype=f16, c_type=f32, a_major="k", b_major="k", registers=False, warps
                     hx.copy(ga[:, :, i], sa[:, :, s])
                     hx.copy(gb[:, :, i], sb[:, :, s])
         with hx.warp_groups_consumer(GROUPS):
-            rc = hx.register_tensor(c_type, (BM, BN))
+            rc = hx.register_tensor(c_type, (BM, BN))  # the tile
             hx.fill(rc, 0)
             for _ in range(tiles):
                 with pipe.consume() as s:
@@ -74,12 +74,6 @@ REFUSED = {
     "f32 operands": ({"dtype": f32}, {"BK": 32}, "cannot multiply f32 x f32 -> f32"),
     "bf16 into f16": ({"dtype": bf16, "c_type": f16}, {}, "cannot multiply bf16 x bf16 -> f16"),
     "i8 into f32": ({"dtype": i8}, {"BK": 128}, "cannot multiply i8 x i8 -> f32"),
-    "registers of one group": ({}, {"BM": 128, "BN": 256}, "takes 256 registers a thread on 128"),
-    "registers of two groups": (
-        {},
-        {"BM": 256, "BN": 256, "GROUPS": 2},
-        "takes 256 registers a thread on 256",
-    ),
 }
 
 
@@ -91,6 +85,21 @@ def test_what_wgmma_lacks(name):
     assert expected in str(caught.value)
     assert caught.value.fix
     assert (caught.value.span.file, caught.value.span.line) == (__file__, line_of("# the gemm"))
+
+
+ACCUMULATORS = {
+    "one group": ({"BM": 128, "BN": 256}, "takes 256 registers of each of 128 threads"),
+    "two groups": ({"BM": 256, "BN": 256, "GROUPS": 2}, "takes 256 registers of each of 256"),
+}
+
+
+@pytest.mark.parametrize("groups", ACCUMULATORS)
+def test_accumulators_that_threads_have_no_registers_for(groups):
+    constants, expected = ACCUMULATORS[groups]
+    with pytest.raises(NoLayout) as caught:
+        gemm().compile("sm_90", **constants).solution  # noqa: B018
+    assert expected in str(caught.value) and "give it more threads" in caught.value.fix
+    assert (caught.value.span.file, caught.value.span.line) == (__file__, line_of("# the tile"))
 
 
 def test_shared_memory_that_does_not_fit():

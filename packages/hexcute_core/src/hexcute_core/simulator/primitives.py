@@ -28,9 +28,7 @@ from hexcute_core.simulator.instructions import Instruction, Table
 from hexcute_core.simulator.statements import StatementCompiler
 from hexcute_core.thread import (
     Assign,
-    For,
     GlobalPtr,
-    If,
     MapRef,
     Prim,
     RemotePtr,
@@ -38,6 +36,7 @@ from hexcute_core.thread import (
     ThreadProgram,
     While,
 )
+from hexcute_core.thread.visit import statements
 
 TABLES: tuple[Table, ...] = (
     memory.instruction,
@@ -80,14 +79,7 @@ def compile_primitive(stmt: Prim, compiler: StatementCompiler) -> Code:
 
 def prims(stmts: Sequence[Stmt]) -> Iterator[Prim]:
     """Every primitive in `stmts`."""
-    for stmt in stmts:
-        if isinstance(stmt, Prim):
-            yield stmt
-        elif isinstance(stmt, (For, While)):
-            yield from prims(stmt.body)
-        elif isinstance(stmt, If):
-            yield from prims(stmt.then)
-            yield from prims(stmt.otherwise)
+    return (stmt for stmt in statements(stmts) if isinstance(stmt, Prim))
 
 
 def polls(loop: While) -> bool:
@@ -111,17 +103,7 @@ def _depends(e: Scalar, names: set[str]) -> bool:
 
 
 def _assigns(stmts: Sequence[Stmt]) -> Iterator[Assign]:
-    for stmt in stmts:
-        match stmt:
-            case Assign():
-                yield stmt
-            case For() | While():
-                yield from _assigns(stmt.body)
-            case If():
-                yield from _assigns(stmt.then)
-                yield from _assigns(stmt.otherwise)
-            case _:
-                continue
+    return (stmt for stmt in statements(stmts) if isinstance(stmt, Assign))
 
 
 def shared_granule(program: ThreadProgram) -> int:

@@ -34,8 +34,10 @@ def statements(body: Iterable[Stmt]) -> Iterator[Stmt]:
                 yield from statements(stmt.body)
             case If():
                 yield from statements(stmt.then + stmt.otherwise)
-            case _:
+            case DeclareArray() | SetElement() | Assign() | Prim():
                 pass
+            case _:
+                assert_never(stmt)
 
 
 def calls(body: Iterable[Stmt], name: str) -> bool:

@@ -11,7 +11,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hexcute_core.scalar import Const
-from hexcute_core.thread import For, If, Prim, Regs, Stmt, While
+from hexcute_core.thread import (
+    Assign,
+    DeclareArray,
+    For,
+    If,
+    Prim,
+    Regs,
+    SetElement,
+    Stmt,
+    While,
+)
+from hexcute_core.unions import assert_never
 
 Groups = tuple[frozenset[str], ...]
 """Accumulators of the groups in flight, the oldest first."""
@@ -45,8 +56,10 @@ class _Walk:
                 case If():
                     then = self.block(stmt.then, groups)
                     groups = _joined(then, self.block(stmt.otherwise, groups))
-                case _:
+                case DeclareArray() | SetElement() | Assign():
                     pass
+                case _:
+                    assert_never(stmt)
         return groups
 
     def prim(self, stmt: Prim, groups: Groups) -> Groups:

@@ -23,8 +23,18 @@ from hexcute_core.backend.hidet.chains import PRODUCT
 from hexcute_core.backend.hidet.scope import RegisterArray, Scope, integer
 from hexcute_core.scalar import Const, Element, is_const
 from hexcute_core.scalar.visit import walk
-from hexcute_core.thread import DeclareArray, For, Prim, Regs, SetElement
+from hexcute_core.thread import (
+    Assign,
+    DeclareArray,
+    For,
+    If,
+    Prim,
+    Regs,
+    SetElement,
+    While,
+)
 from hexcute_core.thread.visit import scalars, statements
+from hexcute_core.unions import assert_never
 
 _AT_ONCE = 32
 
@@ -47,8 +57,10 @@ def resident_in(scope: Scope, loop: For, wait: Prim) -> tuple[RegisterArray, ...
                 if stmt.name.startswith(PRODUCT) and isinstance(registers[0].offset, Const):
                     multiplied.add(registers.pop(0).array)
                 touched |= {r.array for r in registers}
-            case _:
+            case Assign() | For() | While() | If():
                 pass
+            case _:
+                assert_never(stmt)
     names = sorted(name for name in multiplied - touched if name in scope.arrays)
     return tuple(scope.arrays[name] for name in names)
 

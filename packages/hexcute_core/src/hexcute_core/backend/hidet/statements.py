@@ -8,7 +8,8 @@ instruction cache. Short ones are left to the compiler.
 
 from __future__ import annotations
 
-from typing import Any
+from collections import deque
+from typing import Any, TypeGuard
 
 from hidet.ir import expr as he
 from hidet.ir import stmt as hs
@@ -44,13 +45,15 @@ def emit_block(scope: Scope, body: tuple[Stmt, ...]) -> Any:
     """The statements of `body`, what they declare being theirs alone."""
     with scope.block():
         out: list[Any] = []
-        rest = list(chained(grouped(body)))
+        rest = deque(chained(grouped(body)))
         while rest:
-            match rest:
-                case [For() as loop, Prim(name="wgmma.wait") as wait, *rest] if _multiplies(loop):
-                    out += _drained_loop(scope, loop, wait)
-                case [stmt, *rest]:
-                    out += emit(scope, stmt)
+            stmt = rest.popleft()
+            wait = rest[0] if rest else None
+            if isinstance(stmt, For) and _multiplies(stmt) and _waits(wait):
+                out += _drained_loop(scope, stmt, wait)
+                rest.popleft()
+            else:
+                out += emit(scope, stmt)
         return hs.SeqStmt(out)
 
 
@@ -92,6 +95,10 @@ def _emit(scope: Scope, stmt: Stmt | Pair | Products) -> list[Any]:
             return [hs.IfStmt(cond, then, otherwise)]
         case _:
             assert_never(stmt)
+
+
+def _waits(stmt: object) -> TypeGuard[Prim]:
+    return isinstance(stmt, Prim) and stmt.name == "wgmma.wait"
 
 
 def _multiplies(stmt: For) -> bool:
