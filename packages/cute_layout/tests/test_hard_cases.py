@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import layout_reference as ref
 import pytest
 
@@ -220,3 +222,77 @@ def test_injective_and_onto_are_not_read_off_the_span() -> None:
     assert cl.is_surjective(Layout((4, 3), (1, 2))) and not cl.is_bijective(Layout((4, 3), (1, 2)))
     assert cl.is_injective(Layout((1 << 30, 3), (4, 1)))
     assert cl.is_bijective(Layout((1 << 30, 4), (4, 1)))
+
+
+LARGE = [
+    Layout((128, 160), (65536, 1)),
+    Layout((160, 128), (1, 65536)),
+    Layout((3, 1000, 50), (1, 7, 70000)),
+    Layout((300, 7), (5, -65535)),
+    Layout(16, -(2**70)),
+    Layout((2**20, 3), (1, 2**40)),
+]
+
+
+@pytest.mark.parametrize("layout", LARGE, ids=str)
+def test_a_large_layout_whose_strides_divide_is_inverted_at_once(layout: Layout) -> None:
+    back = cl.left_inverse(layout)
+    picked = {0, 1, 2, layout.size - 1, layout.size // 2, layout.size // 3, 127, 128, 160, 4095}
+    for i in (i for i in picked if i < layout.size):
+        assert back(layout(i)) == i
+
+
+_SWIZZLED = cl.composition(cl.Swizzle(1, 2, 1), Layout((4, 4), (1, 4)))
+_COORDINATE = Layout((3, 3), (cl.E(2), cl.E(0)))
+_DEEP = "(" * 3000 + ")" * 3000
+
+REFUSED = {
+    "no whole tiles": lambda: cl.tile_to_shape(Layout(0, 8), 3),
+    "copies of coordinates": lambda: cl.logical_product(_COORDINATE, 7),
+    "blocks of coordinates": lambda: cl.blocked_product(_COORDINATE, (2, 2)),
+    "offsets of coordinates": lambda: cl.is_surjective(Layout((3,), (cl.E(0),)), 5),
+    "banks of coordinates": lambda: cl.bank_conflicts(_COORDINATE, Layout(2, 4), 1),
+    "no bits": lambda: cl.bank_conflicts(Layout(64, 2), Layout(12, -1), 0),
+    "too many bits": lambda: cl.bank_conflicts(Layout(64, 2), Layout(12, 1), 2**70),
+    "a swizzle for no bits": lambda: cl.choose_swizzle(Layout(64, 2), Layout(12, 1), 0),
+    "threads swizzled": lambda: cl.bank_conflicts(Layout(64, 2), _SWIZZLED, 8),
+    "coalesce": lambda: cl.coalesce(_SWIZZLED),
+    "filter": lambda: cl.filter(_SWIZZLED),
+    "filter_zeros": lambda: cl.filter_zeros(_SWIZZLED),
+    "complement": lambda: cl.complement(_SWIZZLED),
+    "linearize": lambda: cl.linearize(_SWIZZLED, 16),
+    "nullspace": lambda: cl.nullspace(_SWIZZLED),
+    "slice_and_offset": lambda: cl.slice_and_offset(None, _SWIZZLED),
+    "max_common_vector": lambda: cl.max_common_vector(_SWIZZLED, Layout(16, 2)),
+    "raked_product": lambda: cl.raked_product(_SWIZZLED, 4),
+    "a table of 2^31": lambda: cl.offsets(Layout(2**31, 1)),
+    "a table of 2^63": lambda: cl.offsets(Layout(2**63, 3)),
+    "a table of a swizzle": lambda: cl.offsets(
+        cl.ComposedLayout(cl.Swizzle(1, 2, 1), 0, Layout(2**40, 1))
+    ),
+    "a wide swizzle": lambda: cl.Swizzle(6, 1, 2**40),
+    "a high swizzle": lambda: cl.Swizzle(1, 2**70, 2),
+    "no coordinate": lambda: cl.crd2idx(None, 2),
+    "no index": lambda: cl.idx2crd(None, (2, 3)),
+    "an index of nothing": lambda: cl.idx2crd(0, 0, 3),
+    "strides of another shape": lambda: cl.crd2idx((1, 2), (3, 4), (1,)),
+    "strides of another depth": lambda: cl.idx2crd(3, (3, 4), 1),
+    "deep text": lambda: cl.parse(_DEEP),
+    "a deep shape": lambda: Layout(functools.reduce(lambda t, _: (t,), range(3000), 2)),
+    "a deep coordinate": lambda: Layout(4, 1)(functools.reduce(lambda t, _: (t,), range(3000), 2)),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_has_no_answer_is_an_error_of_the_library(what: str) -> None:
+    with pytest.raises(cl.LayoutError):
+        REFUSED[what]()
+
+
+def test_questions_about_huge_layouts_are_answered_without_their_tables() -> None:
+    assert cl.max_common_vector(Layout(6, 1), Layout(2**31, 1)) == 4
+    assert cl.max_common_vector(Layout(2**31, 1), Layout(2**31, 1)) == 2**31
+    assert str(cl.max_common_layout(Layout(1, 6), Layout((2**31, 2**40)))) == "1:0"
+    assert not cl.is_surjective(Layout(2**70, -4), 4)
+    assert not cl.is_surjective(Layout((2**40, 4), (-1, 1)), 5)
+    assert cl.is_surjective(Layout((2**40, 4), (-1, 1)), 4)

@@ -26,8 +26,13 @@ def nothing(tile):
     hx.fill(tile, 0.0)
 
 
-def kernel(a: f16[m, k], n: i32):
+@hx.device
+def deep(x, left):
+    return x if left == 0 else deep(x, left - 1)
+
+
 """
+KERNEL = "def kernel(a: f16[m, k], n: i32):\n"
 CUDA = "hx.attrs.cuda"
 TOP = "hx.attrs.cuda.grid_dim = 1\nhx.attrs.cuda.block_dim = 128\n"
 TILES = """\

@@ -157,7 +157,7 @@ class Maker:
         t = meeting(a.dtype, b.dtype)
         if t is None:
             b, t = self.cast(b, a.dtype), a.dtype
-        if a.tile or b.tile or self.rng.random() < 0.3:
+        if a.tile or b.tile or self.rng.random() < 0.6:
             return a, b, t
         return self._tile(a.dtype), b, t
 

@@ -121,5 +121,8 @@ WRONG = {
 def test_a_text_that_is_no_layout_says_where_and_why(text):
     with pytest.raises(LayoutConflict) as caught:
         assert moved(f32, (8, 256), text).compile("sm_80").solution
-    assert caught.value.span is not None and caught.value.fix is not None
+    assert caught.value.span is not None
+    notation = "not a thread-value layout" in caught.value.message
+    fix = "a step as explain() prints it" if notation else "every element must be held"
+    assert fix in caught.value.fix
     assert "rearrange to" in caught.value.message and WRONG[text] in str(caught.value)

@@ -242,7 +242,7 @@ def turns_inside_one_another(a, n):
                 pass
 
 
-@refused.case("different numbers of threads")
+@refused.case("different numbers of threads", "give them equally many warp groups")
 def unequal_roles_in_turns(a, n):
     ga = hx.global_view(a[:, :], ((64, 64, hx.cdiv(k, 64)), (k, 1, 64)))
     sa = hx.shared_tensor(f16, (64, 64, 2))

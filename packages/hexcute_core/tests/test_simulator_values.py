@@ -165,6 +165,13 @@ def test_float_to_integer_truncates_and_saturates():
     assert [evaluate(e, x=v) for v in lanes] == [-1, 2**31 - 1, 0, 2]
 
 
+@pytest.mark.parametrize("op", ["inv", "not"])
+def test_a_condition_is_negated_for_all_lanes_or_for_each(op):
+    e = Unary(op, Var(X, dt.boolean), dt.boolean)
+    assert [evaluate(e, x=True), evaluate(e, x=False)] == [False, True]
+    assert evaluate(e, x=np.array([True, False])).tolist() == [False, True]
+
+
 def test_a_uniform_condition_evaluates_one_side():
     divide = Binary("floordiv", Const(1, dt.i32), Var(X), dt.i32)
     e = Select(Compare("ne", Var(X), Const(0, dt.i32)), divide, Const(7, dt.i32), dt.i32)

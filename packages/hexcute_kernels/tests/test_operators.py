@@ -289,6 +289,16 @@ def test_opcheck_of_batches_and_layers(on_the_cpu: Any) -> None:
         torch.library.opcheck(torch.ops.hexcute.linear.default, args)
 
 
+def test_a_gradient_through_torchs_operator_is_refused(on_the_cpu: Any) -> None:
+    x, w = torch.randn(4, 24).half(), torch.randn(8, 24).half().requires_grad_()
+    made = torch.ops.hexcute.linear(x, w)
+    with pytest.raises(LaunchError, match="linear has no gradient, and an argument requires one"):
+        made.sum().backward()
+    with torch.no_grad():
+        compiled = torch.compile(lambda x: linear(x, w), fullgraph=True, backend="aot_eager")
+        torch.testing.assert_close(compiled(x), made)
+
+
 UNREGISTERED = """
 import torch
 from hexcute_kernels.gemm import linear

@@ -16,6 +16,7 @@ from cute_layout.composed import ComposedLayout
 from cute_layout.composition import composition
 from cute_layout.errors import DomainError, LayoutError
 from cute_layout.layout import Layout, make
+from cute_layout.limits import need_offsets, need_plain
 from cute_layout.swizzle import Swizzle
 from cute_layout.table import offsets
 from cute_layout.thread_value import TVLayout
@@ -102,6 +103,7 @@ def _table(layout: Layout | ComposedLayout, access: Any) -> tuple[list[int], int
     if isinstance(access, (list, range)):
         return [plain(c) + move for c in access], len(access)
     lanes = access.index if isinstance(access, TVLayout) else access
+    need_plain(lanes, "the threads")
     if type(lanes.shape) is not tuple:
         lanes = make((lanes.shape, 1), (lanes.stride, 0))
     if len(lanes) != 2:
@@ -120,6 +122,10 @@ def _vectors(
 ) -> tuple[list[int], int, int]:
     """The element offset at which each (thread, instruction) starts, the threads, the width in
     bits."""
+    for bits in (element_bits, *(() if vector_bits is None else (vector_bits,))):
+        if not 0 < bits <= _WIDEST_BITS:
+            raise DomainError(f"an access of {bits} bits: a thread moves 1 to {_WIDEST_BITS}")
+    need_offsets(layout.layout if isinstance(layout, ComposedLayout) else layout, "the banks")
     table, count = _table(layout, access)
     held = len(table) // count if count else 0
     keep = _kept_together(layout)

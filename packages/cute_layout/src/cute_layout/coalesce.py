@@ -10,6 +10,7 @@ from typing import Any
 
 from cute_layout.errors import CongruenceError
 from cute_layout.layout import Layout, from_modes, make
+from cute_layout.limits import need_plain
 from cute_layout.trees import Tree, flat, product, spell, unflatten
 
 __all__ = ["coalesce", "filter", "filter_zeros", "merge_modes"]
@@ -45,6 +46,7 @@ def coalesce(layout: Layout, profile: Tree = None) -> Layout:
     Raises:
         CongruenceError: the profile has more entries than the layout has modes.
     """
+    need_plain(layout, "the coalesced form")
     if profile is None or type(profile) is not tuple:
         if layout.size == 0:
             return make(0, 0)
@@ -74,6 +76,7 @@ def filter_zeros(layout: Layout) -> Layout:
     >>> print(filter_zeros(Layout((4, 8), (0, 1))))
     (1,8):(0,1)
     """
+    need_plain(layout, "the filtered form")
     leaves = [
         1 if d == 0 and s != 0 else s
         for s, d in zip(layout.flat_shape, layout.flat_stride, strict=True)

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from cute_layout.errors import UnsupportedError
+from cute_layout.coalesce import merge_modes
+from cute_layout.composition import composition
+from cute_layout.errors import LayoutError, UnsupportedError
 from cute_layout.inverse import right_inverse
 from cute_layout.layout import Layout, from_modes
-from cute_layout.table import values
+from cute_layout.limits import MOST_VALUES, need_offsets, need_plain
 
 __all__ = ["max_common_layout", "max_common_vector", "nullspace"]
+
+_SCANNED = 1 << 14
 
 
 def max_common_layout(a: Layout, b: Layout) -> Layout:
@@ -23,22 +27,45 @@ def max_common_layout(a: Layout, b: Layout) -> Layout:
     >>> print(max_common_layout(Layout((8, 4), (1, 8)), Layout((8, 4), (1, 16))))
     8:1
     """
+    for layout in (a, b):
+        need_offsets(layout, "the common part")
+        if layout.is_symbolic:
+            raise UnsupportedError(f"what {a} and {b} share depends on their symbols")
     back = right_inverse(b)
-    run = 0
-    for i, index in enumerate(values(back)):
-        if index >= a.size or a.at(index) != i:
-            break
-        run = i + 1
+    run = _run(a, back)
     modes: list[tuple[Any, Any]] = []
     size = 1
     for s, d in zip(back.flat_shape, back.flat_stride, strict=True):
-        part = max(k for k in range(1, s + 1) if s % k == 0 and (k == 1 or k * size <= run))
+        part = next((k for k in range(min(s, run // size), 1, -1) if s % k == 0), 1)
         if part > 1:
             modes.append((part, d))
         size *= part
         if part < s:
             break
     return from_modes(modes)
+
+
+def _run(a: Layout, back: Layout) -> int:
+    """How many i from 0 on have ``a(back(i)) = i``, with indices of `a`."""
+    most = min(a.size, back.size)
+    if most > _SCANNED and back.cosize <= a.size:
+        try:
+            whole = merge_modes(*_flat(composition(a, back)))
+        except LayoutError:
+            whole = []
+        if whole:
+            return whole[0][0] if whole[0][1] == 1 else 1
+    for i in range(most):
+        if i == MOST_VALUES:
+            raise UnsupportedError(f"{a} and {back} agree on more than {MOST_VALUES} values")
+        index = back.at(i)
+        if index >= a.size or a.at(index) != i:
+            return i
+    return int(most)
+
+
+def _flat(layout: Layout) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    return layout.flat_shape, layout.flat_stride
 
 
 def max_common_vector(a: Layout, b: Layout) -> int:
@@ -60,6 +87,7 @@ def nullspace(layout: Layout) -> Layout:
     Raises:
         UnsupportedError: symbolic extents.
     """
+    need_plain(layout, "the nullspace")
     if layout.is_symbolic:
         raise UnsupportedError(f"the nullspace of {layout} depends on its symbols")
     modes: list[tuple[Any, Any]] = []

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from cute_layout.coalesce import merge_modes
-from cute_layout.errors import DivisibilityError, DomainError, NotInjectiveError, UnsupportedError
+from cute_layout.errors import DivisibilityError, DomainError, NotInjectiveError
 from cute_layout.layout import Layout, from_modes
+from cute_layout.limits import need_offsets
 from cute_layout.trees import product
 
 __all__ = ["complement", "copies_of"]
@@ -38,12 +39,9 @@ def complement(layout: Layout, bound: Any = None, exact: bool = False) -> Layout
         DivisibilityError: `exact`, and some gap or the bound is not a whole number of blocks.
         DomainError: `exact`, and a stride is negative.
     """
+    need_offsets(layout, "the complement")
     if bound is not None:
         bound = product(getattr(bound, "shape", bound))
-    if layout.is_coordinate:
-        raise UnsupportedError(
-            f"the complement of the coordinate layout {layout}; linearize it first"
-        )
     modes: list[tuple[Any, Any]] = []
     for s, d in merge_modes(layout.flat_shape, layout.flat_stride):
         if d == 0:
@@ -92,6 +90,7 @@ def complement(layout: Layout, bound: Any = None, exact: bool = False) -> Layout
 
 def copies_of(layout: Layout, count: Any) -> Layout:
     """The complement with at least `count` elements: where as many disjoint copies can start."""
+    need_offsets(layout, "copies")
     end: Any = 1
     for s, d in zip(layout.flat_shape, layout.flat_stride, strict=True):
         if d != 0 and s != 1:

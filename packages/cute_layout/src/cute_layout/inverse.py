@@ -112,7 +112,7 @@ def left_inverse(layout: Any) -> Any:
     A swizzled bijection is inverted as by `inverse`.
 
     >>> print(left_inverse(Layout(4, 2)), left_inverse(Layout((2, 2), (1, 5))))
-    (2,4):(4,1) (4,2):(1,1)
+    (2,4):(4,1) (5,2):(1,2)
 
     Raises:
         NotInjectiveError: the layout repeats a value; the witness names two indices.
@@ -147,12 +147,38 @@ def left_inverse(layout: Any) -> Any:
         )
         result: Layout = right_inverse(whole)
         return result
+    direct = _by_strides(ranked) if not zero else None
+    if direct is not None:
+        return direct
     _need_injective(layout)
     if layout.size > _TABLE_LIMIT:
         raise UnsupportedError(
             f"{layout} has {layout.size} values, too many to search an inverse for"
         )
     return search_left_inverse(layout)
+
+
+def _by_strides(ranked: list[tuple[Any, Any, Any]]) -> Layout | None:
+    """L that reads a value's digits between one stride and the next: where each stride divides the
+    next and no mode reaches it, digit k of ``sum i_k d_k`` is i_k. The largest stride may be
+    negative. None where this does not decide."""
+    if any(type(d) is not int for d, _, _ in ranked):
+        return None
+    modes: list[tuple[int, int]] = []
+    last = 1
+    before: tuple[int, int] | None = None
+    for d, s, step in sorted(ranked, key=lambda mode: abs(mode[0])):
+        if before is not None:
+            extent, unit = before
+            if unit < 0 or abs(d) % last or extent > abs(d) // last:
+                return None
+            modes.append((abs(d) // last, unit))
+        elif abs(d) > 1:
+            modes.append((abs(d), 0))
+        last, before = abs(d), (s, step if d > 0 else -step)
+    if before is not None:
+        modes.append(before)
+    return from_modes(merge_modes(*zip(*modes, strict=True))) if modes else None
 
 
 def _invert_composed(layout: ComposedLayout) -> ComposedLayout:

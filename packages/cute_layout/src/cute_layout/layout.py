@@ -15,6 +15,7 @@ from cute_layout.basis import Basis, dense, template_of
 from cute_layout.errors import CongruenceError, DomainError, LayoutError
 from cute_layout.text import parse_trees
 from cute_layout.trees import (
+    DEPTH,
     Tree,
     compact_major,
     crd2idx,
@@ -277,20 +278,22 @@ def join(layouts: list[Layout]) -> Layout:
     return make(tuple([a.shape for a in layouts]), tuple([a.stride for a in layouts]))
 
 
-def _clean(tree: Tree) -> Tree:
+def _clean(tree: Tree, depth: int = 0) -> Tree:
     """The tree with lists as tuples and int-likes as ints; the tree itself where it is clean."""
     kind = type(tree)
     if kind is int:
         return tree
+    if depth > DEPTH:
+        raise DomainError(f"a tree nested in more than {DEPTH} pairs of parentheses")
     if kind is tuple:
         for child in tree:
             if type(child) is not int:
-                return tuple([_clean(child) for child in tree])
+                return tuple([_clean(child, depth + 1) for child in tree])
         return tree
     if kind is Basis or getattr(kind, "__layout_extent__", False):
         return tree
     if kind is list:
-        return tuple([_clean(child) for child in tree])
+        return tuple([_clean(child, depth + 1) for child in tree])
     try:
         return operator.index(tree)
     except TypeError:
@@ -300,11 +303,13 @@ def _clean(tree: Tree) -> Tree:
         ) from None
 
 
-def clean_crd(tree: Tree) -> Tree:
+def clean_crd(tree: Tree, depth: int = 0) -> Tree:
     if tree is None:
         return None
+    if depth > DEPTH:
+        raise DomainError(f"a coordinate nested in more than {DEPTH} pairs of parentheses")
     if type(tree) in (tuple, list):
-        return tuple([clean_crd(child) for child in tree])
+        return tuple([clean_crd(child, depth + 1) for child in tree])
     return _clean(tree)
 
 

@@ -7,6 +7,8 @@ prime at a time and stops where they contradict each other.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from cute_layout.coalesce import merge_modes
 from cute_layout.errors import DivisibilityError, UnsupportedError
 from cute_layout.layout import Layout, from_modes
@@ -16,6 +18,9 @@ __all__ = ["search_left_inverse"]
 
 BUDGET = 20_000
 """The number of radix chains tried before the search gives up."""
+
+WORK = 256
+"""Digits of points that cost as much as a chain more."""
 
 Point = tuple[int, list[int], int]
 Row = tuple[list[int], int]
@@ -50,7 +55,7 @@ class _Search:
         A point is (remaining quotient, digits so far, wanted value). Points whose quotients agree
         will have all further digits in common, so their difference is a condition already.
         """
-        self.left -= 1
+        self.left -= 1 + len(points) * len(radices) // WORK
         if self.left <= 0:
             return None
         strides = solve_integers([([*digits, x], v) for x, digits, v in points])
@@ -79,8 +84,12 @@ class _Search:
         return None
 
 
-def _primes(top: int) -> list[int]:
-    return [p for p in range(2, top + 1) if all(p % q for q in range(2, int(p**0.5) + 1))]
+def _primes(top: int) -> Iterator[int]:
+    p = 2
+    while p <= top:
+        if all(p % q for q in range(2, int(p**0.5) + 1)):
+            yield p
+        p += 1
 
 
 def solve_integers(rows: list[Row]) -> list[int] | None:

@@ -9,6 +9,7 @@ from cute_layout.basis import Basis, E
 from cute_layout.composition import composition
 from cute_layout.errors import DomainError
 from cute_layout.layout import Layout, make
+from cute_layout.limits import need_plain
 from cute_layout.trees import Tree, compact_major, spell, unflatten
 
 __all__ = ["delinearize", "identity", "linearize"]
@@ -26,6 +27,7 @@ def linearize(layout: Layout, shape: Tree | Layout) -> Layout:
     Raises:
         DomainError: a basis vector that `shape` does not have.
     """
+    need_plain(layout, "the linear form")
     if not layout.is_coordinate:
         return layout
     where = shape.stride if isinstance(shape, Layout) else compact_major(Layout(shape).shape)

@@ -6,6 +6,7 @@ from typing import Any
 
 from cute_layout.basis import dense
 from cute_layout.layout import Layout, clean_crd, make
+from cute_layout.limits import need_plain
 from cute_layout.trees import Tree, flat, product, slice_trees
 
 __all__ = ["cosize", "depth", "flatten", "rank", "size", "slice_and_offset"]
@@ -81,6 +82,7 @@ def slice_and_offset(crd: Tree, layout: Layout) -> tuple[Layout, Any]:
     >>> print(sub, offset)
     4:8 3
     """
+    need_plain(layout, "a slice with its offset")
     kept, offset = slice_trees(clean_crd(crd), layout.shape, layout.stride)
     sub = Layout(*kept)
     return sub, dense(offset, layout.template) if layout.is_coordinate else offset

@@ -157,6 +157,8 @@ def tile_to_shape(block: Any, shape: Tree, order: tuple[int, ...] | None = None)
     ranks = tuple(range(len(extents))) if order is None else tuple(order)
     if sorted(ranks) != list(range(len(extents))):
         raise DomainError(f"the order {order} is no permutation of {len(extents)} dimensions")
+    if block.size == 0:
+        raise DomainError(f"the block {block} is empty: no copies of it cover {spell(shape)}")
     modes = _pad(list(block), len(extents))
     counts = [-(-e // m.size) for e, m in zip(extents, modes, strict=True)]
     strides: list[Any] = [0] * len(counts)

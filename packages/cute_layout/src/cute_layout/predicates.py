@@ -126,26 +126,34 @@ def is_surjective(layout: Any, bound: int | None = None) -> bool:
     >>> is_surjective(Layout((2, 2), (1, 5))), is_surjective(Layout((4, 3), (1, 2)))
     (False, True)
     """
-    if isinstance(layout, ComposedLayout) or (
-        bound is not None and any(d < 0 for d in layout.flat_stride)
-    ):
-        table = set(offsets(layout))
-        if bound is None:
-            return not table or len(table) == max(table) - min(table) + 1
-        return all(v in table for v in range(bound))
+    if isinstance(layout, ComposedLayout):
+        return _covers(set(offsets(layout)), bound)
     if layout.is_coordinate:
         if bound is not None:
             raise UnsupportedError(f"{layout} gives coordinates; a bound on offsets does not apply")
         return bool(len(set(values(layout))) == layout.cosize)
     if layout.size == 0:
         return not bound
+    modes = _scalar_modes(layout)
+    if bound is not None and any(d < 0 for _, d in modes):
+        if sum((s - 1) * d for s, d in modes if d > 0) < bound - 1:
+            return False
+        if not is_surjective(layout):
+            return _covers(set(offsets(layout)), bound)
+        return bound <= 0 or sum((s - 1) * d for s, d in modes if d < 0) <= 0
     reach = 0
-    for d, s in sorted((abs(d), s) for s, d in _scalar_modes(layout)):
+    for d, s in sorted((abs(d), s) for s, d in modes):
         if d > reach + 1:
             break
         reach += d * (s - 1)
     wanted: int = layout.cosize if bound is None else bound
     return reach + 1 >= wanted
+
+
+def _covers(table: set[int], bound: int | None) -> bool:
+    if bound is None:
+        return not table or len(table) == max(table) - min(table) + 1
+    return bound <= len(table) and all(v in table for v in range(bound))
 
 
 def is_bijective(layout: Any, bound: int | None = None) -> bool:

@@ -14,6 +14,9 @@ from cute_layout.errors import DivisibilityError, DomainError, ParseError
 
 __all__ = ["Swizzle"]
 
+MOST_BITS = 1024
+"""The widest offsets that are swizzled."""
+
 _TEXT = re.compile(r"\s*(?:Sw|Swizzle|S)?\s*<\s*(-?\d+)\s*,\s*(-?\d+)\s*,\s*(-?\d+)\s*>\s*$")
 
 
@@ -44,6 +47,11 @@ class Swizzle:
         if bits < 0 or base < 0:
             raise DomainError(
                 f"a swizzle needs bits >= 0 and base >= 0, got bits={bits}, base={base}"
+            )
+        if base + bits + abs(shift) > MOST_BITS:
+            raise DomainError(
+                f"a swizzle of bits={bits}, base={base}, shift={shift} moves bits above "
+                f"{MOST_BITS}"
             )
         if abs(shift) < bits:
             raise DomainError(f"a swizzle needs |shift| >= bits, got bits={bits}, shift={shift}")

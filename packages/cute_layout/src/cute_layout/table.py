@@ -7,6 +7,7 @@ from typing import Any
 from cute_layout.basis import dense
 from cute_layout.errors import UnsupportedError
 from cute_layout.layout import Layout
+from cute_layout.limits import MOST_VALUES
 
 __all__ = ["offsets", "values"]
 
@@ -33,6 +34,10 @@ def values(layout: Layout) -> list[Any]:
     """The values as ring elements (`Basis` for coordinates), colexicographically."""
     if layout.size == 0:
         return []
+    if type(layout.size) is int and layout.size > MOST_VALUES:
+        raise UnsupportedError(
+            f"{layout} has {layout.size} values: a table of at most {MOST_VALUES} is made"
+        )
     modes: list[tuple[Any, Any]] = []
     for s, d in zip(layout.flat_shape, layout.flat_stride, strict=True):
         if s == 1:

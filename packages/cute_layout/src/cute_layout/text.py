@@ -12,6 +12,7 @@ from typing import Any
 
 from cute_layout.basis import Basis
 from cute_layout.errors import ParseError
+from cute_layout.trees import DEPTH
 
 __all__ = ["parse_trees"]
 
@@ -47,6 +48,7 @@ class _Reader:
         self.name = name
         self.tokens: list[tuple[int, str]] = []
         self.next = 0
+        self.depth = 0
         at = 0
         end = len(text.rstrip())
         while at < end:
@@ -81,6 +83,9 @@ class _Reader:
         if self.peek() != "(":
             return self.leaf()
         self.take()
+        self.depth += 1
+        if self.depth > DEPTH:
+            raise ParseError(f"a layout nested in more than {DEPTH} pairs of parentheses")
         children: list[Any] = []
         while self.peek() != ")":
             children.append(self.tree())
@@ -89,6 +94,7 @@ class _Reader:
             elif self.peek() != ")":
                 raise self.error("',' or ')'")
         self.take()
+        self.depth -= 1
         return tuple(children)
 
     def leaf(self) -> Any:

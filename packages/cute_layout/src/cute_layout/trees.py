@@ -25,6 +25,9 @@ __all__ = [
     "unflatten",
 ]
 
+DEPTH = 64
+"""The deepest nesting of a layout's parentheses."""
+
 # A tree is an int (or a symbolic extent, or a basis stride) or a tuple of trees.
 Tree = Any
 
@@ -120,8 +123,14 @@ def crd2idx(crd: Tree, shape: Tree, stride: Tree = None) -> Any:
     >>> crd2idx((1, 2), (3, 4)), crd2idx((1, (0, 1)), (2, (2, 3)), (1, (10, 100)))
     (7, 101)
     """
+    if crd is None:
+        raise DomainError(f"a coordinate of the shape {spell(shape)} leaves an entry open")
     if stride is None:
         stride = compact_major(shape)
+    if type(shape) is tuple and (type(stride) is not tuple or len(stride) != len(shape)):
+        raise CongruenceError(
+            f"the stride {spell(stride)} is not congruent with the shape {spell(shape)}"
+        )
     if type(shape) is not tuple:
         if type(crd) is tuple:
             raise CongruenceError(
@@ -164,6 +173,14 @@ def idx2crd(idx: Tree, shape: Tree, stride: Tree = None) -> Tree:
     >>> idx2crd(7, (3, 4)), idx2crd(5, (2, (2, 3)))
     ((1, 2), (1, (0, 1)))
     """
+    if idx is None:
+        raise DomainError(f"an index of the shape {spell(shape)} leaves an entry open")
+    if (stride is not None and (type(shape) is tuple) != (type(stride) is tuple)) or (
+        type(shape) is tuple and type(stride) is tuple and len(shape) != len(stride)
+    ):
+        raise CongruenceError(
+            f"the stride {spell(stride)} is not congruent with the shape {spell(shape)}"
+        )
     if type(idx) is tuple:
         if type(shape) is not tuple or len(idx) != len(shape):
             raise CongruenceError(f"index {spell(idx)} does not fit the shape {spell(shape)}")
@@ -173,6 +190,8 @@ def idx2crd(idx: Tree, shape: Tree, stride: Tree = None) -> Tree:
     if stride is not None:
         if type(shape) is tuple:
             return tuple(idx2crd(idx, s, d) for s, d in zip(shape, stride, strict=True))
+        if shape == 0:
+            raise DomainError(f"the shape {spell(shape)} is empty: it has no coordinate {idx}")
         return idx // stride % shape if stride else 0
     if type(idx) is int and not 0 <= idx < product(shape):
         raise DomainError(

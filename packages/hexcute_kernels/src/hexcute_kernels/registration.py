@@ -16,7 +16,13 @@ import torch
 
 from hexcute_core.errors import LaunchError
 from hexcute_kernels.operator import Operator, output_names
-from hexcute_kernels.tensors import Output, check_output, check_tensor, torch_dtype
+from hexcute_kernels.tensors import (
+    Output,
+    check_output,
+    check_tensor,
+    no_gradient,
+    torch_dtype,
+)
 
 NAMESPACE = "hexcute"
 _DONE: dict[str, Operator[Any]] = {}
@@ -91,6 +97,9 @@ def _define(operator: Operator[Any]) -> None:
         for name, tensor, output in zip(names, outs, expected, strict=True):
             check_output(operator.name, name, tensor, output)
 
+    def backward(context: Any, *gradients: Any) -> None:
+        raise no_gradient(operator.name)
+
     # One implementation for every device: it tells what it expects of tensors elsewhere.
     for name, implementation, shapes in (
         (schema.name, call, fake),
@@ -98,6 +107,7 @@ def _define(operator: Operator[Any]) -> None:
     ):
         lib.impl(name, implementation, "CompositeExplicitAutograd")
         torch.library.register_fake(f"{NAMESPACE}::{name}", shapes, lib=lib)
+    torch.library.register_autograd(f"{NAMESPACE}::{schema.name}", backward, lib=lib)
 
 
 def _described(operator: Operator[Any], args: tuple[Any, ...]) -> tuple[Output, ...]:

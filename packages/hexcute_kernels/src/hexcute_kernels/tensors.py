@@ -84,10 +84,15 @@ def check_gradients(operator: str, name: str, value: torch.Tensor) -> None:
     import torch as torch_module
 
     if value.requires_grad and torch_module.is_grad_enabled():
-        raise LaunchError(
-            f"{operator} has no gradient, and {name} requires one",
-            fix=f"call it under torch.no_grad(), or pass {name}.detach()",
-        )
+        raise no_gradient(operator, name)
+
+
+def no_gradient(operator: str, name: str = "an argument") -> LaunchError:
+    """That `name` requires a gradient, which the operator has not."""
+    return LaunchError(
+        f"{operator} has no gradient, and {name} requires one",
+        fix="call it under torch.no_grad(), or pass detached tensors",
+    )
 
 
 def check_output(operator: str, name: str, value: torch.Tensor, want: Output) -> None:

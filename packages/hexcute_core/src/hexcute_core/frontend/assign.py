@@ -55,11 +55,7 @@ def assign(engine: Engine, frame: Frame, target: ast.expr, value: object) -> Non
                 )
             setattr(base, target.attr, value)
         case _:
-            raise frame.error(
-                target,
-                f"`{ast.unparse(target)}` cannot be assigned in a kernel",
-                fix="assign to names, tuples of names, or t[...]",
-            )
+            raise frame.error(target, f"`{ast.unparse(target)}` cannot be assigned in a kernel")
 
 
 def assign_name(engine: Engine, frame: Frame, target: ast.Name, value: object) -> None:

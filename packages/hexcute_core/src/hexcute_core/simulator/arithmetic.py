@@ -205,7 +205,7 @@ _INT_UNARY: dict[str, tuple[Callable[[int], int], Callable[[Any], Any]]] = {
 
 def unary_function(op: str, source: DType, target: DType) -> Unary:
     """`op` on a value of `source`, giving `target` (float functions compute in float32)."""
-    if op == "not":
+    if op == "not" or (op == "inv" and source.kind == "bool"):
         return lambda a: ~(a != 0) if isinstance(a, np.ndarray) else not a
     if source.is_float:
         return _float_unary(op, source, target)
