@@ -26,7 +26,7 @@ STATEMENTS = {
 }
 BLOCKS = {"branch": control.branch, "loop": control.loop, "repeat": control.repeat}
 ATTEMPTS = 50
-ROLES = 8
+ROLES = 10
 """One kernel of so many has roles."""
 
 

@@ -141,15 +141,51 @@ def gemm(w):
         left = w.pick(fits)
         rows, depth = left.shape
     else:
-        rows = w.pick((4, 8, 12, 16) if step == 1 else (16, 16, 32, 48, 64))
+        rows = w.pick((4, 8, 12, 16) if step == 1 else (16, 16, 32, 48))
         depth = w.pick((4, 8, 16)) if step == 1 else step * w.pick((1, 1, 2))
         left = load(w, operand, (rows, depth))
     columns = w.pick((4, 8, 16) if step == 1 else (8, 8, 16, 24, 32))
     right = load(w, operand, (columns, depth))
     total = w.register(result, (rows, columns), "c")
     w.line(f"hx.fill({total}, {w.pick((0, 0, 1))})")
-    w.line(f"hx.gemm({total}, {left.name}, {right.name})")
+    w.line(f"hx.gemm({total}, {_fed(w, left)}, {_fed(w, right)})")
     w.hold(total, result, (rows, columns))
+    if result == "f32" and rows % 16 == 0 and w.chance(0.3):
+        _chained(w, total, rows, columns)
+
+
+def _fed(w, held):
+    """The name of an operand: as it is, or of what a scan, a reduction or a choice makes of it."""
+    if held.dtype not in COMPUTED or w.chance(0.5):
+        return held.name
+    x, axis = held.name, w.number(0, 1)
+    made = w.pick((
+        f"hx.{w.pick(('cummax', 'cummin'))}({x}, {axis}{w.pick(('', ', reverse=True'))})",
+        f"hx.maximum(hx.minimum({x} + hx.max({x}, {axis}), 3), 0)",
+        f"hx.where({x} < hx.max({x}, {axis}), {x}, 0)",
+        f"hx.rearrange({x})",
+        f"hx.cast(hx.cast({x}, f32), {held.dtype})",
+        f"hx.maximum({x}, 0)",
+    ))  # fmt: skip
+    name = w.name("r")
+    w.line(f"{name} = {made}")
+    w.hold(name, held.dtype, held.shape)
+    return name
+
+
+def _chained(w, total, rows, columns):
+    """A product of a product: reduced, clipped, cast, multiplied again."""
+    if columns % 16:
+        return
+    top, left = w.name("r"), w.name("r")
+    w.line(f"{top} = hx.max({total}, 1)")
+    w.line(f"{left} = hx.cast(hx.maximum({total} - {top}, -3), f16)")
+    w.hold(left, "f16", (rows, columns))
+    right = load(w, "f16", (8, columns))
+    second = w.register("f32", (rows, 8), "c")
+    w.line(f"hx.fill({second}, 0)")
+    w.line(f"hx.gemm({second}, {left}, {right.name})")
+    w.hold(second, "f32", (rows, 8))
 
 
 def gemm_parts(w):

@@ -198,7 +198,8 @@ def _attempt(kernel, args, expected, schedules, code):
 def _reason(error):
     """The error's class and text without what differs from kernel to kernel."""
     first = error.message.splitlines()[0]
-    text = re.sub(r"`[^`]*`", "`x`", first)
+    text = re.sub(r"<random kernel \d+>:\d+", "a line", first)
+    text = re.sub(r"`[^`]*`", "`x`", text)
     text = re.sub(r"\([^()]*\)", "(..)", text)
     text = re.sub(r"-?\d+", "#", text)
     return f"{type(error).__name__}: {text[:110]}"
