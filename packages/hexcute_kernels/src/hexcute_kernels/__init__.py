@@ -22,6 +22,8 @@ FAMILIES: dict[str, str] = {
     "attention_with_lse": "attention",
     "fp8_blockwise_matmul": "fp8",
     "selective_scan": "scan",
+    "w4a16_matmul": "moe",
+    "moe": "moe",
 }
 """Every operator's name, and the family (a package in here) that has it under that name."""
 

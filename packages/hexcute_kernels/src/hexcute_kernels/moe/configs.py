@@ -1,0 +1,51 @@
+"""Configurations of products with weights of four bits, and the one of a problem."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hexcute_kernels.tables import Row, Sized, Table, tiles
+
+
+@dataclass(frozen=True)
+class W4A16Config:
+    """BM tokens and BN columns a block, STAGES of a group of k, GROUPS of 128 threads that
+    multiply 64 columns at a time each."""
+
+    BM: int
+    BN: int
+    STAGES: int
+    GROUPS: int = 2
+
+    def blocks(self, problem: Sized) -> int:
+        return tiles(problem, self.BM, self.BN)
+
+
+DENSE = Table(
+    rows={
+        "h200": (
+            Row(W4A16Config(16, 128, 6), most={"m": 16}),
+            Row(W4A16Config(32, 128, 5), most={"m": 32}),
+            Row(W4A16Config(64, 128, 4), most={"m": 64}),
+            Row(W4A16Config(128, 128, 4)),
+        ),
+    },
+    more=(W4A16Config(16, 64, 8, 1), W4A16Config(64, 256, 3), W4A16Config(128, 256, 3)),
+)
+
+ROUTED = Table(
+    rows={
+        "h200": (
+            Row(W4A16Config(16, 128, 6), most={"share": 16}),
+            Row(W4A16Config(32, 128, 5), most={"share": 32}),
+            Row(W4A16Config(64, 128, 4)),
+        ),
+    },
+    more=(W4A16Config(16, 64, 8, 1), W4A16Config(64, 256, 3)),
+)
+"""`share` is how many rows an expert gets on average."""
+
+
+def most_blocks(count: int, experts: int, high: int) -> int:
+    """How many blocks of `high` rows any routing of `count` pairs takes at most."""
+    return min(count, experts + count // high)

@@ -1,0 +1,121 @@
+"""c = x ((q - zero) * scale)^T of f16 rows and weights of four bits: dense, or an expert a block.
+
+    c[i, j] = sum over groups g, and k of g, of x[i, k] (q[g, j, k] - zero[g, j]) scale[g, j]
+
+The weights are the product's rows: each thread unpacks in registers what the Tensor Core reads from
+it, so tiles of few tokens cost little. One warp group loads a group of k into each slot, the others
+unpack and multiply. Routed, block b has an expert of its own, or none and leaves at once.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import hexcute_core as hx
+from hexcute_core import f16, f32, i32, u8
+from hexcute_kernels.moe.packing import GROUP, HALF
+from hexcute_kernels.parts.unpack import high_nibbles, low_nibbles, number
+
+t, k, n, rows = hx.dims("t k n rows")
+experts, groups, lines, halves, blocks = hx.dims("experts groups lines halves blocks")
+
+PRODUCER, CONSUMER = 40, 232
+"""Registers a thread keeps, of two groups that multiply."""
+
+
+@hx.device
+def begins(expert, start, block, high):
+    """The expert of block `block`, and its first row of x; dense, expert 0 and rows in order."""
+    if expert is None:
+        return 0, block * high
+    if start is None:
+        return number(expert, block), block * high
+    return number(expert, block), number(start, block)
+
+
+@hx.device
+def load_slots(x, q, strip, expert, row, bn, columns, sx, sq, ss, sz, pipe):
+    """Fills slot after slot with a group of k: rows of x, the weights of columns from bn on."""
+    high, wide, tiles = sx.shape[0], sq.shape[0], q.shape[1]
+    gx = hx.global_view(x[row:, :], ((high, GROUP, tiles), (x.shape[1], 1, GROUP)))
+    order = (hx.along(3, 1), hx.along(3, 16), hx.along(3, 2), hx.along(3, 4))
+    gq = hx.global_view(
+        q[expert, :, bn:, :], ((wide, (2, 4, 2, 4), tiles), (hx.along(2), order, hx.along(1)))
+    )
+    a_strip = ((wide, 1, tiles), (hx.along(2), hx.along(1), hx.along(1)))
+    gs = hx.global_view(strip[expert, :, columns * 32 + bn :], a_strip)
+    gz = hx.global_view(strip[expert, :, columns * 33 + bn :], a_strip)
+    for i in range(tiles):
+        with pipe.produce() as s:
+            hx.copy(gx[:, :, i], sx[:, :, s])
+            hx.copy(gq[:, :, i], sq[:, :, s])
+            hx.copy(gs[:, :, i], ss[:, :, s])
+            hx.copy(gz[:, :, i], sz[:, :, s])
+
+
+@hx.device
+def multiply_slots(rc, sx, sq, ss, sz, pipe, tiles):
+    """rc += the products of `tiles` slots."""
+    wide = sq.shape[0]
+    for _ in range(tiles):
+        with pipe.consume() as s:
+            rq = hx.register_tensor(u8, (wide, HALF))
+            scale, zero = hx.register_tensor(f16, (wide, 1)), hx.register_tensor(f16, (wide, 1))
+            hx.copy(sq[:, :, s], rq)
+            hx.copy(ss[:, :, s], scale)
+            hx.copy(sz[:, :, s], zero)
+            hx.gemm(rc, low_nibbles(rq, zero, scale), sx[:, 0:HALF, s])
+            hx.gemm(rc, high_nibbles(rq, zero, scale), sx[:, HALF:, s])
+
+
+@cache
+def w4a16_gemm(routed: bool = False, sorted_rows: bool = False) -> hx.Kernel:
+    """The kernel: x[t, k]; q[experts, k/128, n + n/16, 64] as `packing` says, and the same memory
+    as f16, strip[experts, k/128, ...]; c[rows, n].
+
+    `routed`: expert[block], negative where a block has nothing to do; its results are the rows of c
+    from block * BM on. `sorted_rows`: start[block], the block's first row of x; else that is the
+    row of c. Its constants: BM tokens and BN columns a block, STAGES, GROUPS that multiply.
+    """
+    number_type = i32[blocks] if routed else None
+    start_type = i32[blocks] if sorted_rows else None
+
+    @hx.kernel
+    def w4a16(
+        x: f16[t, k],
+        q: u8[experts, groups, lines, 64],
+        strip: f16[experts, groups, halves],
+        expert: number_type,
+        start: start_type,
+        c: f16[rows, n],
+        *,
+        BM: int = 16,
+        BN: int = 128,
+        STAGES: int = 4,
+        GROUPS: int = 2,
+    ):
+        hx.attrs.cuda.grid_dim = hx.cdiv(n, BN), hx.cdiv(rows, BM)
+        block, bn = hx.blockIdx.y, hx.blockIdx.x * BN
+        sx = hx.shared_tensor(f16, (BM, GROUP, STAGES))
+        sq = hx.shared_tensor(u8, (BN, HALF, STAGES))
+        ss = hx.shared_tensor(f16, (BN, 1, STAGES))
+        sz = hx.shared_tensor(f16, (BN, 1, STAGES))
+        sc = hx.shared_tensor(f16, (BN, BM))
+        pipe = hx.pipeline(STAGES)
+
+        with hx.warp_groups_producer():
+            mine, row = begins(expert, start, block, BM)
+            if mine >= 0:
+                load_slots(x, q, strip, mine, row, bn, n, sx, sq, ss, sz, pipe)
+
+        with hx.warp_groups_consumer(GROUPS):
+            mine, _ = begins(expert, None, block, BM)
+            if mine >= 0:
+                rc = hx.register_tensor(f32, (BN, BM))
+                hx.fill(rc, 0.0)
+                multiply_slots(rc, sx, sq, ss, sz, pipe, groups)
+                hx.copy(hx.cast(rc, f16), sc)
+                hx.sync_role()
+                hx.copy(sc, hx.global_view(c[block * BM :, bn:], ((BN, BM), (1, n))))
+
+    return w4a16

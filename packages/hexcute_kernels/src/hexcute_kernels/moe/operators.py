@@ -1,0 +1,219 @@
+"""w4a16_matmul(x, w) and moe(x, w13, w2, ids, gates): f16 tokens, weights of four bits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any
+
+import hexcute_core as hx
+from hexcute_core.errors import LaunchError
+from hexcute_kernels.moe.configs import DENSE, ROUTED, W4A16Config, most_blocks
+from hexcute_kernels.moe.grouped import w4a16_gemm
+from hexcute_kernels.moe.packing import GROUP, ROWS, check_packed
+from hexcute_kernels.moe.routing import combine, count_pairs, gate_rows, gather, route
+from hexcute_kernels.operator import Launch, Operator, Problem, Run, Variant
+from hexcute_kernels.tables import constants
+from hexcute_kernels.tensors import Output, check_contiguous, check_rank, dtype_of
+
+if TYPE_CHECKING:
+    import torch
+
+NEEDS = ("wgmma", "tma")
+
+
+def stacked(w: torch.Tensor) -> torch.Tensor:
+    """Packed weights as a stack of experts, of one where they are not stacked."""
+    return w.unsqueeze(0) if w.dim() == 3 else w
+
+
+def strips(w: torch.Tensor) -> torch.Tensor:
+    """The same memory as f16 numbers, each group's in a row: its scales and zero points among
+    them."""
+    import torch as torch_module
+
+    return stacked(w).view(torch_module.float16).flatten(2)
+
+
+def fits(p: Any) -> str | None:
+    """Whether TMA can move operands and result."""
+    return None if p.aligned else "TMA takes tensors that start at a multiple of 16 bytes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dense(Problem):
+    """m x n results, each a sum over k."""
+
+    m: int
+    n: int
+    k: int
+    batch: int | None = None
+
+
+def describe_dense(x: torch.Tensor, w: torch.Tensor) -> Dense:
+    """The product that a call asks for. Raises LaunchError."""
+    name = "w4a16_matmul"
+    dtype_of(name, (hx.f16,), x=x)
+    check_rank(name, 2, "x (m, k)", x=x)
+    check_rank(name, 3, "weights packed from (k, n)", w=w)
+    check_contiguous(name, x=x, w=w)
+    n, k = check_packed(name, "w", w), w.shape[0] * GROUP
+    if x.shape[1] != k:
+        raise LaunchError(f"{name} takes x (m, {k}) beside these weights, got {tuple(x.shape)}")
+    return Dense(m=x.shape[0], n=n, k=k)
+
+
+def launch_dense(p: Dense, config: W4A16Config) -> Launch | Run:
+    """The launch of a product by this configuration."""
+    if p.m == 0 or p.n == 0 or p.k == 0:
+        return lambda *args: args[-1].zero_()
+    arguments = ("x", ("w", stacked), ("w", strips), "out")
+    return Launch(w4a16_gemm(), config, arguments)
+
+
+w4a16_matmul = Operator(
+    "w4a16_matmul(Tensor x, Tensor w) -> Tensor",
+    describe=describe_dense,
+    outputs=lambda p: Output((p.m, p.n), hx.f16),
+    variants=(Variant("wgmma", NEEDS, DENSE, launch_dense, fits),),
+    doc="""x ((q - zero) * scale), the weights in four bits, in groups of 128 along k.
+
+    x: (m, k) in float16, row-major. w: what `pack(q, scale, zero)` gives of q (k, n), k a multiple
+    of 128 and n of 64. Each weight is rounded to float16 once, sums are in float32.
+
+    Gives (m, n) in float16. Variant: "wgmma", on Hopper.
+    """,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Routed(Problem):
+    """`m` tokens of `hidden` numbers, to `top_k` of `experts` each, `width` wide; `scope` says
+    where the layer ends."""
+
+    m: int
+    hidden: int
+    width: int
+    experts: int
+    top_k: int
+    scope: str
+
+    @property
+    def pairs(self) -> int:
+        """Tokens and choices."""
+        return self.m * self.top_k
+
+    @property
+    def share(self) -> int:
+        """Pairs of an expert on average, rounded up."""
+        return -(-self.pairs // max(self.experts, 1))
+
+    @property
+    def n(self) -> int:
+        """Columns of the first product."""
+        return 2 * self.width
+
+    @property
+    def batch(self) -> None:
+        """The products are of one matrix of sorted rows."""
+
+
+def describe_moe(
+    x: torch.Tensor,
+    w13: torch.Tensor,
+    w2: torch.Tensor,
+    ids: torch.Tensor,
+    gates: torch.Tensor,
+    scope: str,
+) -> Routed:
+    """The layer that a call asks for. Raises LaunchError."""
+    dtype_of("moe", (hx.f16,), x=x)
+    dtype_of("moe", (hx.i32,), ids=ids)
+    dtype_of("moe", (hx.f32,), gates=gates)
+    check_rank("moe", 2, "x (tokens, hidden), ids and gates (tokens, top_k)", x=x, ids=ids)
+    check_rank("moe", 4, "weights packed from (experts, k, n)", w13=w13, w2=w2)
+    check_contiguous("moe", x=x, w13=w13, w2=w2, ids=ids, gates=gates)
+    both, hidden = check_packed("moe", "w13", w13), check_packed("moe", "w2", w2)
+    experts, width = w13.shape[0], both // 2
+    if both % (2 * ROWS) or w2.shape[:2] != (experts, width // GROUP) or width % GROUP:
+        raise LaunchError(
+            "moe: w13 is of (experts, hidden, 2 width) and w2 of (experts, width, hidden), width "
+            f"a multiple of {GROUP}; got {experts} experts, 2 width {both}, and w2 of "
+            f"({w2.shape[0]}, {w2.shape[1] * GROUP}, {hidden})"
+        )
+    if hidden != w13.shape[1] * GROUP or x.shape[1] != hidden:
+        raise LaunchError(
+            f"moe: hidden is {hidden} in w2, {w13.shape[1] * GROUP} in w13, {x.shape[1]} in x"
+        )
+    if ids.shape != gates.shape or ids.shape[0] != x.shape[0]:
+        raise LaunchError(
+            f"moe: ids and gates are to be ({x.shape[0]}, top_k), got {tuple(ids.shape)} and "
+            f"{tuple(gates.shape)}"
+        )
+    if scope not in ("layer", "gemms"):
+        raise LaunchError(f"moe: scope is 'layer' or 'gemms', got {scope!r}")
+    return Routed(
+        m=x.shape[0], hidden=hidden, width=width, experts=experts, top_k=ids.shape[1], scope=scope
+    )
+
+
+def output(p: Routed) -> Output:
+    """A row a token, or a row a pair."""
+    return Output((p.m if p.scope == "layer" else p.pairs, p.hidden), hx.f16)
+
+
+def launch_moe(p: Routed, config: W4A16Config) -> Run:
+    """The layer's launches by this configuration, without waiting for the GPU between them."""
+    if p.pairs == 0:
+        return lambda *args: args[-1].zero_()
+    blocks = most_blocks(p.pairs, p.experts, config.BM)
+    rows, high = blocks * config.BM, {"BM": config.BM}
+    chosen = constants(config)
+    together = p.top_k if p.scope == "layer" else 1
+    first, second = w4a16_gemm(True, True), w4a16_gemm(True)
+
+    def run(*args: Any) -> None:
+        import torch as torch_module
+
+        x, w13, w2, ids, gates, _, out = args
+        whole = methodcaller("reshape", -1)
+
+        def table(size: int) -> Any:
+            return ids.new_empty((size,))
+
+        def half(*shape: int) -> Any:
+            return x.new_empty(shape, dtype=torch_module.float16)
+
+        counts, expert, start = table(p.experts), table(blocks), table(blocks)
+        pair, place = table(rows), table(p.pairs)
+        flat = whole(ids)
+        count_pairs(flat, counts)
+        route(p.experts)(flat, counts, expert, start, pair, **high)
+        ordered = half(p.pairs, p.hidden)
+        gather(p.top_k)(x, expert, start, pair, ordered, place, **high)
+        c1, h, c2 = half(rows, 2 * p.width), half(rows, p.width), half(rows, p.hidden)
+        first(ordered, w13, strips(w13), expert, start, c1, **chosen)
+        gate_rows(c1, expert, h, **high)
+        second(h, w2, strips(w2), expert, c2, **chosen)
+        combine(together)(c2, place, whole(gates), out)
+
+    return run
+
+
+moe = Operator(
+    'moe(Tensor x, Tensor w13, Tensor w2, Tensor ids, Tensor gates, str scope="layer") -> Tensor',
+    describe=describe_moe,
+    outputs=output,
+    variants=(Variant("wgmma", NEEDS, ROUTED, launch_moe, fits),),
+    doc="""A mixture of experts: out[t] = sum over j of gates[t, j] (h W2[e]), where e = ids[t, j],
+    h = silu(c1's left half) * c1's right half and c1 = x[t] W13[e].
+
+    x: (tokens, hidden) in float16. w13, w2: what `pack_experts(q, scale, zero)` gives of q
+    (experts, hidden, 2 width) and (experts, width, hidden). ids: (tokens, top_k) in int32, each
+    from 0 to experts - 1, where others give results that mean nothing. gates: the same in float32.
+    scope: "layer", or "gemms" for the rows before they are added up, times their gates.
+
+    Gives (tokens, hidden), or (tokens * top_k, hidden), in float16; c1 and h pass through float16.
+    Nothing waits for the GPU, so a CUDA graph may hold it. Variant: "wgmma", on Hopper.
+    """,
+)

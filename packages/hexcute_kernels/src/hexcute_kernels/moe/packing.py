@@ -1,0 +1,110 @@
+"""Weights of four bits in the order in which the kernels read them, as one tensor of bytes.
+
+    w[g, :n]     64 bytes a row of the result: the group's 128 nibbles, k and k + 64 in one byte
+    w[g, n:]     the group's scales, then its zero points, both f16, 32 to a row of 64 bytes
+
+Of k below 64, byte 16 ((k // 2) % 4) + 4 (k // 16) + 2 ((k // 8) % 2) + k % 2 holds it: the 16
+bytes that one thread of a Tensor Core's product needs lie one after another.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hexcute_core.errors import LaunchError
+
+if TYPE_CHECKING:
+    import torch
+
+GROUP = 128
+"""Elements of k that share a scale and a zero point."""
+HALF = GROUP // 2
+"""Bytes of a group in a row, and the distance in k of a byte's nibbles."""
+ROWS = 64
+"""n is a multiple of it."""
+
+
+def packed_rows(n: int) -> int:
+    """Rows of 64 bytes that n rows of weights take a group, scales and zero points with them."""
+    return n + n // 16
+
+
+def pack(q: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor) -> torch.Tensor:
+    """Weights (q - zero) * scale for the kernels.
+
+    q: uint8 [..., k, n], 0 to 15; scale: float16 [..., k/128, n]; zero: uint8 of that shape, 0 to
+    15. Gives uint8 [..., k/128, n + n/16, 64]. Raises LaunchError for other shapes and types, for
+    k no multiple of 128 and n none of 64.
+    """
+    import torch as torch_module
+
+    _check(q, scale, zero)
+    *batch, k, n = q.shape
+    # [..., group, half, k / 16, k / 8 of 2, k / 2 of 4, k of 2, n]
+    parts = q.reshape(*batch, k // GROUP, 2, 4, 2, 4, 2, n).movedim(-6, 0)
+    both = parts[0] | parts[1] << 4
+    rows = both.movedim((-1, -3, -5, -4, -2), (-5, -4, -3, -2, -1))
+    strips = torch_module.stack((scale, zero.to(scale.dtype)), -2)
+    return torch_module.cat(
+        (
+            rows.reshape(*batch, k // GROUP, n, HALF),
+            strips.contiguous().view(torch_module.uint8).reshape(*batch, k // GROUP, n // 16, HALF),
+        ),
+        -2,
+    )
+
+
+def unpack(w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """q, scale and zero of `pack`, bit for bit. Raises LaunchError where w is not of its making."""
+    import torch as torch_module
+
+    n = check_packed("unpack", "w", w)
+    *batch, groups, _, _ = w.shape
+    rows = w[..., :n, :].reshape(*batch, groups, n, 4, 4, 2, 2)
+    both = rows.movedim((-5, -4, -3, -2, -1), (-1, -3, -5, -4, -2))
+    q = torch_module.stack((both & 15, both >> 4), -6).reshape(*batch, groups * GROUP, n)
+    strips = w[..., n:, :].contiguous().view(torch_module.float16).reshape(*batch, groups, 2, n)
+    return q, strips[..., 0, :], strips[..., 1, :].to(torch_module.uint8)
+
+
+pack_experts = pack
+"""The same for a stack of experts: q [experts, k, n], scale and zero [experts, k/128, n]."""
+
+
+def check_packed(operator: str, name: str, w: Any) -> int:
+    """n of packed weights. Raises LaunchError where they are no such."""
+    import torch as torch_module
+
+    shape = tuple(w.shape)
+    fits = w.dtype == torch_module.uint8 and len(shape) >= 3 and shape[-1] == HALF
+    n = shape[-2] * 16 // 17 if fits else 0
+    if not fits or n % ROWS or packed_rows(n) != shape[-2]:
+        raise LaunchError(
+            f"{operator}: {name} is to be weights in the kernels' order, got {w.dtype} of shape "
+            f"{shape}",
+            fix="pass what hexcute_kernels.moe.pack(q, scale, zero) gives",
+        )
+    return n
+
+
+def _check(q: Any, scale: Any, zero: Any) -> None:
+    import torch as torch_module
+
+    types = (q.dtype, scale.dtype, zero.dtype)
+    if types != (torch_module.uint8, torch_module.float16, torch_module.uint8):
+        raise LaunchError(f"pack takes uint8 q, float16 scale and uint8 zero, got {types}")
+    if q.dim() < 2 or q.shape[-2] % GROUP or q.shape[-1] % ROWS:
+        raise LaunchError(
+            f"pack takes q (..., k, n), k a multiple of {GROUP} and n of {ROWS}; got "
+            f"{tuple(q.shape)}",
+            fix="fill up with q = zero, whose weight is 0",
+        )
+    wanted = (*q.shape[:-2], q.shape[-2] // GROUP, q.shape[-1])
+    if tuple(scale.shape) != wanted or tuple(zero.shape) != wanted:
+        raise LaunchError(
+            f"pack: scale and zero are to be {wanted} beside q {tuple(q.shape)}, got "
+            f"{tuple(scale.shape)} and {tuple(zero.shape)}"
+        )
+    for name, nibbles in (("q", q), ("zero", zero)):
+        if nibbles.numel() and int(nibbles.max()) > 15:
+            raise LaunchError(f"pack: {name} holds {int(nibbles.max())}, of four bits 15 is most")

@@ -1,0 +1,123 @@
+"""Weights of four bits on a GPU: random problems against float32."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from hexcute_kernels.gpus import gpu_of
+from hexcute_kernels.moe import moe, pack, pack_experts, unpack, w4a16_matmul
+from hexcute_kernels.moe.configs import DENSE, ROUTED
+
+pytestmark = pytest.mark.gpu
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture(autouse=True)
+def hopper() -> None:
+    torch.backends.cuda.matmul.allow_tf32 = False
+    if "wgmma" not in gpu_of(0).features:
+        pytest.skip("no wgmma on this GPU")
+
+
+def quantized(*shape: int) -> tuple[Any, Any, Any]:
+    """q of this shape, scales and zero points, of weights of about unit size after k products."""
+    *batch, k, n = shape
+    q = torch.randint(0, 16, shape, dtype=torch.uint8, device="cuda")
+    scale = (torch.rand((*batch, k // 128, n), device="cuda") + 0.5) / (6 * k**0.5)
+    zero = torch.randint(0, 16, scale.shape, dtype=torch.uint8, device="cuda")
+    return q, scale.half(), zero
+
+
+def wide(q: Any, scale: Any, zero: Any) -> Any:
+    over = scale.float().repeat_interleave(128, -2)
+    return (q.float() - zero.float().repeat_interleave(128, -2)) * over
+
+
+def close(got: Any, want: Any, bits: int = 9) -> None:
+    error = (got.float() - want).abs().max() / want.abs().max().clamp(min=1e-6)
+    assert error < 2.0**-bits, error
+
+
+def dense(m: int, n: int, k: int, **how: Any) -> None:
+    numbers = quantized(k, n)
+    w = pack(*numbers)
+    assert all(torch.equal(a, b) for a, b in zip(unpack(w), numbers))
+    x = torch.randn(m, k, device="cuda").half()
+    out = torch.full((m, n), torch.nan, device="cuda").half()
+    w4a16_matmul(x, w, out=out, **how)
+    close(out, x.float() @ wide(*numbers))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_products(seed: int) -> None:
+    draw = random.Random(seed)
+    torch.manual_seed(seed)
+    for _ in range(20):
+        m = draw.choice([1, 2, 7, 16, 17, 32, 50, 64, 65, 128, 129, 300])
+        dense(m, 64 * draw.randrange(1, 20), 128 * draw.randrange(1, 12))
+
+
+@pytest.mark.parametrize("config", list(DENSE), ids=str)
+def test_every_dense_configuration(config: Any) -> None:
+    dense(200, 448, 1024, config=config)
+
+
+def layer(
+    kind: str, tokens: int, experts: int, top_k: int, hidden: int, width: int, **how: Any
+) -> None:
+    first, second = quantized(experts, hidden, 2 * width), quantized(experts, width, hidden)
+    x = torch.randn(tokens, hidden, device="cuda").half()
+    pairs = tokens * top_k
+    ids = {
+        "random": torch.rand(tokens, experts, device="cuda").topk(top_k, 1).indices,
+        "one": torch.full((tokens, top_k), experts - 1, device="cuda"),
+        "few": torch.randint(0, min(2, experts), (tokens, top_k), device="cuda"),
+    }[kind].int()
+    gates = torch.softmax(torch.randn(tokens, top_k, device="cuda"), 1)
+    args = (x, pack_experts(*first), pack_experts(*second), ids, gates)
+    flat, c2 = ids.reshape(-1), torch.empty(pairs, hidden, device="cuda")
+    for e in flat.unique().tolist():
+        at = (flat == e).nonzero()[:, 0]
+        c1 = x.float()[at // top_k] @ wide(*(part[e] for part in first))
+        h = torch.nn.functional.silu(c1[:, :width]) * c1[:, width:]
+        c2[at] = h @ wide(*(part[e] for part in second)) * gates.reshape(-1)[at, None]
+    close(moe(*args, scope="gemms", **how), c2, 8)
+    out = torch.full((tokens, hidden), torch.nan, device="cuda").half()
+    moe(*args, out=out, **how)
+    close(out, c2.view(tokens, top_k, hidden).sum(1), 8)
+
+
+@pytest.mark.parametrize("kind", ["random", "one", "few"])
+@pytest.mark.parametrize("seed", range(4))
+def test_random_layers(kind: str, seed: int) -> None:
+    draw = random.Random(seed)
+    torch.manual_seed(seed)
+    for _ in range(6):
+        experts = draw.choice([1, 3, 8, 40, 64])
+        top_k = min(draw.choice([1, 2, 8]), experts)
+        tokens = draw.choice([1, 5, 16, 100, 500])
+        sizes = 128 * draw.randrange(1, 6), 128 * draw.randrange(1, 4)
+        layer(kind, tokens, experts, top_k, *sizes)
+
+
+@pytest.mark.parametrize("config", list(ROUTED), ids=str)
+def test_every_routed_configuration(config: Any) -> None:
+    layer("random", 150, 16, 4, 512, 256, config=config)
+
+
+def test_a_graph_holds_the_layer() -> None:
+    first, second = quantized(8, 256, 512), quantized(8, 256, 256)
+    args = [pack_experts(*first), pack_experts(*second)]
+    x = torch.randn(30, 256, device="cuda").half()
+    ids = torch.randint(0, 8, (30, 2), dtype=torch.int32, device="cuda")
+    gates, out = torch.rand(30, 2, device="cuda"), torch.empty(30, 256, device="cuda").half()
+    moe(x, *args, ids, gates, out=out)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        moe(x, *args, ids, gates, out=out)
+    ids.copy_(torch.randint(0, 2, (30, 2), device="cuda"))
+    graph.replay()
+    assert torch.equal(out, moe(x, *args, ids, gates))

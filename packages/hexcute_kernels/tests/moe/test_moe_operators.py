@@ -1,0 +1,73 @@
+"""What the operators with weights of four bits say of a call, and what they launch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hexcute_core.errors import LaunchError
+
+torch = pytest.importorskip("torch")
+from stand_ins import gpu, on_gpu  # noqa: E402
+
+from hexcute_kernels.moe import moe, pack, w4a16_matmul  # noqa: E402
+from hexcute_kernels.moe.configs import ROUTED  # noqa: E402
+
+
+def weights(*shape: int) -> Any:
+    *batch, k, n = shape
+    q = torch.zeros(shape, dtype=torch.uint8)
+    scale = torch.ones((*batch, k // 128, n), dtype=torch.float16)
+    return on_gpu(pack(q, scale, torch.zeros_like(scale, dtype=torch.uint8)))
+
+
+def zeros(*shape: int, dtype: Any = torch.float16) -> Any:
+    return on_gpu(torch.zeros(shape, dtype=dtype))
+
+
+def test_dense() -> None:
+    w = weights(256, 192)
+    with gpu("h200", "sm_90") as launches:
+        c = w4a16_matmul(zeros(5, 256), w)
+        assert c.shape == (5, 192) and c.dtype == torch.float16
+        assert w4a16_matmul(zeros(0, 256), w).shape == (0, 192)
+        (noted,) = launches
+        shapes = [tuple(t.shape) for t in noted.prepared]
+        assert shapes == [(5, 256), (1, 2, 204, 64), (1, 2, 204 * 32), (5, 192)]
+        assert noted.constants["BM"] == 16
+        for args, words in (
+            ((zeros(5, 128), w), r"x \(m, 256\)"),
+            ((zeros(5, 256, dtype=torch.bfloat16), w), "takes float16"),
+            ((zeros(5, 256), zeros(2, 100, 64, dtype=torch.uint8)), "pack"),
+            ((zeros(5, 256), w[:, :, :32]), "row-major|contiguous|pack"),
+        ):
+            with pytest.raises(LaunchError, match=words):
+                w4a16_matmul(*args)
+    with gpu("a100", "sm_80"), pytest.raises(LaunchError, match="wgmma: needs wgmma and tma"):
+        w4a16_matmul.plan((zeros(5, 256), w))
+
+
+def test_a_layer() -> None:
+    w13, w2 = weights(4, 256, 512), weights(4, 256, 256)
+    x, ids, gates = zeros(7, 256), zeros(7, 2, dtype=torch.int32), zeros(7, 2, dtype=torch.float32)
+    with gpu("h200", "sm_90"):
+        plan = moe.plan((x, w13, w2, ids, gates, "layer"))
+        assert plan.outputs[0].shape == (7, 256) and plan.config.BM == 16
+        assert moe.plan((x, w13, w2, ids, gates, "gemms")).outputs[0].shape == (14, 256)
+        many = zeros(500, 256), w13, w2, zeros(500, 2, dtype=torch.int32)
+        gated = zeros(500, 2, dtype=torch.float32)
+        assert moe.plan((*many, gated, "layer")).config == ROUTED.rows["h200"][-1].config
+        nothing = moe(x[:0], w13, w2, ids[:0], gates[:0])
+        assert nothing.shape == (0, 256)
+        for args, words in (
+            ((x, w13, w13, ids, gates), "hidden is 512 in w2"),
+            ((x, w2, w2, ids, gates), "w2 of"),
+            ((zeros(7, 128), w13, w2, ids, gates), "hidden is 256 in w2"),
+            ((x, w13, w2, ids, gates[:, :1].contiguous()), "ids and gates"),
+            ((x, w13, w2, ids.long(), gates), "takes int32"),
+            ((x, w13[0], w2, ids, gates), "packed from"),
+            ((x, w13, w2, ids, gates, "all"), "scope is"),
+        ):
+            with pytest.raises(LaunchError, match=words):
+                moe(*args)
