@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hexcute_bench.cases.attention import AttentionCase
+from hexcute_bench.errors import PeerAbsent
 from hexcute_bench.interface import Candidate, CasePeer, Run
 from hexcute_bench.peers.common import module
 from hexcute_bench.peers.folder import python_package, vllm_operators
@@ -38,7 +39,7 @@ class TorchAttention(CasePeer):
             def run(index: int) -> Any:
                 with sdpa_kernel(backend):
                     out = torch.nn.functional.scaled_dot_product_attention(
-                        q[index], k[index], v[index]
+                        q[index], k[index], v[index], is_causal=case.causal
                     )
                 return out[0].transpose(0, 1)
 
@@ -66,7 +67,7 @@ class FlashAttention3(CasePeer):
                 forward(
                     case.q[index], case.k[index], case.v[index], None, None, None,
                     case.out[index], bounds, bounds, None, None, None, case.s, case.s,
-                    *[None] * 6, None, None, None, scale, False, -1, -1, 0.0, True, None, 1,
+                    *[None] * 6, None, None, None, scale, case.causal, -1, -1, 0.0, True, None, 1,
                     None, 0, None, 1, 0, None,
                 )  # fmt: skip
 
@@ -137,6 +138,8 @@ class TritonAttention(CasePeer):
 
     def prepare(self, case: AttentionCase) -> Sequence[Candidate]:
         module("triton")
+        if case.causal:
+            raise PeerAbsent("the Triton kernel has no causal mask")
         kernels = module("hexcute_bench.triton_kernels.attention")
         return [
             Candidate(config.name, lambda config=config: kernels.forward(case, config))
@@ -167,6 +170,7 @@ def hexcute_attention(
         lambda case, i: (case.q[i][None], case.k[i][None], case.v[i][None]),
         name=name,
         variant=variant,
+        options=lambda case: {"causal": True} if case.causal else {},
         output=lambda case, i: case.out[i][None],
     )
 

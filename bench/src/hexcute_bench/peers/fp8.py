@@ -50,7 +50,7 @@ class DeepGemm(CasePeer):
     def prepare(self, case: Fp8Case) -> Sequence[Candidate]:
         if "CUDA_HOME" not in os.environ and Path("/usr/local/cuda").is_dir():
             os.environ["CUDA_HOME"] = "/usr/local/cuda"
-        deep_gemm = python_package("deep_gemm", "deep_gemm.txz")
+        deep_gemm = python_package("deep_gemm", "deep_gemm*.txz")
 
         def build() -> Run:
             aligned = [deep_gemm.get_mn_major_tma_aligned_tensor(scales) for scales in case.sa]

@@ -225,7 +225,7 @@ class HexcuteMoe(CasePeer):
             "moe",
             lambda case, i: (case.x[i], first, second, case.ids[i], case.gates[i]),
             tuned=self._tuned,
-            options={"scope": case.scope},
+            options=lambda case: {"scope": case.scope},
         )
         return ours.prepare(case)
 

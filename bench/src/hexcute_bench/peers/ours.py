@@ -35,7 +35,7 @@ def operator(name: str) -> Any:
 
 
 class Hexcute(CasePeer):
-    """The operator called with `arguments(case, index)`, `options`, and `out=output(case, index)`.
+    """The operator called with `arguments(case, index)`, `options(case)` and `output(case, index)`.
 
     As called it has one candidate; `tuned`, one for each configuration. `variant` names the only
     variant to use, `config` fixes the constants of its configuration.
@@ -50,13 +50,13 @@ class Hexcute(CasePeer):
         tuned: bool = False,
         variant: str | None = None,
         config: Mapping[str, Any] | None = None,
-        options: Mapping[str, Any] | None = None,
+        options: Callable[[Any], Mapping[str, Any]] = lambda case: {},
         output: Callable[[Any, int], Any] = lambda case, index: case.output(index),
     ) -> None:
         self.name = name
         self._called, self._arguments, self._output = called, arguments, output
         self._tuned, self._variant, self._config = tuned, variant, config
-        self._options = dict(options or {})
+        self._options = options
 
     def prepare(self, case: Case) -> Sequence[Candidate]:
         ours = operator(self._called)
@@ -76,14 +76,14 @@ class Hexcute(CasePeer):
         name = self._variant
         if name is None:
             args = self._arguments(case, 0)
-            name = ours.plan(ours.schema.bind(tuple(args), self._options)).variant
+            name = ours.plan(ours.schema.bind(tuple(args), self._options(case))).variant
         return next(variant for variant in ours.variants if variant.name == name)
 
     def _run(self, ours: Any, case: Case, config: Any) -> Run:
         sets = range(case.sets)
         arguments = [tuple(self._arguments(case, index)) for index in sets]
         outputs = [self._output(case, index) for index in sets]
-        options = {**self._options, "variant": self._variant, "config": config}
+        options = {**self._options(case), "variant": self._variant, "config": config}
 
         def run(index: int) -> None:
             ours(*arguments[index], out=outputs[index], **options)

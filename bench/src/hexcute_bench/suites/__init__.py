@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from hexcute_bench.errors import BenchError
 from hexcute_bench.interface import Suite
-from hexcute_bench.suites.attention import MHA_DECODING, MHA_FORWARD
+from hexcute_bench.suites.attention import MHA_CAUSAL, MHA_DECODING, MHA_FORWARD
 from hexcute_bench.suites.cost_model import COST_MODEL
 from hexcute_bench.suites.fp8 import FP8_BLOCKWISE
 from hexcute_bench.suites.gemm import GEMM_SM80, GEMM_SM90, GEMM_UNTUNED
@@ -21,6 +21,7 @@ ALL: tuple[Suite, ...] = (
     GEMM_UNTUNED,
     FP8_BLOCKWISE,
     MHA_FORWARD,
+    MHA_CAUSAL,
     MHA_DECODING,
     MOE,
     MOE_LAYER,

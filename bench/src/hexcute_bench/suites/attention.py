@@ -1,4 +1,5 @@
-"""Fused attention, batch 1, not causal: forward on 20 shapes, decoding on 24."""
+"""Fused attention, batch 1: forward on 20 shapes, their causal twins with heads of 256, decoding on
+24."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from hexcute_bench.peers.attention import (
     flash_attention_2,
     hexcute_attention,
 )
+from hexcute_bench.peers.flash_attention4 import FlashAttention4
 from hexcute_bench.peers.hidet_link import hidet_rows
 from hexcute_bench.shape import Shape
 
@@ -33,6 +35,17 @@ DECODING = tuple(
     for d in (64, 128)
     for s in (1024, 2048, 4096, 16384, 32768, 65536)
 )
+
+
+CAUSAL = (
+    *(Shape.of({**shape.sizes(), "causal": 1}) for shape in FORWARD),
+    *(
+        Shape.of(heads=16, d=256, s=s, causal=causal)
+        for causal in (0, 1)
+        for s in (512, 1024, 2048, 4096, 16384)
+    ),
+)
+"""Of the paper's shapes the causal twins, and heads of 256 both ways."""
 
 
 def forward_regime(shape: Shape) -> str:
@@ -55,6 +68,7 @@ MHA_FORWARD = KernelSuite(
     peers=(
         *hexcute_attention("attention"),
         *hexcute_attention("attention", "hexcute_sm80", "mma"),
+        FlashAttention4(),
         FlashAttention3(),
         flash_attention_2(),
         cudnn(),
@@ -64,6 +78,25 @@ MHA_FORWARD = KernelSuite(
     work=forward_work,
     regime=forward_regime,
     processes=(ProcessPeer(("hidet_attention",), "hidet", hidet_rows),),
+)
+
+MHA_CAUSAL = KernelSuite(
+    name="mha_causal",
+    title="Fused attention forward, causal, and heads of 256",
+    operator="attention",
+    baseline="fa4",
+    shapes=CAUSAL,
+    quick=(CAUSAL[3], CAUSAL[7], CAUSAL[24]),
+    peers=(
+        *hexcute_attention("attention"),
+        FlashAttention4(),
+        FlashAttention3(),
+        flash_attention_2(),
+        cudnn(),
+    ),
+    case=AttentionCase,
+    work=forward_work,
+    regime=forward_regime,
 )
 
 MHA_DECODING = KernelSuite(

@@ -2,7 +2,7 @@
 
 wgmma: 64 queries a block where longer tiles would leave multiprocessors idle; else as many keys
 as registers hold beside the result, which falls with the heads' width. Under a mask, blocks of all
-heads run longest first; where their keys and values exceed L2, in sections that fit.
+heads run longest first.
 """
 
 from __future__ import annotations
@@ -69,43 +69,56 @@ MMA = Table(
 )
 
 
-def _rows(order: str, **most: int) -> tuple[Row[WgmmaConfig], ...]:
-    """The rows of one order of blocks: by the wider of the heads' widths."""
+def _row(
+    width: int, config: tuple[int, int, int, bool, str], fills: int = 0, **most: int
+) -> Row[WgmmaConfig]:
+    """A row for heads of at most this width: BM, BN, GROUPS, PINGPONG and ORDER."""
+    bm, bn, groups, pingpong, order = config
+    tile = WgmmaConfig(bm, bn, groups, pingpong, ORDER=order)
+    return Row(tile, most={"width": width, **most}, fills=fills)
 
-    def row(width: int, config: tuple[int, int, int, bool], fills: int = 0) -> Row[WgmmaConfig]:
-        limits = {"width": width, **most}
-        return Row(WgmmaConfig(*config, ORDER=order), most=limits, fills=fills)
 
-    return (
-        row(64, (192, 128, 3, True), fills=132),
-        row(64, (64, 128, 1, False)),
-        row(96, (128, 128, 2, True), fills=100),
-        row(96, (64, 128, 1, False)),
-        row(128, (128, 176, 2, True), fills=1024),
-        row(128, (128, 128, 2, True), fills=100),
-        row(128, (64, 128, 1, False)),
-        row(192, (128, 112, 2, True), fills=100),
-        row(192, (64, 112, 1, False)),
-        row(256, (128, 80, 2, False), fills=100),
-        row(256, (64, 80, 1, False)),
-    )
-
+_EVEN = (
+    _row(64, (192, 128, 3, False, "rows"), 1024, masked=0),
+    _row(64, (192, 128, 3, True, "rows"), 330, masked=0),
+    _row(64, (128, 128, 2, True, "rows"), 100, masked=0),
+    _row(64, (64, 128, 1, False, "rows"), masked=0),
+    _row(96, (128, 160, 2, True, "rows"), 256, masked=0),
+    _row(96, (128, 128, 2, True, "rows"), 100, masked=0),
+    _row(96, (64, 128, 1, False, "rows"), masked=0),
+    _row(128, (128, 176, 2, True, "sections"), 1024, masked=0),
+    _row(128, (128, 128, 2, True, "rows"), 100, masked=0),
+    _row(128, (64, 128, 1, False, "rows"), masked=0),
+    _row(192, (128, 112, 2, True, "rows"), 200, masked=0),
+    _row(192, (128, 96, 2, True, "rows"), 100, masked=0),
+    _row(192, (64, 112, 1, False, "rows"), masked=0),
+    _row(256, (128, 80, 2, False, "sections"), 200, masked=0),
+    _row(256, (128, 80, 2, False, "rows"), 100, masked=0),
+    _row(256, (64, 80, 1, False, "rows"), masked=0),
+)
+"""Where every block sees all keys."""
+_MASKED = (
+    _row(64, (192, 128, 3, True, "heads"), 330),
+    _row(64, (128, 128, 2, True, "heads"), 200),
+    _row(64, (64, 64, 1, False, "heads"), 200),
+    _row(64, (64, 128, 1, False, "rows")),
+    _row(96, (128, 128, 2, True, "heads"), 200),
+    _row(96, (64, 128, 1, False, "rows")),
+    _row(128, (128, 176, 2, True, "rows"), 1500),
+    _row(128, (128, 128, 2, True, "heads"), 200),
+    _row(128, (64, 128, 1, False, "heads"), 200),
+    _row(128, (64, 128, 1, False, "rows")),
+    _row(192, (128, 112, 2, False, "sections"), 1500),
+    _row(192, (128, 96, 2, True, "heads"), 200),
+    _row(192, (64, 112, 1, False, "rows")),
+    _row(256, (128, 80, 2, False, "sections"), 1500),
+    _row(256, (128, 80, 2, False, "heads"), 200),
+    _row(256, (128, 80, 2, False, "rows"), 100),
+    _row(256, (64, 80, 1, False, "rows")),
+)
+"""Where blocks at the end of a sequence see more keys than those at its beginning."""
 
 WGMMA = Table(
-    rows={
-        "h200": (
-            *_rows("rows", masked=0),
-            *_rows("heads", keys_bytes=32 << 20),
-            *_rows("sections"),
-            Row(WgmmaConfig(64, 64, 1, False)),
-        ),
-    },
-    more=(
-        WgmmaConfig(192, 128, 3, False),
-        WgmmaConfig(128, 192, 2, True),
-        WgmmaConfig(128, 160, 2, True),
-        WgmmaConfig(128, 176, 2, False),
-        WgmmaConfig(128, 128, 2, False),
-        WgmmaConfig(64, 64, 1, False, ORDER="heads"),
-    ),
+    rows={"h200": (*_EVEN, *_MASKED, Row(WgmmaConfig(64, 80, 1, False)))},
+    more=(WgmmaConfig(128, 128, 2, False), WgmmaConfig(64, 64, 1, False)),
 )

@@ -31,6 +31,11 @@ class Blockwise(Problem):
     scale_major: str
     batch: int | None = None
 
+    @property
+    def out_bits(self) -> int:
+        """Bits of a result: wide ones leave less shared memory to the operands."""
+        return self.out.bits
+
 
 def describe(
     a: torch.Tensor, b: torch.Tensor, a_scale: torch.Tensor, b_scale: torch.Tensor, out_dtype: str

@@ -19,10 +19,12 @@ class Channels(Protocol):
 
 @dataclass(frozen=True)
 class ScanConfig:
-    """BD channels a block, a thread each; chunks of BL steps."""
+    """BD channels a block, a thread each; chunks of BL steps in registers, stretches of BT steps of
+    B and C in shared memory."""
 
     BD: int
-    BL: int
+    BL: int = 8
+    BT: int = 64
 
     def blocks(self, problem: Channels) -> int:
         return -(-problem.d // self.BD) * problem.b
@@ -31,9 +33,9 @@ class ScanConfig:
 SCAN = Table(
     rows={
         "h200": (
-            Row(ScanConfig(128, 16), most={"groups": 1}, fills=1024),
-            Row(ScanConfig(32, 16)),
+            Row(ScanConfig(64), most={"groups": 1}, fills=500),
+            Row(ScanConfig(32)),
         ),
     },
-    more=(ScanConfig(32, 32), ScanConfig(64, 16), ScanConfig(64, 32), ScanConfig(128, 32)),
+    more=(ScanConfig(128), ScanConfig(32, 4), ScanConfig(64, 16), ScanConfig(32, 8, 128)),
 )

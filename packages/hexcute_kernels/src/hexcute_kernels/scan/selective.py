@@ -1,8 +1,8 @@
 """y_t = (sum over n of C_t[n] h_t[n] + D u_t) silu(z_t),  h_t = exp(dt_t A) h_(t-1) + dt_t u_t B_t.
 
-A thread walks the time of one channel with the channel's states in registers. A chunk of BL steps
-at a time, the block works out dt = softplus(delta + bias) and dt u together and lays them, and B
-and C, into shared memory, from where every step reads what it needs; B and C serve all channels.
+A thread walks the time of one channel with the channel's states in registers, BL steps of u, delta
+and z at a time, which lie side by side in memory. B and C serve all channels of the block: a
+stretch of BT steps is laid into shared memory, from where every step reads its states at once.
 """
 
 from __future__ import annotations
@@ -25,18 +25,14 @@ def softplus(x):
 
 
 @hx.device
-def walk(h, ra, t, s_dt, s_du, s_b, s_c, s_y):
-    """Step t: the states after it; its output goes to s_y."""
-    rows, states = h.shape
-    dt, du = hx.register_tensor(f32, (rows, 1)), hx.register_tensor(f32, (rows, 1))
+def walk(h, ra, dt, du, s_b, s_c, at):
+    """The states and the output (rows, 1) of the step whose B and C are rows `at` of s_b, s_c."""
+    states = h.shape[1]
     rb, rc = hx.register_tensor(f32, (1, states)), hx.register_tensor(f32, (1, states))
-    hx.copy(s_dt[:, hx.ds(t, 1)], dt)
-    hx.copy(s_du[:, hx.ds(t, 1)], du)
-    hx.copy(s_b[hx.ds(t, 1), :], rb)
-    hx.copy(s_c[hx.ds(t, 1), :], rc)
+    hx.copy(s_b[hx.ds(at, 1), :], rb)
+    hx.copy(s_c[hx.ds(at, 1), :], rc)
     h = h * hx.exp2(dt * ra) + du * rb
-    hx.copy(hx.sum(h * rc, 1), s_y[:, hx.ds(t, 1)])
-    return h
+    return h, hx.sum(h * rc, 1)
 
 
 @cache
@@ -62,15 +58,17 @@ def selective_scan_kernel(
         out: dtype[b, d, length],
         *,
         BD: int = 64,
-        BL: int = 32,
+        BL: int = 8,
+        BT: int = 64,
     ):
+        assert BT % BL == 0, "a stretch is whole chunks"
         hx.attrs.cuda.grid_dim = hx.cdiv(d, BD), b
         hx.attrs.cuda.block_dim = BD
         bd, y = hx.blockIdx.x * BD, hx.blockIdx.y
-        group, chunks = bd // (d // g), hx.cdiv(length, BL)
-        channels = (BD, BL, chunks), (length, 1, BL)
-        times = (BL, states, chunks), (1, length, BL)
+        group, chunks = bd // (d // g), BT // BL
+        channels = (BD, 1, BL, hx.cdiv(length, BL)), (length, length, 1, BL)
         gu, gd, gz, go = (hx.global_view(x[y, bd:, :], channels) for x in (u, delta, z, out))
+        times = (BT, states, hx.cdiv(length, BT)), (1, length, BT)
         gb, gc = (hx.global_view(x[y, group, :, :], times) for x in (bs, cs))
         ra, h = hx.register_tensor(f32, (BD, states)), hx.register_tensor(f32, (BD, states))
         hx.copy(hx.global_view(a[bd:, :], ((BD, states), (states, 1))), ra)
@@ -80,39 +78,40 @@ def selective_scan_kernel(
         rskip, rbias = hx.register_tensor(f32, (BD, 1)), hx.register_tensor(f32, (BD, 1))
         hx.copy(hx.global_view(skip[bd:], ((BD, 1), (1, 1))), rskip)
         hx.copy(hx.global_view(bias[bd:], ((BD, 1), (1, 1))), rbias)
-        s_dt, s_du = hx.shared_tensor(f32, (BD, BL)), hx.shared_tensor(f32, (BD, BL))
-        s_b, s_c = hx.shared_tensor(f32, (BL, states)), hx.shared_tensor(f32, (BL, states))
-        s_y = hx.shared_tensor(f32, (BD, BL))
-        for i in range(chunks):
-            ru, rd = hx.register_tensor(dtype, (BD, BL)), hx.register_tensor(dtype, (BD, BL))
-            rb = hx.register_tensor(dtype, (BL, states))
-            rc = hx.register_tensor(dtype, (BL, states))
-            hx.copy(gu[:, :, i], ru)
-            hx.copy(gd[:, :, i], rd)
+        s_b, s_c = hx.shared_tensor(f32, (BT, states)), hx.shared_tensor(f32, (BT, states))
+        ru, rd, rz = (hx.register_tensor(dtype, (BD, 1, BL)) for _ in range(3))
+        nu, nd, nz = (hx.register_tensor(dtype, (BD, 1, BL)) for _ in range(3))
+        ahead = [(gu, nu, ru), (gd, nd, rd), *[(gz, nz, rz)] * gated]
+        for source, after, _ in ahead:
+            hx.copy(source[:, :, :, 0], after)
+        for i in range(hx.cdiv(length, BT)):
+            rb = hx.register_tensor(dtype, (BT, states))
+            rc = hx.register_tensor(dtype, (BT, states))
             hx.copy(gb[:, :, i], rb)
             hx.copy(gc[:, :, i], rc)
-            dt = hx.cast(rd, f32)
-            if biased:
-                dt = dt + rbias
-            if soft:
-                dt = softplus(dt)
-            hx.copy(dt, s_dt)
-            hx.copy(dt * hx.cast(ru, f32), s_du)
+            hx.syncthreads()
             hx.copy(hx.cast(rb, f32), s_b)
             hx.copy(hx.cast(rc, f32), s_c)
             hx.syncthreads()
-            for t in hx.unroll(BL):
-                h = walk(h, ra, t, s_dt, s_du, s_b, s_c, s_y)
-            hx.syncthreads()
-            result = hx.register_tensor(f32, (BD, BL))
-            hx.copy(s_y, result)
-            if skips:
-                result = result + hx.cast(ru, f32) * rskip
-            if gated:
-                rz = hx.register_tensor(dtype, (BD, BL))
-                hx.copy(gz[:, :, i], rz)
-                gate = hx.cast(rz, f32)
-                result = result * gate / (1.0 + hx.exp(-gate))
-            hx.copy(hx.cast(result, dtype), go[:, :, i])
+            for j in range(chunks):
+                for source, after, now in ahead:
+                    hx.copy(after, now)
+                    # The next chunk arrives under this one's steps.
+                    hx.copy(source[:, :, :, i * chunks + j + 1], after)
+                ry = hx.register_tensor(dtype, (BD, 1, BL))
+                for t in hx.static_range(BL):
+                    given, dt = hx.cast(ru[:, :, t], f32), hx.cast(rd[:, :, t], f32)
+                    if biased:
+                        dt = dt + rbias
+                    if soft:
+                        dt = softplus(dt)
+                    h, result = walk(h, ra, dt, dt * given, s_b, s_c, j * BL + t)
+                    if skips:
+                        result = result + given * rskip
+                    if gated:
+                        gate = hx.cast(rz[:, :, t], f32)
+                        result = result * gate / (1.0 + hx.exp(-gate))
+                    hx.copy(hx.cast(result, dtype), ry[:, :, t])
+                hx.copy(ry, go[:, :, :, i * chunks + j])
 
     return scan
