@@ -175,6 +175,31 @@ def test_products_of_parts(body, reference, target):
     assert compiled.source()
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_any_number_of_columns_of_a_product(target):
+    """Each goes to a view of its own; all of them are read from shared memory, or none is."""
+
+    @hx.kernel(cache=False)
+    def kern(a: f16[16, 16], b: f16[8, 16], c: f32[8, 16]):
+        hx.attrs.cuda.grid_dim = 1
+        hx.attrs.cuda.block_dim = 128
+        ra, rb = hx.register_tensor(f16, (16, 16)), hx.register_tensor(f16, (8, 16))
+        rc = hx.register_tensor(f32, (16, 8))
+        hx.copy(hx.global_view(a, ((16, 16), (16, 1))), ra)
+        hx.copy(hx.global_view(b, ((8, 16), (16, 1))), rb)
+        hx.fill(rc, 1.0)
+        hx.gemm(rc, ra, rb)
+        for i in hx.static_range(8):
+            hx.copy(rc[:, i], hx.global_view(c[i, :], ((16,), (1,))))
+
+    a, b = (np.arange(n * 16).reshape(n, 16).astype(np.float16) % 5 for n in (16, 8))
+    c = np.zeros((8, 16), np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        kern.compile(target, verify=True).simulate(a, b, c)
+    assert np.array_equal(c, product(b.astype(np.float32), a.astype(np.float32)) + 1)
+
+
 def twice_in_different_ways(ga, gb, gc):
     t = hx.register_tensor(f32, (32, 32, 2, 2))
     hx.fill(t, 0.0)

@@ -10,11 +10,7 @@ from dataclasses import dataclass
 
 from random_kernels.running import Outcome
 
-JUSTIFIED: dict[str, str] = {
-    "a part at .* need different layouts": "each thread holds all of a mode that is cut into parts;"
-    " what is spread over threads has to be rearranged before, as the error says (docs/language.md,"
-    " parts of register tiles)",
-}
+JUSTIFIED: dict[str, str] = {}
 """Reasons that a refusal may have, as patterns, and why each holds."""
 
 

@@ -142,21 +142,23 @@ def _broken(program: TileProgram, conflict: Conflicts) -> Iterator[_Place]:
 
 
 def _cuts(program: TileProgram, name: str) -> Iterator[_Place]:
-    """Operands that are parts of a tensor which is not held in these parts."""
+    """Operands that are parts of a tensor which is not held in these parts: all that cut it alike,
+    for as long as one is left the tensor has to be held so."""
     tensor = next((t for t in program.tensors if t.name == name), None)
     if not isinstance(tensor, RegisterTensor):
         return
     ops = list(operations(program.body))
-    seen: set[tuple[object, ...]] = set()
+    alike: dict[tuple[object, int], list[TileOp]] = {}
     for op in ops:
         for edge, ref in enumerate(operands(op)):
-            kind = (type(op), *_names(op), edge)
             readable = not op.cut if isinstance(op, Rearrange) else edge in edges(op)
-            cut = ref.tensor == name and cut_modes(ref, tensor.shape)
-            place = _place(program, ops, op, edge) if cut and readable else None
-            if place is not None and kind not in seen:
-                seen.add(kind)
-                yield replace(place, cut=True)
+            cut = cut_modes(ref, tensor.shape) if ref.tensor == name else ()
+            if cut and readable:
+                alike.setdefault((cut, edge), []).append(op)
+    for (_, edge), found in alike.items():
+        place = _place(program, ops, found[0], edge)
+        if place is not None:
+            yield replace(place, ops=tuple(found), cut=True)
 
 
 def _place(program: TileProgram, ops: list[TileOp], op: TileOp, edge: int) -> _Place | None:
