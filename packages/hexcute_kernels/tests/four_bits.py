@@ -7,10 +7,8 @@ import numpy as np
 
 def place(k: int) -> tuple[int, int]:
     """Byte of a group's row, and shift in it, of nibble k of the group."""
-    half, rest = divmod(k, 64)
-    sixteen, within = divmod(rest, 16)
-    eight, pair = divmod(within, 8)
-    return 16 * (pair // 2) + 4 * sixteen + 2 * eight + pair % 2, 4 * half
+    up, word = divmod(k, 32)
+    return 2 * word + up // 2, up % 2 * 4
 
 
 def quantized(seed: int, *shape: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -32,6 +30,11 @@ def packed(q: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> np.ndarray:
     halves = w.view(np.float16).reshape(experts, k // 128, -1)
     halves[..., n * 32 : n * 33], halves[..., n * 33 :] = scale, zero
     return w
+
+
+def words(w: np.ndarray) -> np.ndarray:
+    """The weights as the kernels read them."""
+    return w.view(np.uint16)
 
 
 def strips(w: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from four_bits import packed, quantized, strips, weights
+from four_bits import packed, quantized, strips, weights, words
 
 from hexcute_kernels.moe.configs import W4A16Config, most_blocks
 from hexcute_kernels.moe.grouped import w4a16_gemm
@@ -44,7 +44,7 @@ def test_dense_against_float64(m: int, n: int, k: int, config: W4A16Config) -> N
     x = np.random.default_rng(1).normal(size=(m, k)).astype(np.float16)
     w, c = packed(*numbers), np.full((m, n), np.nan, np.float16)
     kernel = w4a16_gemm()
-    kernel.simulate(x, w, strips(w), c, target="sm_90", **asdict(config))
+    kernel.simulate(x, words(w), strips(w), c, target="sm_90", **asdict(config))
     close(c, x.astype(np.float64) @ weights(*numbers)[0])
 
 
@@ -122,10 +122,12 @@ def test_a_layer_against_float64(
     c1, h = half(pair.size, 2 * width), half(pair.size, width)
     c2, constants = half(pair.size, hidden), asdict(SMALL)
     w = packed(*first)
-    w4a16_gemm(True, True).simulate(ordered, w, strips(w), expert, start, c1, **constants, **how)
+    w4a16_gemm(True, True).simulate(
+        ordered, words(w), strips(w), expert, start, c1, **constants, **how
+    )
     gate_rows.simulate(c1, expert, h, BM=SMALL.BM, **how)
     w = packed(*second)
-    w4a16_gemm(True).simulate(h, w, strips(w), expert, c2, **constants, **how)
+    w4a16_gemm(True).simulate(h, words(w), strips(w), expert, c2, **constants, **how)
     out = half(tokens if scope == "layer" else pairs, hidden)
     combine(top_k if scope == "layer" else 1).simulate(c2, place, gates, out, **how)
     rows = x[np.arange(pairs) // top_k].astype(np.float64)
@@ -133,3 +135,14 @@ def test_a_layer_against_float64(
     mid = both[:, :width] / (1 + np.exp(-both[:, :width])) * both[:, width:]
     want = np.einsum("pk,pkn->pn", mid, weights(*second)[ids]) * gates[:, None]
     close(out, want.reshape(tokens, top_k, -1).sum(1) if scope == "layer" else want, 8)
+
+
+def test_weights_come_by_tma_and_become_numbers_without_conversions() -> None:
+    compiled = w4a16_gemm(True, True).compile("sm_90", **asdict(SMALL))
+    copies = [line for line in compiled.explain(rejected=0).splitlines() if " copy " in line]
+    (load,) = (line for line in copies if " gq -> sq" in line)
+    (take,) = (line for line in copies if " sq -> rq" in line)
+    assert "tma.load" in load and "ldmatrix.x4 x2" in take and "0 bank conflicts" in take
+    assert not compiled.built.local_memory
+    sass = compiled.sass()
+    assert "HGMMA.64x16x16" in sass and "I2F" not in sass and "HMUL2" in sass

@@ -34,7 +34,7 @@ def test_dense() -> None:
         assert w4a16_matmul(zeros(0, 256), w).shape == (0, 192)
         (noted,) = launches
         shapes = [tuple(t.shape) for t in noted.prepared]
-        assert shapes == [(5, 256), (1, 2, 204, 64), (1, 2, 204 * 32), (5, 192)]
+        assert shapes == [(5, 256), (1, 2, 204, 32), (1, 2, 204 * 32), (5, 192)]
         assert noted.constants["BM"] == 16
         for args, words in (
             ((zeros(5, 128), w), r"x \(m, 256\)"),

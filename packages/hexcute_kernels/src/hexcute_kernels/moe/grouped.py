@@ -12,9 +12,9 @@ from __future__ import annotations
 from functools import cache
 
 import hexcute_core as hx
-from hexcute_core import f16, f32, i32, u8
-from hexcute_kernels.moe.packing import GROUP, HALF
-from hexcute_kernels.parts.unpack import high_nibbles, low_nibbles, number
+from hexcute_core import f16, f32, i32, u16
+from hexcute_kernels.moe.packing import GROUP, WORDS
+from hexcute_kernels.parts.unpack import nibbles, number
 
 t, k, n, rows = hx.dims("t k n rows")
 experts, groups, lines, halves, blocks = hx.dims("experts groups lines halves blocks")
@@ -38,10 +38,8 @@ def load_slots(x, q, strip, expert, row, bn, columns, sx, sq, ss, sz, pipe):
     """Fills slot after slot with a group of k: rows of x, the weights of columns from bn on."""
     high, wide, tiles = sx.shape[0], sq.shape[0], q.shape[1]
     gx = hx.global_view(x[row:, :], ((high, GROUP, tiles), (x.shape[1], 1, GROUP)))
-    order = (hx.along(3, 1), hx.along(3, 16), hx.along(3, 2), hx.along(3, 4))
-    gq = hx.global_view(
-        q[expert, :, bn:, :], ((wide, (2, 4, 2, 4), tiles), (hx.along(2), order, hx.along(1)))
-    )
+    a_tile = ((wide, WORDS, tiles), (hx.along(2), hx.along(3), hx.along(1)))
+    gq = hx.global_view(q[expert, :, bn:, :], a_tile)
     a_strip = ((wide, 1, tiles), (hx.along(2), hx.along(1), hx.along(1)))
     gs = hx.global_view(strip[expert, :, columns * 32 + bn :], a_strip)
     gz = hx.global_view(strip[expert, :, columns * 33 + bn :], a_strip)
@@ -59,18 +57,19 @@ def multiply_slots(rc, sx, sq, ss, sz, pipe, tiles):
     wide = sq.shape[0]
     for _ in range(tiles):
         with pipe.consume() as s:
-            rq = hx.register_tensor(u8, (wide, HALF))
+            rq = hx.register_tensor(u16, (wide, WORDS))
             scale, zero = hx.register_tensor(f16, (wide, 1)), hx.register_tensor(f16, (wide, 1))
             hx.copy(sq[:, :, s], rq)
             hx.copy(ss[:, :, s], scale)
             hx.copy(sz[:, :, s], zero)
-            hx.gemm(rc, low_nibbles(rq, zero, scale), sx[:, 0:HALF, s])
-            hx.gemm(rc, high_nibbles(rq, zero, scale), sx[:, HALF:, s])
+            for place in hx.static_range(4):
+                part = sx[:, place * WORDS : (place + 1) * WORDS, s]
+                hx.gemm(rc, nibbles(rq, place, zero, scale), part)
 
 
 @cache
 def w4a16_gemm(routed: bool = False, sorted_rows: bool = False) -> hx.Kernel:
-    """The kernel: x[t, k]; q[experts, k/128, n + n/16, 64] as `packing` says, and the same memory
+    """The kernel: x[t, k]; q[experts, k/128, n + n/16, 32] as `packing` says, and the same memory
     as f16, strip[experts, k/128, ...]; c[rows, n].
 
     `routed`: expert[block], negative where a block has nothing to do; its results are the rows of c
@@ -83,7 +82,7 @@ def w4a16_gemm(routed: bool = False, sorted_rows: bool = False) -> hx.Kernel:
     @hx.kernel
     def w4a16(
         x: f16[t, k],
-        q: u8[experts, groups, lines, 64],
+        q: u16[experts, groups, lines, 32],
         strip: f16[experts, groups, halves],
         expert: number_type,
         start: start_type,
@@ -97,7 +96,7 @@ def w4a16_gemm(routed: bool = False, sorted_rows: bool = False) -> hx.Kernel:
         hx.attrs.cuda.grid_dim = hx.cdiv(n, BN), hx.cdiv(rows, BM)
         block, bn = hx.blockIdx.y, hx.blockIdx.x * BN
         sx = hx.shared_tensor(f16, (BM, GROUP, STAGES))
-        sq = hx.shared_tensor(u8, (BN, HALF, STAGES))
+        sq = hx.shared_tensor(u16, (BN, WORDS, STAGES))
         ss = hx.shared_tensor(f16, (BN, 1, STAGES))
         sz = hx.shared_tensor(f16, (BN, 1, STAGES))
         sc = hx.shared_tensor(f16, (BN, BM))

@@ -23,8 +23,10 @@ NEEDS = ("wgmma", "tma")
 
 
 def stacked(w: torch.Tensor) -> torch.Tensor:
-    """Packed weights as a stack of experts, of one where they are not stacked."""
-    return w.unsqueeze(0) if w.dim() == 3 else w
+    """Packed weights as a stack of experts, of one where they are not stacked, in words."""
+    import torch as torch_module
+
+    return (w.unsqueeze(0) if w.dim() == 3 else w).view(torch_module.uint16)
 
 
 def strips(w: torch.Tensor) -> torch.Tensor:
@@ -192,9 +194,9 @@ def launch_moe(p: Routed, config: W4A16Config) -> Run:
         ordered = half(p.pairs, p.hidden)
         gather(p.top_k)(x, expert, start, pair, ordered, place, **high)
         c1, h, c2 = half(rows, 2 * p.width), half(rows, p.width), half(rows, p.hidden)
-        first(ordered, w13, strips(w13), expert, start, c1, **chosen)
+        first(ordered, stacked(w13), strips(w13), expert, start, c1, **chosen)
         gate_rows(c1, expert, h, **high)
-        second(h, w2, strips(w2), expert, c2, **chosen)
+        second(h, stacked(w2), strips(w2), expert, c2, **chosen)
         combine(together)(c2, place, whole(gates), out)
 
     return run

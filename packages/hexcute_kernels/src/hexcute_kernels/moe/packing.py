@@ -1,10 +1,11 @@
 """Weights of four bits in the order in which the kernels read them, as one tensor of bytes.
 
-    w[g, :n]     64 bytes a row of the result: the group's 128 nibbles, k and k + 64 in one byte
+    w[g, :n]     64 bytes a row of the result: the group's 128 nibbles in 32 words of 16 bits, k,
+                 k + 32, k + 64 and k + 96 in one word, from its low bits up
     w[g, n:]     the group's scales, then its zero points, both f16, 32 to a row of 64 bytes
 
-Of k below 64, byte 16 ((k // 2) % 4) + 4 (k // 16) + 2 ((k // 8) % 2) + k % 2 holds it: the 16
-bytes that one thread of a Tensor Core's product needs lie one after another.
+A row is a tile of 16-bit words in order, as ldmatrix deals them out: what a thread gets is what the
+Tensor Core reads from it, four products' worth.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 GROUP = 128
 """Elements of k that share a scale and a zero point."""
 HALF = GROUP // 2
-"""Bytes of a group in a row, and the distance in k of a byte's nibbles."""
+"""Bytes of a group in a row."""
+WORDS = GROUP // 4
+"""Words of a group in a row, and the distance in k of a word's nibbles."""
 ROWS = 64
 """n is a multiple of it."""
 
@@ -40,10 +43,9 @@ def pack(q: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor) -> torch.Tens
 
     _check(q, scale, zero)
     *batch, k, n = q.shape
-    # [..., group, half, k / 16, k / 8 of 2, k / 2 of 4, k of 2, n]
-    parts = q.reshape(*batch, k // GROUP, 2, 4, 2, 4, 2, n).movedim(-6, 0)
-    both = parts[0] | parts[1] << 4
-    rows = both.movedim((-1, -3, -5, -4, -2), (-5, -4, -3, -2, -1))
+    # [..., group, place, word, n] to [..., group, n, word, place]
+    places = q.reshape(*batch, k // GROUP, 4, WORDS, n).transpose(-3, -1)
+    rows = places[..., 0::2] | places[..., 1::2] << 4
     strips = torch_module.stack((scale, zero.to(scale.dtype)), -2)
     return torch_module.cat(
         (
@@ -60,9 +62,9 @@ def unpack(w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
     n = check_packed("unpack", "w", w)
     *batch, groups, _, _ = w.shape
-    rows = w[..., :n, :].reshape(*batch, groups, n, 4, 4, 2, 2)
-    both = rows.movedim((-5, -4, -3, -2, -1), (-1, -3, -5, -4, -2))
-    q = torch_module.stack((both & 15, both >> 4), -6).reshape(*batch, groups * GROUP, n)
+    rows = w[..., :n, :].reshape(*batch, groups, n, WORDS, 2)
+    places = torch_module.stack((rows & 15, rows >> 4), -1).flatten(-2)
+    q = places.transpose(-3, -1).reshape(*batch, groups * GROUP, n)
     strips = w[..., n:, :].contiguous().view(torch_module.float16).reshape(*batch, groups, 2, n)
     return q, strips[..., 0, :], strips[..., 1, :].to(torch_module.uint8)
 

@@ -9,16 +9,10 @@ import hexcute_core as hx
 
 
 @hx.device
-def low_nibbles(packed, zero, scale):
-    """The weights in the low halves of the bytes `packed` (rows, bytes); zero and scale (rows, 1)
-    are of one float type."""
-    return (hx.cast(packed & 15, scale.dtype) - zero) * scale
-
-
-@hx.device
-def high_nibbles(packed, zero, scale):
-    """The weights in the high halves."""
-    return (hx.cast(packed >> 4, scale.dtype) - zero) * scale
+def nibbles(packed, place, zero, scale):
+    """The weights that stand `place` nibbles up in the words `packed` (rows, words); zero and
+    scale (rows, 1) are of one float type."""
+    return ((packed >> (4 * place) & 15) - zero) * scale
 
 
 @hx.device

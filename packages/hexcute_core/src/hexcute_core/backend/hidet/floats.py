@@ -9,6 +9,7 @@
 | f32 -> f8 | cvt.rn.satfinite.TYPEx2.f32 | sm_89 and later; beyond the range: the largest |
 | two f32 -> two f16, bf16, f8 | cvt.rn.TYPEx2.f32 | the same values |
 | f32, f64 -> integers | cvt.rzi | towards zero, saturating, NaN is 0 |
+| integers from 0 to 1023 -> f16 | or, sub.f16 | the low bits of 1024 + n, less 1024: exact |
 | f8 -> f32 | cvt.rn.f16x2.TYPEx2, then cvt.f32.f16 | sm_89 and later; exact |
 """
 
@@ -80,6 +81,18 @@ def from_f32(scope: Scope, value: Any, dtype: DType) -> Any:
             return _cast(scope.instruction(narrow, [zero, value]), "uint8")
         case _:
             return value
+
+
+def small_to_f16(scope: Scope, value: Any) -> Any:
+    """An integer from 0 to 1023 as f16: between 1024 and 2048 a step of one is one of the last bit,
+    so that no unit for conversions, which are few, takes part."""
+    thousand = integer(0x6400, "uint16")
+    sub = Instruction(
+        "hx_sub_f16", "sub.rn.f16 %0, %1, %2;", ("uint16",), ("uint16", "uint16"), result=True,
+        volatile=False,
+    )  # fmt: skip
+    bits = _cast(he.BitwiseOr(_cast(value, "uint16"), thousand), "uint16")
+    return scope.instruction(sub, [bits, thousand])
 
 
 def to_integer(scope: Scope, value: Any, source: DType, target: DType) -> Any:

@@ -30,6 +30,7 @@ from hexcute_core.scalar import (
     Unary,
     Var,
 )
+from hexcute_core.scalar.bounds import bounds
 from hexcute_core.scalar.fold import MOST_PRODUCTS
 from hexcute_core.scalar.numbers import fits, limits
 from hexcute_core.unions import assert_never
@@ -56,6 +57,8 @@ def emit(scope: Scope, e: Scalar) -> Any:
         case Select():
             a, b = emit(scope, e.a), emit(scope, e.b)
             return _fit(he.IfThenElse(condition(scope, e.cond), a, b), e.dtype)
+        case Cast(a=a) if e.dtype == dtypes.f16 and _is_small(scope, a):
+            return floats.small_to_f16(scope, emit(scope, a))
         case Cast():
             return convert(scope, emit(scope, e.a), e.a.dtype, e.dtype)
         case Element():
@@ -67,6 +70,12 @@ def emit(scope: Scope, e: Scalar) -> Any:
             return call_by_name(scope, e.name, args, e.dtype)
         case _:
             assert_never(e)
+
+
+def _is_small(scope: Scope, e: Scalar) -> bool:
+    """Whether `e` is an integer from 0 to 1023."""
+    low, high = bounds(e, scope.known) if e.dtype.is_integer else (-1, 0)
+    return low >= 0 and high < 1024
 
 
 def place(scope: Scope, e: Scalar) -> Any:
