@@ -164,7 +164,7 @@ class TritonDecode(CasePeer):
 def hexcute_attention(
     called: str, name: str = "hexcute", variant: str | None = None
 ) -> tuple[Hexcute, Hexcute]:
-    """Our `attention` or `decode`, on one batch of (batch, sequence, heads, d)."""
+    """Our `attention` or `decode_attention`, on one batch of (batch, sequence, heads, d)."""
     return hexcute(
         called,
         lambda case, i: (case.q[i][None], case.k[i][None], case.v[i][None]),

@@ -102,12 +102,12 @@ MHA_CAUSAL = KernelSuite(
 MHA_DECODING = KernelSuite(
     name="mha_decoding",
     title="Fused attention decoding",
-    operator="decode",
+    operator="decode_attention",
     baseline="flashinfer",
     shapes=DECODING,
     quick=(DECODING[1], DECODING[9], DECODING[22]),
     peers=(
-        *hexcute_attention("decode"),
+        *hexcute_attention("decode_attention"),
         FlashInferDecode(),
         FlashAttention3(),
         flash_attention_2(),

@@ -20,6 +20,7 @@ FAMILIES: dict[str, str] = {
     "linear": "gemm",
     "attention": "attention",
     "attention_with_lse": "attention",
+    "decode_attention": "attention",
     "fp8_blockwise_matmul": "fp8",
     "selective_scan": "scan",
     "w4a16_matmul": "moe",

@@ -28,9 +28,11 @@ from hexcute_kernels.tensors import (
     check_tensor,
     torch_dtype,
 )
-from hexcute_kernels.variant import Argument, Launch, P, Problem, Run, Variant
+from hexcute_kernels.variant import Argument, Launch, P, Problem, Run, Steps, Variant
 
-__all__ = ["Argument", "Launch", "Operator", "Plan", "Problem", "Run", "Variant", "output_names"]
+__all__ = [
+    "Argument", "Launch", "Operator", "Plan", "Problem", "Run", "Steps", "Variant", "output_names",
+]  # fmt: skip
 
 ALIGNMENT = 16
 """Bytes: where TMA and the widest copies may begin."""
@@ -46,7 +48,7 @@ class Plan:
     variant: str
     config: Any
     outputs: tuple[Output, ...]
-    launch: Launch | Run
+    launch: Launch | Steps | Run
 
 
 @dataclass(frozen=True)
@@ -243,6 +245,8 @@ class Operator(Generic[P]):
         nbytes = tuple(t.nbytes for t in (*given, *made))
         if isinstance(launch, Launch):
             ready = _Ready(*self._fixed(launch, args, made), makers, nbytes, len(given))
+        elif isinstance(launch, Steps):
+            ready = _Ready(self._steps(launch, args, made), (), makers, nbytes, len(given))
         else:
             ready = _Ready(launch, None, makers, nbytes, len(given))
         self._classes |= {type(t) for t in (*given, *(outs or ()))}
@@ -251,13 +255,35 @@ class Operator(Generic[P]):
         self._ready[self._key(args, outs, variant, config, [])] = ready
         return ready
 
+    def _steps(self, steps: Steps, args: tuple[Any, ...], outs: tuple[Any, ...]) -> Run:
+        """The launches of calls that differ from this one in data alone, given the addresses of all
+        of a call's tensors."""
+        makers = [_maker(args[self._tensors[0]], output) for output in steps.work]
+        work = tuple(make() for make in makers)
+        fixed = [self._fixed(launch, args, outs, work) for launch in steps.launches]
+
+        def run(addresses: list[int]) -> None:
+            # What is made here is the allocator's again when the last launch is under way; what
+            # gets it next runs behind that.
+            held = [make() for make in makers]
+            whole = [*addresses, *(t.data_ptr() for t in held)]
+            for launch, places in fixed:
+                launch([whole[i] for i in places] if places else whole)
+
+        return run
+
     def _fixed(
-        self, launch: Launch, args: tuple[Any, ...], outs: tuple[Any, ...]
+        self,
+        launch: Launch,
+        args: tuple[Any, ...],
+        outs: tuple[Any, ...],
+        work: tuple[Any, ...] = (),
     ) -> tuple[Run, tuple[int, ...]]:
         """The launch of calls that differ from this one in data alone, and the places of its
-        tensors among all of the call's; none where they are all, in order."""
+        tensors among all of the call's and `work`; none where they are all, in order."""
         names = [p.name for p in self.schema.parameters] + output_names(len(outs))
-        whole = (*args, *outs)
+        names += [f"work{i}" for i in range(len(work))]
+        whole = (*args, *outs, *work)
         given: list[Any] = []
         present = [i for i, value in enumerate(whole) if value.__class__ not in _SCALARS]
         places: list[int] = []

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar, Union
 import hexcute_core as hx
 from hexcute_kernels.gpus import Gpu
 from hexcute_kernels.tables import Config, Table
+from hexcute_kernels.tensors import Output
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,11 +33,21 @@ or is empty."""
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel by one configuration on these arguments, in the kernel's order."""
+    """One kernel on these arguments, in its order; the fields of `config`, a dataclass, are its
+    compile-time constants."""
 
     kernel: hx.Kernel
-    config: Config
+    config: object
     arguments: tuple[Argument, ...]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Launches one after the other. They hand on to each other what is in `work`, tensors that are
+    made for each call and named "work0", "work1" and so on among the arguments."""
+
+    work: tuple[Output, ...]
+    launches: tuple[Launch, ...]
 
 
 def always(problem: Any) -> str | None:
@@ -50,14 +61,14 @@ class Variant(Generic[P, C]):
 
     `needs` are features of the GPU (`gpus.features`), `fits` gives the reason why a problem is
     not for this variant, else None. `launch(problem, config)` says how such a problem is launched:
-    a `Launch`, or where more than one kernel is needed a function of arguments and outputs. It is
-    called once for each kind of call.
+    a `Launch`, `Steps` where more than one kernel is needed, or a function of arguments and
+    outputs. It is called once for each kind of call.
     """
 
     name: str
     needs: tuple[str, ...]
     configs: Table[C]
-    launch: Callable[[P, C], Launch | Run]
+    launch: Callable[[P, C], Launch | Steps | Run]
     fits: Callable[[P], str | None] = always
 
     def refusal(self, gpu: Gpu, problem: P) -> str | None:
