@@ -61,6 +61,21 @@ def whole_in_place(r, gy):
         hx.copy(r[:, :, i], gy[:, :, i])
 
 
+@case(lambda x: joined(x[:, :, 1], x[:, :, 0]))
+def moved_by_numbers_of_the_run(r, gy):
+    s = hx.shared_tensor(f32, (64, 32, 2))
+    q, last = hx.register_tensor(f32, (64, 32, 2)), hx.register_tensor(f32, (64, 32, 2))
+    for i in range(2):
+        hx.copy(r[:, :, i], s[:, :, i])
+    hx.syncthreads()
+    for i in range(2):
+        hx.copy(s[:, :, i], q[:, :, 1 - i])
+    for i in range(2):
+        hx.copy(q[:, :, i], last[:, :, i])
+    for i in range(2):
+        hx.copy(last[:, :, i], gy[:, :, i])
+
+
 @case(lambda x: joined(2 * x[:, :, 0], x[:, :, 1] + 1))
 def parts_in_place(r, gy):
     r[:, :, 0] *= 2.0

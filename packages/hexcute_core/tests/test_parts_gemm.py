@@ -87,6 +87,22 @@ def an_accumulator_in_parts_scaled_as_a_whole(ga, gb, gc):
     hx.copy(rc, gc)
 
 
+@gemm_case(lambda a, b: 2 * product(a, b))
+def parts_by_numbers_of_the_run(ga, gb, gc):
+    ra, rb = hx.register_tensor(f16, (64, 16, 2)), hx.register_tensor(f16, (32, 16, 2, 2))
+    rc = hx.register_tensor(f32, (64, 32, 2))
+    for q in range(2):
+        hx.copy(ga[:, :, q], ra[:, :, q])
+        for p in hx.static_range(2):
+            hx.copy(gb[p * 32 : (p + 1) * 32, :, q], rb[:, :, q, p])
+    for p in range(2):
+        hx.fill(rc[:, :, p], 0.0)
+        for q in range(2):
+            hx.gemm(rc[:, :, p], ra[:, :, q], rb[:, :, q, p])
+        rc[:, :, p] *= 2.0
+        hx.copy(rc[:, :, p], gc[:, :, p])
+
+
 @gemm_case(lambda a, b: np.roll(product(a, b), 32, 0))
 def blocks_of_an_accumulator(ga, gb, gc):
     ra, rb = hx.register_tensor(f16, (64, 16, 2)), hx.register_tensor(f16, (64, 16, 2))
@@ -140,6 +156,20 @@ def parts_of_a_register_operand(ga, gb, gc):
         for q in hx.static_range(2):
             columns = sb[p * 32 : (p + 1) * 32, :, q]
             hx.gemm(rc[:, :, p], ra[:, :, q], columns, accumulate=q > 0)
+    hx.copy(rc, gc)
+
+
+@gemm_case(lambda a, b: product(a, b) * np.repeat([1, 3], 32), ("sm_90",))
+def unfinished_parts_by_numbers_of_the_run(ga, gb, gc):
+    sa, sb = in_shared(ga, gb)
+    rc = hx.register_tensor(f32, (64, 32, 2))
+    hx.fill(rc, 0.0)
+    for p in range(2):
+        for _ in range(1 + 2 * p):
+            for q in hx.static_range(2):
+                columns = sb[p * 32 : (p + 1) * 32, :, q]
+                hx.gemm(rc[:, :, p], sa[:, :, q], columns, asynchronous=True)
+    hx.wait_gemm(0)
     hx.copy(rc, gc)
 
 

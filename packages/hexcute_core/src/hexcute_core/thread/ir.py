@@ -33,7 +33,8 @@ class ThreadParam:
 class Regs:
     """Registers of `array`: for each piece p, elements offset + pieces[p] + [0, width).
 
-    `offset` may use unrolled loop variables only; `pieces` are element offsets known now.
+    `offset` is the same in all threads of a warp; `pieces` are element offsets known now. Where
+    the C++ compiler cannot work out `offset`, it keeps the array in local memory.
     """
 
     array: str

@@ -2,8 +2,8 @@
 
 Names are declared before use and seen in their block only; types agree; constant indices and
 addresses are in range and aligned; primitives get the operands their row asks for; unrolled
-loops and register offsets are known when the program is compiled; what lanes tell each other is
-told outside conditional expressions.
+loops are known when the program is compiled; what lanes tell each other is told outside
+conditional expressions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from hexcute_core import dtypes
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import SourceSpan, VerifyError
-from hexcute_core.scalar import MULTIPROCESSORS, Const, Element, Scalar, Var, free_vars
+from hexcute_core.scalar import MULTIPROCESSORS, Const, Element, Scalar, Var
 from hexcute_core.scalar.visit import between_lanes, conditional, walk
 from hexcute_core.thread.ir import (
     Assign,
@@ -122,18 +122,6 @@ class Scope:
         if isinstance(index, Const) and not 0 <= index.value < array.size:
             raise VerifyError(
                 f"{array.array}[{index.value}] is outside the register array of {array.size}", span
-            )
-
-    def check_unrolled(self, e: Scalar, what: str, span: SourceSpan | None) -> None:
-        """`e` is made of constants and unrolled loop variables."""
-        self.check_scalar(e, span)
-        late = free_vars(e) - self.unrolled
-        if late or any(isinstance(node, Element) for node in walk(e)):
-            names = ", ".join(sorted(late)) or "register contents"
-            raise VerifyError(
-                f"{what} depends on {names}: registers have no addresses",
-                span,
-                "unroll the loop, so that the offset is known when the program is compiled",
             )
 
     def declare(self, name: str, span: SourceSpan | None) -> None:

@@ -101,7 +101,7 @@ def _verify_call(stmt: Prim, scope: Scope) -> None:
 
 def _verify_regs(regs: Regs, stmt: Prim, scope: Scope) -> None:
     array = scope.array(regs.array, regs.dtype, stmt.span)
-    scope.check_unrolled(regs.offset, f"the offset into {regs.array}", stmt.span)
+    scope.check_scalar(regs.offset, stmt.span)
     if not regs.pieces or regs.width <= 0:
         raise VerifyError(f"{stmt.name} gets no registers of {regs.array}", stmt.span)
     if isinstance(regs.offset, Const):
