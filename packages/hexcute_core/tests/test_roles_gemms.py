@@ -46,6 +46,18 @@ def elements_of_a_result_early(a, n):
     hx.wait_gemm(0)
 
 
+@refused.case("`sa`, an operand of the asynchronous gemm at", "is written here")
+def overwriting_an_operand_of_many_iterations_ago(a, n):
+    """The gemm in flight may be that of 15 iterations ago, which reads the same slot."""
+    rc, sb = hx.register_tensor(f32, (64, 64)), hx.shared_tensor(f16, (64, 64))
+    sa = hx.shared_tensor(f16, (64, 64, 16))
+    for i in range(n):
+        hx.fill(sa[:, :, (i + 1) % 16], 0.0)  # here
+        if i % 16 == 0:
+            hx.gemm(rc, sa[:, :, i % 16], sb, asynchronous=True)
+    hx.wait_gemm(0)
+
+
 @refused.case("`rc`", "is read here")
 def reading_a_result_in_the_next_iteration(a, n):
     rc, sa, sb = tiles()
@@ -246,6 +258,29 @@ def slots_of_a_ring_without_a_pipeline(a, n):
         hx.gemm(rc, sr[:, :, i % 3], sb, asynchronous=True)
         hx.copy(ga[:, :, i], sr[:, :, (i + 1) % 3])
         hx.wait_gemm(1)
+    hx.wait_gemm(0)
+
+
+@accepted
+def a_slot_in_some_iterations_only(a, n):
+    """Where the slot lies is a number of the loop, any number of iterations ago."""
+    rc, sb = hx.register_tensor(f32, (64, 64)), hx.shared_tensor(f16, (64, 64))
+    sa = hx.shared_tensor(f16, (64, 64, 8))
+    hx.fill(rc, 0.0)
+    for i in range(n):
+        if i % 2 == 0:
+            hx.gemm(rc, sa[:, :, i % 8], sb, asynchronous=True)
+    hx.wait_gemm(0)
+
+
+@accepted
+def a_row_in_an_inner_loop_that_may_not_run(a, n):
+    rc, sb = hx.register_tensor(f32, (64, 64)), hx.shared_tensor(f16, (64, 64))
+    sa = hx.shared_tensor(f16, (128, 64))
+    hx.fill(rc, 0.0)
+    for i in range(2):
+        for _ in range(n):
+            hx.gemm(rc, sa[i * 64 : (i + 1) * 64, :], sb, asynchronous=True)
     hx.wait_gemm(0)
 
 

@@ -7,12 +7,13 @@ age >= n are finished; loops are followed to a fixpoint, their first iteration a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from hexcute_core.errors import FrontendError, SourceSpan
 from hexcute_core.frontend.accesses import Access, accesses
+from hexcute_core.frontend.flights import Flight, State, moved_on
 from hexcute_core.frontend.intervals import (
     Env,
     Known,
@@ -23,7 +24,6 @@ from hexcute_core.frontend.intervals import (
     widen,
 )
 from hexcute_core.scalar import Scalar, Var, compare, sub
-from hexcute_core.scalar.visit import free_vars, substitute
 from hexcute_core.tile import (
     Assign,
     AsyncCommit,
@@ -54,32 +54,7 @@ from hexcute_core.tile.ir import Control, Simple, TileOp
 from hexcute_core.tile.visit import statements
 from hexcute_core.unions import assert_never
 
-
-@dataclass(frozen=True)
-class _Flight:
-    """A gemm that may be unfinished. `slots` are those it reads, by pipeline and how many waits
-    ago (None: unknown); `shared` its operands there, None where variables of the place changed."""
-
-    gemm: int
-    age: int
-    slots: tuple[tuple[str, int | None], ...]
-    shared: tuple[tuple[str, TileRef | None], ...]
-
-
-@dataclass(frozen=True)
-class _State:
-    held: tuple[tuple[str, int], ...] = ()
-    flights: frozenset[_Flight] = frozenset()
-
-    def holds(self, pipeline: str) -> int:
-        return dict(self.held).get(pipeline, 0)
-
-    def holding(self, pipeline: str, count: int) -> _State:
-        counts = {**dict(self.held), pipeline: count}
-        return replace(self, held=tuple(sorted((p, n) for p, n in counts.items() if n)))
-
-
-_Paths: TypeAlias = dict[_State, Env]
+_Paths: TypeAlias = dict[State, Env]
 _Follow: TypeAlias = Callable[[_Paths], _Paths]
 
 
@@ -114,7 +89,7 @@ class _Flow:
         self.possible: dict[PipelineWait | PipelineRelease, bool] = {}
 
     def run(self, body: Sequence[Stmt]) -> None:
-        for state in self.block(body, {_State(): {}}):
+        for state in self.block(body, {State(): {}}):
             for flight in state.flights:
                 raise FrontendError(
                     "this asynchronous gemm may be unfinished at the end",
@@ -187,7 +162,7 @@ class _Flow:
             for state, env in paths.items():
                 (low, _), (step, _) = interval(stmt.start, env), interval(stmt.step, env)
                 start = None if low is None or step is None else low + step
-                moved = _moved(state, back, frozenset())
+                moved = moved_on(state, back, frozenset())
                 _merge(later, {moved: {**env, name: (start, None)}})
             return later
 
@@ -223,12 +198,12 @@ class _Flow:
             _merge(out, ended)
             paths = following(ended)
 
-    def step(self, stmt: TileOp | Simple, state: _State, env: Env) -> tuple[_State, Env] | None:
+    def step(self, stmt: TileOp | Simple, state: State, env: Env) -> tuple[State, Env] | None:
         """What a path becomes by `stmt`; None where it ends there."""
         match stmt:
             case Assign():
                 known: dict[str, Known] = {**env, stmt.var.name: _value(stmt.value, env)}
-                return _moved(state, {}, frozenset((stmt.var.name,))), known
+                return moved_on(state, {}, frozenset((stmt.var.name,))), known
             case GemmWait():
                 kept = frozenset(f for f in state.flights if f.age < stmt.pending)
                 return replace(state, flights=kept), env
@@ -252,7 +227,7 @@ class _Flow:
             case _:
                 assert_never(stmt)
 
-    def _wait(self, stmt: PipelineWait, state: _State, env: Env) -> tuple[_State, Env] | None:
+    def _wait(self, stmt: PipelineWait, state: State, env: Env) -> tuple[State, Env] | None:
         name, count = stmt.pipeline, state.holds(stmt.pipeline)
         free = count < self.program.pipeline(name).stages
         self.possible[stmt] = self.possible.get(stmt, False) or free
@@ -277,7 +252,7 @@ class _Flow:
             known[stmt.stage.name] = SlotNumber(name, 0)
         return replace(state, flights=flights).holding(name, count + 1), known
 
-    def _release(self, stmt: PipelineRelease, state: _State) -> _State:
+    def _release(self, stmt: PipelineRelease, state: State) -> State:
         name, count = stmt.pipeline, state.holds(stmt.pipeline)
         self.possible[stmt] = self.possible.get(stmt, False) or count > 0
         for flight in state.flights if count else ():
@@ -292,7 +267,7 @@ class _Flow:
                     )
         return state.holding(name, max(count - 1, 0))
 
-    def _hand_on(self, stmt: ClusterOp | MbarrierOp, state: _State) -> None:
+    def _hand_on(self, stmt: ClusterOp | MbarrierOp, state: State) -> None:
         """Refuses to let other blocks write what a flight reads."""
         for flight in state.flights:
             for name, _ in flight.shared:
@@ -305,7 +280,7 @@ class _Flow:
                         fix="call hx.wait_gemm(0) before",
                     )
 
-    def _gemm(self, stmt: Gemm, state: _State, env: Env) -> _State:
+    def _gemm(self, stmt: Gemm, state: State, env: Env) -> State:
         program = self.program
         operands = [ref for ref in (stmt.a, stmt.b) if _shared(program, ref)]
         found = [Access(ref.tensor, ref, False) for ref in (stmt.a, stmt.b)]
@@ -322,15 +297,15 @@ class _Flow:
                 slots[pipeline, _since(ref, pipeline, env)] = None
         plain = tuple((r.tensor, r) for r in operands if r.tensor not in self.filled)
         older = {self._aged(flight) for flight in state.flights}
-        return replace(state, flights=frozenset({*older, _Flight(stmt.id, 0, tuple(slots), plain)}))
+        return replace(state, flights=frozenset({*older, Flight(stmt.id, 0, tuple(slots), plain)}))
 
-    def _aged(self, flight: _Flight) -> _Flight:
+    def _aged(self, flight: Flight) -> Flight:
         if flight.age < self.oldest:
             return replace(flight, age=flight.age + 1)
-        return replace(flight, shared=tuple((name, None) for name, _ in flight.shared))
+        return replace(flight, shared=tuple((name, None) for name, _ in flight.shared), moves=0)
 
     def _touch(
-        self, found: Sequence[Access], span: SourceSpan, state: _State, by: Gemm | None = None
+        self, found: Sequence[Access], span: SourceSpan, state: State, by: Gemm | None = None
     ) -> None:
         """Refuses what touches a flight's accumulator, or writes one of its operands. A gemm `by`
         itself may go on with the same accumulator."""
@@ -372,26 +347,6 @@ def _value(e: Scalar, env: Env) -> Known:
     if isinstance(e, Var) and e.name in env:
         return env[e.name]
     return interval(e, env)
-
-
-def _moved(state: _State, back: Mapping[str, Scalar], changed: frozenset[str]) -> _State:
-    """`state` when variables take new values: by how much is known of `back`, not of `changed`."""
-    gone = back.keys() | changed
-
-    def now(ref: TileRef | None) -> TileRef | None:
-        if ref is None or not any(free_vars(s) & gone for s in ref.starts):
-            return ref
-        if any(free_vars(s) & changed for s in ref.starts):
-            return None
-        return replace(ref, starts=tuple(substitute(s, back) for s in ref.starts))
-
-    return replace(
-        state,
-        flights=frozenset(
-            replace(f, shared=tuple((name, now(ref)) for name, ref in f.shared))
-            for f in state.flights
-        ),
-    )
 
 
 def _merge(into: _Paths, paths: _Paths) -> None:
