@@ -54,6 +54,7 @@ class VllmScan(CasePeer):
             shared = {
                 "A": case.a, "D_": case.d, "delta_bias_": case.bias, "delta_softplus": True,
                 "ssm_states": states.to(torch.float16), "pad_slot_id": -1, "null_block_id": -1,
+                "block_size": 1024,
             }  # fmt: skip
 
             def given(index: int) -> list[Any]:

@@ -79,14 +79,13 @@ def _row(
 
 
 _EVEN = (
-    _row(64, (192, 128, 3, False, "rows"), 1024, masked=0),
-    _row(64, (192, 128, 3, True, "rows"), 330, masked=0),
-    _row(64, (128, 128, 2, True, "rows"), 100, masked=0),
+    _row(64, (192, 128, 3, False, "rows"), 1300, masked=0),
+    _row(64, (128, 176, 2, True, "rows"), 100, masked=0),
     _row(64, (64, 128, 1, False, "rows"), masked=0),
     _row(96, (128, 160, 2, True, "rows"), 256, masked=0),
     _row(96, (128, 128, 2, True, "rows"), 100, masked=0),
     _row(96, (64, 128, 1, False, "rows"), masked=0),
-    _row(128, (128, 176, 2, True, "sections"), 1024, masked=0),
+    _row(128, (128, 176, 2, True, "rows"), 1024, masked=0),
     _row(128, (128, 128, 2, True, "rows"), 100, masked=0),
     _row(128, (64, 128, 1, False, "rows"), masked=0),
     _row(192, (128, 112, 2, True, "rows"), 200, masked=0),
@@ -100,8 +99,7 @@ _EVEN = (
 _MASKED = (
     _row(64, (192, 128, 3, True, "heads"), 330),
     _row(64, (128, 128, 2, True, "heads"), 200),
-    _row(64, (64, 64, 1, False, "heads"), 200),
-    _row(64, (64, 128, 1, False, "rows")),
+    _row(64, (64, 128, 1, False, "heads")),
     _row(96, (128, 128, 2, True, "heads"), 200),
     _row(96, (64, 128, 1, False, "rows")),
     _row(128, (128, 176, 2, True, "rows"), 1500),
@@ -120,5 +118,9 @@ _MASKED = (
 
 WGMMA = Table(
     rows={"h200": (*_EVEN, *_MASKED, Row(WgmmaConfig(64, 80, 1, False)))},
-    more=(WgmmaConfig(128, 128, 2, False), WgmmaConfig(64, 64, 1, False)),
+    more=(
+        WgmmaConfig(192, 128, 3, True),
+        WgmmaConfig(128, 128, 2, False),
+        WgmmaConfig(64, 64, 1, False, ORDER="heads"),
+    ),
 )

@@ -26,13 +26,15 @@ class BlockwiseConfig:
 BLOCKWISE = Table(
     rows={
         "h200": (
-            Row(BlockwiseConfig(64, 64, 8, 1), most={"m": 64, "out_bits": 16}, fills=256),
+            Row(BlockwiseConfig(64, 128, 8, 1), {"m": 64, "k": 1536, "out_bits": 16}, fills=100),
             Row(BlockwiseConfig(192, 128, 4, 3), most={"k": 1024, "out_bits": 16}, fills=512),
+            Row(BlockwiseConfig(128, 128, 5, 2), most={"out_bits": 16, "k": 1024}, fills=100),
+            Row(BlockwiseConfig(128, 64, 8, 2), most={"out_bits": 16, "m": 128}),
             Row(BlockwiseConfig(128, 128, 5, 2), most={"out_bits": 16}, fills=100),
             Row(BlockwiseConfig(128, 128, 4, 2), fills=100),
             Row(BlockwiseConfig(128, 64, 8, 2), most={"out_bits": 16}),
             Row(BlockwiseConfig(128, 64, 6, 2)),
         ),
     },
-    more=(BlockwiseConfig(64, 128, 8, 1), BlockwiseConfig(128, 32, 8, 2)),
+    more=(BlockwiseConfig(64, 64, 8, 1), BlockwiseConfig(128, 32, 8, 2)),
 )

@@ -33,9 +33,9 @@ class ScanConfig:
 SCAN = Table(
     rows={
         "h200": (
-            Row(ScanConfig(64), most={"groups": 1}, fills=500),
+            Row(ScanConfig(64, 16), most={"groups": 1}, fills=500),
             Row(ScanConfig(32)),
         ),
     },
-    more=(ScanConfig(128), ScanConfig(32, 4), ScanConfig(64, 16), ScanConfig(32, 8, 128)),
+    more=(ScanConfig(64), ScanConfig(128), ScanConfig(32, 8, 128)),
 )
