@@ -56,6 +56,9 @@ def test_bounds_and_scale_reach_the_kernel() -> None:
         ({"d": 264}, {}, "heads of width 1 to 256, got 264 and 64"),
         ({}, {"left": -1}, "left is a number of keys from 0 on, got -1"),
         ({}, {"softcap": -1.0}, "softcap is positive"),
+        ({}, {"scale": -0.5}, "scale is a positive number, got -0.5"),
+        ({}, {"scale": 0.0}, "scale is a positive number, got 0.0"),
+        ({}, {"scale": float("nan")}, "scale is a positive number, got nan"),
         ({}, {"causal": 1}, "causal is to be bool, got 1"),
     ],
 )

@@ -83,6 +83,12 @@ def test_what_cannot_be_is_told(changed: Any, words: str) -> None:
         decode_attention(*tensors(**changed))
 
 
+@pytest.mark.parametrize("scale", [-0.5, 0.0, float("inf"), float("nan")])
+def test_a_scale_that_orders_scores_otherwise_is_told(scale: float) -> None:
+    with gpu("h200", "sm_90"), pytest.raises(LaunchError, match="scale is a positive number"):
+        decode_attention(*tensors(), scale=scale)
+
+
 def test_tensors_that_do_not_meet_are_told() -> None:
     q, k, v = tensors()
     float64, twice = lengths(4, dtype=torch.int64), lengths(4, 4)

@@ -73,6 +73,11 @@ FEW, MANY = CombineConfig(16, 1), CombineConfig(64, 4)
 
 SPLIT = Table(
     rows={
+        "a100": (
+            Row(SplitConfig(64, 3, 324), most={"d": 64}),
+            Row(SplitConfig(32, 3, 324), most={"d": 128}),
+            Row(SplitConfig(16, 3, 324)),
+        ),
         "h200": (
             Row(SplitConfig(64, 3, 528), most={"d": 64}),
             Row(SplitConfig(32, 3, 528), most={"d": 128}),
@@ -83,7 +88,7 @@ SPLIT = Table(
         SplitConfig(64, 2, 396),
         SplitConfig(64, 3, 264),
         SplitConfig(64, 2, 792),
-        SplitConfig(32, 2, 924),
+        SplitConfig(32, 2, 792),
         SplitConfig(32, 2, 528),
         SplitConfig(32, 3, 1056),
         SplitConfig(32, 4, 396),

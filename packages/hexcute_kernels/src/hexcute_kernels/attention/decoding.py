@@ -117,10 +117,9 @@ def decoding_attention(
     ):
         heads = hx.cdiv(g, group)
         parts = 1 if whole else heads * hx.cdiv(sq, queries)
-        # Neighbours read neighbouring heads of the same keys.
-        hx.attrs.cuda.grid_dim = hk, 1 if alone else splits, b * parts
+        hx.attrs.cuda.grid_dim = b * parts, hk, 1 if alone else splits
         hx.attrs.cuda.block_dim = 32 * warps
-        kh, split, z, bg, bq = hx.blockIdx.x, hx.blockIdx.y, hx.blockIdx.z, 0, 0
+        z, kh, split, bg, bq = hx.blockIdx.x, hx.blockIdx.y, hx.blockIdx.z, 0, 0
         if not whole:
             part, z = z % parts, z // parts
             bg, bq = part % heads * group, part // heads * queries

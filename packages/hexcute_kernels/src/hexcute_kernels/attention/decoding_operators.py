@@ -10,7 +10,7 @@ import hexcute_core as hx
 from hexcute_core.errors import LaunchError
 from hexcute_kernels.attention.decode_configs import FEW, MANY, SPLIT, SplitConfig
 from hexcute_kernels.attention.decoding import ROWS, combine, decoding_attention, workspace_width
-from hexcute_kernels.attention.operators import DTYPES, WIDEST
+from hexcute_kernels.attention.operators import DTYPES, WIDEST, scale_of
 from hexcute_kernels.operator import Argument, Launch, Operator, Problem, Run, Steps, Variant
 from hexcute_kernels.tensors import Output, check_contiguous, check_rank, dtype_of
 
@@ -108,7 +108,7 @@ def describe(
             )
     return Decoding(
         b=b, sq=sq, sk=sk, h=h, hk=hk, d=d, dtype=dtype,
-        scale=d**-0.5 if scale is None else scale, ragged=seq_lens is not None,
+        scale=scale_of(NAME, d, scale), ragged=seq_lens is not None,
     )  # fmt: skip
 
 
@@ -153,7 +153,7 @@ decode_attention = Operator(
     seq_lens: (batch,), int32: how many keys of the cache each sequence has, its queries' own among
     them; sk where not given. What the cache holds behind them is not looked at, more than sk count
     as sk, fewer than 0 as none.
-    scale: of the scores; 1 / sqrt(d) where not given.
+    scale: of the scores, positive; 1 / sqrt(d) where not given.
 
     Query i of a sequence of n keys sees its keys up to number n - sq + i. Gives (batch, sq, heads,
     d); zeros where a query sees no key. The same call gives the same bits. Variant: "splits", which

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -63,6 +64,18 @@ class Attention(Problem):
         return self.b * self.hk * self.sk * (self.d + self.dv) * self.dtype.bits // 8
 
 
+def scale_of(operator: str, d: int, scale: float | None) -> float:
+    """The scale of scores of heads of width d. Raises LaunchError."""
+    if scale is None:
+        return float(d**-0.5)
+    if not 0 < scale < math.inf:
+        raise LaunchError(
+            f"{operator}: scale is a positive number, got {scale}",
+            fix="multiply q by what scale is to change of it: its sign",
+        )
+    return scale
+
+
 def describe(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -95,7 +108,7 @@ def describe(
         raise LaunchError(f"attention: softcap is positive, or 0 for none, got {softcap}")
     return Attention(
         b=b, sq=sq, sk=sk, h=h, hk=hk, d=d, dv=dv, dtype=dtype,
-        scale=d**-0.5 if scale is None else scale,
+        scale=scale_of("attention", d, scale),
         right=0 if causal else right, left=left, cap=softcap,
     )  # fmt: skip
 
@@ -166,7 +179,7 @@ _DOC = """softmax(scale q k^T) v for each head, scores and sums in float32.
     bfloat16 on one GPU, row-major. `heads` is a multiple of `kv_heads`, whose heads groups of
     queries' heads share; d and dv are at most 256.
     causal: a query sees the keys up to its own place; the last query and the last key share theirs.
-    scale: of the scores; 1 / sqrt(d) where not given.
+    scale: of the scores, positive; 1 / sqrt(d) where not given.
     left, right: how many keys before and after its own place a query sees; None is no bound, and
     causal means right=0.
     softcap: scores become softcap * tanh(score / softcap); 0 for none.
