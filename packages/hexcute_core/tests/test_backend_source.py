@@ -254,6 +254,37 @@ def test_primitives_of_the_code_generator_by_name(arch: str) -> None:
     assert source.text.count("__syncthreads()") == 1
 
 
+NARROW = [dt.f16, dt.bf16, dt.f8e4m3, dt.f8e5m2]
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "result", "message"),
+    [
+        *(("cuda_f32_exp", t, dt.f32, f"takes float32, got {t}") for t in NARROW),
+        *(("cuda_f32_exp", dt.f32, t, f"gives float32, not {t}") for t in (*NARROW, dt.tf32)),
+        ("cuda_f16_exp", dt.bf16, dt.f16, "takes float16, got bf16"),
+        ("cuda_f16_exp", dt.f32, dt.f16, "takes float16, got f32"),
+        ("exp", dt.bf16, dt.f16, "gives bfloat16, not f16"),
+        ("exp", dt.f16, dt.f32, "gives float16, not f32"),
+        ("cuda_f32_exp", dt.f32, dt.i4, "gives float32, not i4"),
+    ],
+    ids=str,
+)
+def test_primitives_by_name_take_numbers_not_their_bits(
+    name: str, given: dt.DType, result: dt.DType, message: str
+) -> None:
+    call = Call(name, (Cast(Var("scale", dt.f32), given),), result)
+    with pytest.raises(BackendError, match=message) as caught:
+        emitted(Assign(Var("v", result), call, True, SPAN), arch="sm_90")
+    assert caught.value.fix and caught.value.span == SPAN
+
+
+@pytest.mark.parametrize("t", [dt.f64, dt.i32, dt.i8, dt.u64], ids=str)
+def test_primitives_by_name_convert_what_c_converts(t: dt.DType) -> None:
+    call = Call("cuda_f32_exp", (Cast(Var("scale", dt.f32), t),), t)
+    assert "__expf(((float)" in emitted(*store(Cast(call, dt.f32))).text
+
+
 def test_shuffles_move_any_type_of_32_bits() -> None:
     for t in (dt.f32, dt.f16, dt.bf16, dt.i32, dt.u8):
         lane = Call("shfl.idx", (Cast(Var("scale", dt.f32), t), i32(3)), t)

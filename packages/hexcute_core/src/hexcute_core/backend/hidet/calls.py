@@ -58,6 +58,7 @@ _CLOCK = Instruction("hx_clock", "mov.u64 %0, %%clock64;", ("int64",), result=Tr
 _HOST = ("avx_", "cpu_", "hip_", "get_", "set_", "request_", "memory_planner", "calculate_")
 _BITS_OF = {"float16": "__ushort_as_half", "bfloat16": "__ushort_as_bfloat16"}
 _AS_BITS = {"float16": "__half_as_ushort", "bfloat16": "__bfloat16_as_ushort"}
+_HELD_AS = {"float16": dtypes.f16, "bfloat16": dtypes.bf16}
 _HEADER = {"float16": "cuda_fp16.h", "bfloat16": "cuda_bf16.h"}
 
 
@@ -181,12 +182,20 @@ def _resolved(scope: Scope, entry: Any, args: list[Argument]) -> Any:
 def _passed(scope: Scope, argument: Argument, wanted: Any) -> Any:
     """An argument in the type of hidet's parameter."""
     value, dtype = argument
+    if (wanted.name in _BITS_OF or _is_bits(dtype)) and dtype != _HELD_AS.get(wanted.name):
+        name = str(_HELD_AS.get(wanted.name, wanted.name.replace("float", "f")))
+        raise scope.error(
+            f"the primitive takes {wanted.name}, got {dtype}", fix=f"write hx.cast(x, {name})"
+        )
     if wanted.name in _BITS_OF:
-        if dtype.bits != 16 or not dtype.is_float:
-            raise scope.error(f"the primitive takes {wanted.name}, got {dtype}")
         scope.headers.add(_HEADER[wanted.name])
         return call(_BITS_OF[wanted.name], [value])
     return he.Cast(value, wanted)
+
+
+def _is_bits(dtype: DType) -> bool:
+    """Whether C++ holds a value of `dtype` as something else than the number it is."""
+    return dtype == dtypes.tf32 or (dtype.bits < 32 if dtype.is_float else dtype.bits < 8)
 
 
 def _returned(scope: Scope, value: Any, given: Any, result: DType | None, name: str) -> Any:
@@ -195,10 +204,13 @@ def _returned(scope: Scope, value: Any, given: Any, result: DType | None, name: 
     if not isinstance(given, DataType):
         what = "no value" if isinstance(given, VoidType) else "an address"
         raise scope.error(f"{name} gives {what}", fix="call it as a statement")
+    if (given.name in _AS_BITS or _is_bits(result)) and result != _HELD_AS.get(given.name):
+        kept = str(_HELD_AS.get(given.name, given.name.replace("float", "f")))
+        raise scope.error(
+            f"{name} gives {given.name}, not {result}",
+            fix=f"ask for it as dtype={kept} and hx.cast it",
+        )
     if given.name in _AS_BITS:
         scope.headers.add(_HEADER[given.name])
-        value = call(_AS_BITS[given.name], [value])
-        if result.bits != 16:
-            raise scope.error(f"{name} gives {given.name}, not {result}")
-        return value
+        return call(_AS_BITS[given.name], [value])
     return he.Cast(value, value_type(result))
