@@ -68,9 +68,10 @@ def _written(seed, draft):
                 w.kinds.append(kind)
                 BLOCKS[kind](w, lambda w: statement(w, level + 1))
                 continue
-            kind = w.pick(favoured)
-            w.kinds.append(kind)
+            kind, before = w.pick(favoured), len(w.lines)
             STATEMENTS[kind](w)
+            if len(w.lines) > before:
+                w.kinds.append(kind)
 
     if w.chance(0.7):
         movement.load(w, w.types[0], w.shapes[0])
