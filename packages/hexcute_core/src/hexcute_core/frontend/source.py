@@ -42,14 +42,18 @@ def function_span(fn: FunctionType) -> SourceSpan:
 Function: TypeAlias = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda]
 
 
-@lru_cache(maxsize=512)
 def function_source(fn: FunctionType) -> FunctionSource:
     """The tree of `fn`; a lambda's is that of a function which returns its value.
 
     Raises `FrontendError` where the text is not available, is not the function's, or is no `def`
     or `lambda`.
     """
-    code, span = fn.__code__, function_span(fn)
+    return _source(fn, fn.__code__)
+
+
+@lru_cache(maxsize=512)
+def _source(fn: FunctionType, code: CodeType) -> FunctionSource:
+    span = function_span(fn)
     linecache.checkcache(span.file)
     text = "".join(linecache.getlines(span.file, fn.__globals__))
     if not text:

@@ -192,7 +192,8 @@ class Watch:
             except ValueError:
                 continue
             self._cells.append(cell)
-        self._waiting += [*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]
+        self._checks.append((_own, fn, tuple(_own(fn))))
+        self._waiting += [*(fn.__defaults__ or ()), fn.__kwdefaults__, *vars(fn).values()]
 
 
 def _reader(names: Mapping[str, object]) -> Callable[[Any], Sequence[object]]:
@@ -206,6 +207,11 @@ def _contents(cells: list[CellType]) -> list[object]:
 
 def _values(mapping: dict[object, object]) -> list[object]:
     return list(mapping.values())
+
+
+def _own(fn: FunctionType) -> list[object]:
+    """What a function has of its own and may be given anew: code, defaults, attributes."""
+    return [fn.__code__, fn.__defaults__, fn.__kwdefaults__, *vars(fn).values()]
 
 
 def _attributes(value: object) -> list[object]:
