@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 
 from hidet.ir import expr as he
 from hidet.ir import stmt as hs
-from hidet.ir.type import tensor_type
+from hidet.ir.type import data_type, tensor_type
 
 from hexcute_core.backend.hidet import floats, hopper, prims, registers, scalars
 from hexcute_core.backend.hidet.chains import Products, chained
@@ -24,6 +24,7 @@ from hexcute_core.backend.hidet.storage import cell, value_type
 from hexcute_core.errors import HexcuteError
 from hexcute_core.scalar import Const, Scalar, as_scalar, cdiv, compare, is_const, sub
 from hexcute_core.scalar.bounds import bounds
+from hexcute_core.scalar.numbers import limits
 from hexcute_core.thread import (
     Assign,
     DeclareArray,
@@ -116,7 +117,7 @@ def _drained_loop(scope: Scope, loop: For, wait: Prim) -> list[Any]:
         run = [*emit(scope, loop), *emit(scope, wait)]
     trips = _trips(loop)
     if not isinstance(trips, Const):
-        ran = scalars.condition(scope, compare("gt", trips, 0))
+        ran = scalars.condition(scope, compare("lt", loop.start, loop.stop))
         busy = id(loop) in scope.products.busy
         otherwise = hs.SeqStmt(emit(scope, wait)) if busy else None
         run = [hs.IfStmt(ran, hs.SeqStmt(run), otherwise)]
@@ -158,11 +159,18 @@ def _assign(scope: Scope, stmt: Assign) -> Any:
 
 def _loop(scope: Scope, stmt: For) -> Any:
     trips = _trips(stmt)
-    extent = scalars.emit(scope, trips)
+    far = _far(scope, stmt)
+    extent = _many(scope, stmt) if far else scalars.emit(scope, trips)
     var = he.Var(stmt.var.name, value_type(stmt.var.dtype))
     with scope.block():
         count, opening = var, []
-        if not (is_const(stmt.start, 0) and is_const(stmt.step, 1)):
+        if far:
+            wide = data_type(f"u{var.type.name}")
+            count = he.Var(f"{stmt.var.name}_count", wide)
+            start, step = (he.Cast(scalars.emit(scope, e), wide) for e in (stmt.start, stmt.step))
+            value = he.Cast(he.Add(start, he.Multiply(count, step)), var.type)
+            opening = [hs.DeclareStmt(var, value)]
+        elif not (is_const(stmt.start, 0) and is_const(stmt.step, 1)):
             count = he.Var(f"{stmt.var.name}_count", var.type)
             start, step = scalars.emit(scope, stmt.start), scalars.emit(scope, stmt.step)
             opening = [hs.DeclareStmt(var, he.Add(start, he.Multiply(count, step)))]
@@ -177,6 +185,23 @@ def _loop(scope: Scope, stmt: For) -> Any:
     # ForStmt would run its simplifier over the extent, which is folded already.
     loop.extent = extent
     return loop
+
+
+def _far(scope: Scope, stmt: For) -> bool:
+    """Whether start and stop may be further apart than numbers of their type are large."""
+    (first, last), (least, most) = (bounds(e, scope.known) for e in (stmt.start, stmt.stop))
+    low, high = limits(stmt.var.dtype)
+    return stmt.var.dtype.kind == "int" and (least - last < low or most - first > high)
+
+
+def _many(scope: Scope, stmt: For) -> Any:
+    """The trips of a loop whose ends are far apart: all of them are an unsigned number."""
+    wide = data_type(f"u{value_type(stmt.var.dtype).name}")
+    zero, one = he.Constant(0, wide), he.Constant(1, wide)
+    start, stop = scalars.emit(scope, stmt.start), scalars.emit(scope, stmt.stop)
+    step = he.Cast(scalars.emit(scope, stmt.step), wide)
+    between = he.Sub(he.Sub(he.Cast(stop, wide), he.Cast(start, wide)), one)
+    return he.IfThenElse(he.LessThan(start, stop), he.Add(he.Div(between, step), one), zero)
 
 
 def _trips(stmt: For) -> Scalar:

@@ -1,0 +1,48 @@
+"""Loops of the emitted C++ run as often as Python's, whatever the distance of their ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_backend_values import THREADS, T, i32, run, true
+
+from hexcute_core import dtypes as dt
+from hexcute_core.scalar import Var, add, sub
+from hexcute_core.thread import Assign, DeclareArray, For, GlobalPtr, Prim, Regs, SetElement, Stmt
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["known", "at run time"])
+@pytest.mark.parametrize(
+    ("start", "stop", "step"),
+    [
+        (-(2**31), 2**31 - 1, 2**30), (2**31 - 1, -(2**31), 1), (-(2**31), 2**31 - 1, 2**31 - 1),
+        (2**31 - 6, 2**31 - 1, 2), (-(2**31), 3 - 2**31, 1), (1, 2**31 - 1, 2**29), (5, 5, 1),
+        (1, -(2**31), 1), (-9, 9, 4),
+    ],
+)  # fmt: skip
+def test_loops_between_ends_that_are_far_apart(
+    tmp_path: Path, start: int, stop: int, step: int, known: bool
+) -> None:
+    """The distance of two numbers of a type may be none of it."""
+    s, i, a, b = (Var(name) for name in ("s", "i", "a", "b"))
+    ends: list[Stmt] = [
+        Assign(v, sub(i32(end), 0) if known else sub(add(i32(end), T), T), True)
+        for v, end in ((a, start), (b, stop))
+    ]
+    low, high = (i32(start), i32(stop)) if known else (a, b)
+    body: list[Stmt] = [
+        *ends,
+        Assign(s, i32(0), declares=True),
+        For(i, low, high, i32(step), (Assign(s, add(s, add(i, 1)), declares=False),)),
+        DeclareArray("out", dt.i32, 1),
+        SetElement("out", i32(0), s),
+        Prim(
+            "st.global.4", (GlobalPtr("o", T, dt.i32), Regs("out", i32(0), (0,), 1, dt.i32), true())
+        ),
+    ]
+    out = np.zeros(THREADS, np.int32)
+    run(tmp_path, body, {"o": (dt.i32, out)})
+    total = sum(x + 1 for x in range(start, stop, step))
+    assert (out == np.int64(total).astype(np.int32)).all()
