@@ -95,6 +95,13 @@ static unsigned hx_f32_to_bf16x2(float up, float low) {
 static h16 hx_add_f16(h16 a, h16 b) { return hx_f32_to_f16(hx_f16_to_f32(a) + hx_f16_to_f32(b)); }
 static h16 hx_sub_f16(h16 a, h16 b) { return hx_f32_to_f16(hx_f16_to_f32(a) - hx_f16_to_f32(b)); }
 static h16 hx_mul_f16(h16 a, h16 b) { return hx_f32_to_f16(hx_f16_to_f32(a) * hx_f16_to_f32(b)); }
+static unsigned hx_both(h16 (*f)(h16, h16), unsigned a, unsigned b) {
+  return f(a, b) | (unsigned)f(a >> 16, b >> 16) << 16;
+}
+static unsigned hx_add_f16x2(unsigned a, unsigned b) { return hx_both(hx_add_f16, a, b); }
+static unsigned hx_sub_f16x2(unsigned a, unsigned b) { return hx_both(hx_sub_f16, a, b); }
+static unsigned hx_mul_f16x2(unsigned a, unsigned b) { return hx_both(hx_mul_f16, a, b); }
+static unsigned hx_and_or(unsigned a, unsigned b, unsigned c) { return (a & b) | c; }
 static h16 hx_max_f16(h16 a, h16 b) { return hx_f16_to_f32(a) > hx_f16_to_f32(b) ? a : b; }
 static h16 hx_min_bf16(h16 a, h16 b) {
   return bits<float>(a << 16) < bits<float>(b << 16) ? a : b;

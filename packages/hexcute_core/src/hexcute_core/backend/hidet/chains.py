@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from hexcute_core.backend.hidet.halves import Halves
 from hexcute_core.backend.hidet.packs import Pair
 from hexcute_core.errors import SourceSpan
 from hexcute_core.scalar import Const
@@ -31,7 +32,7 @@ class Products:
         return self.steps[0].span
 
 
-def chained(body: Iterable[Stmt | Pair]) -> Iterator[Stmt | Pair | Products]:
+def chained(body: Iterable[Stmt | Pair | Halves]) -> Iterator[Stmt | Pair | Halves | Products]:
     """The statements of `body`, every run of products as one."""
     steps: list[Prim] = []
     for stmt in body:
@@ -46,7 +47,7 @@ def chained(body: Iterable[Stmt | Pair]) -> Iterator[Stmt | Pair | Products]:
         yield Products(tuple(steps))
 
 
-def _continues(steps: list[Prim], stmt: Stmt | Pair) -> bool:
+def _continues(steps: list[Prim], stmt: Stmt | Pair | Halves) -> bool:
     """Whether `stmt` is one more of `steps`."""
     if not isinstance(stmt, Prim) or stmt.name != steps[0].name:
         return False

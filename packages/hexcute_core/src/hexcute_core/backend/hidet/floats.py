@@ -130,7 +130,7 @@ def literal(scope: Scope, value: float, dtype: DType) -> Any:
     value = float(typed(value, dtype))
     match dtype.name:
         case "f16":
-            return integer(_f16_bits(value), "uint16")
+            return integer(f16_bits(value), "uint16")
         case "bf16":
             return integer(_bf16_bits(value), "uint16")
         case "f8e4m3" | "f8e5m2":
@@ -147,7 +147,8 @@ def _need_sm89(scope: Scope, dtype: DType) -> None:
         )
 
 
-def _f16_bits(value: float) -> int:
+def f16_bits(value: float) -> int:
+    """The bits of a number that f16 has."""
     return int(struct.unpack("<H", struct.pack("<e", value))[0])
 
 

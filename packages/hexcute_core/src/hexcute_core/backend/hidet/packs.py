@@ -1,9 +1,11 @@
-"""Two conversions from f32 that fill neighbouring narrow elements -> one instruction for both.
+"""Two computations that fill neighbouring narrow elements -> one instruction for both.
 
 | elements | by |
 |---|---|
 | f16, bf16 | cvt.rn.f16x2.f32, cvt.rn.bf16x2.f32 |
 | f8e4m3, f8e5m2 | cvt.rn.satfinite.e4m3x2.f32, .e5m2x2 |
+
+converts two f32; arithmetic of 16 bits is in `halves.py`.
 
 `grouped` finds them in a block: in runs of element writes, and in unrolled loops of nothing but
 such writes, which it expands.
@@ -16,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from hexcute_core import dtypes
 from hexcute_core.backend.hidet.accesses import split_constant
+from hexcute_core.backend.hidet.halves import Halves, alike, computed
 from hexcute_core.backend.hidet.registers import divided
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import SourceSpan
@@ -40,8 +43,8 @@ class Pair:
     span: SourceSpan | None
 
 
-def grouped(body: Sequence[Stmt]) -> Iterator[Stmt | Pair]:
-    """The statements of `body`, conversions of neighbours as pairs."""
+def grouped(body: Sequence[Stmt]) -> Iterator[Stmt | Pair | Halves]:
+    """The statements of `body`, computations of neighbours as pairs."""
     run: list[SetElement] = []
     for stmt in body:
         writes = _writes(stmt)
@@ -64,14 +67,22 @@ def _converted(write: SetElement) -> Scalar | None:
             return None
 
 
+def _shares(write: SetElement) -> bool:
+    """Whether `write` could share an instruction with a neighbour's."""
+    if _converted(write) is not None:
+        return True
+    own = (isinstance(e, Element) and e.array == write.array for e in walk(write.value))
+    return computed(write.value) and not any(own)
+
+
 def _writes(stmt: Stmt) -> list[SetElement]:
-    """A conversion, or all that an unrolled nest of one means where that makes pairs, else none."""
+    """Such a write, or all that an unrolled nest of one means where that makes pairs, else none."""
     sizes: list[For] = []
     inner: Stmt = stmt
     while isinstance(inner, For) and inner.unroll and len(inner.body) == 1:
         sizes.append(inner)
         inner = inner.body[0]
-    if not isinstance(inner, SetElement) or _converted(inner) is None:
+    if not isinstance(inner, SetElement) or not _shares(inner):
         return []
     out: list[Mapping[str, Scalar]] = [{}]
     for loop in sizes:
@@ -88,7 +99,7 @@ def _writes(stmt: Stmt) -> list[SetElement]:
         )
         for values in out
     ]
-    pays = not sizes or any(isinstance(w, Pair) for w in _paired(writes))
+    pays = not sizes or any(isinstance(w, (Pair, Halves)) for w in _paired(writes))
     return writes if pays else []
 
 
@@ -100,7 +111,7 @@ def _trips(loop: For) -> range | None:
             return None
 
 
-def _paired(run: list[SetElement]) -> Iterator[Stmt | Pair]:
+def _paired(run: list[SetElement]) -> Iterator[Stmt | Pair | Halves]:
     """One array's writes, neighbours as pairs where their places are comparable."""
     places = [split_constant(write.index) for write in run]
     base = places[0][0] if places else None
@@ -112,14 +123,17 @@ def _paired(run: list[SetElement]) -> Iterator[Stmt | Pair]:
     at = {offset: write for (_, offset), write in zip(places, run, strict=True)}
     for offset in sorted(offsets):
         low, high = at.get(offset - offset % 2), at.get(offset - offset % 2 + 1)
-        if low is None or high is None:
+        both = None if low is None or high is None else _pair(low, high)
+        if both is None:
             yield at[offset]
         elif offset % 2 == 0:
-            yield _pair(low, high)
+            yield both
 
 
-def _pair(low: SetElement, high: SetElement) -> Pair:
+def _pair(low: SetElement, high: SetElement) -> Pair | Halves | None:
     first, second = _converted(low), _converted(high)
-    if first is None or second is None:
-        raise TypeError(f"{low} and {high} are no conversions")
-    return Pair(low.array, low.value.dtype, low.index, first, second, low.span)
+    if first is not None and second is not None:
+        return Pair(low.array, low.value.dtype, low.index, first, second, low.span)
+    if alike(low.value, high.value):
+        return Halves(low.array, low.index, low.value, high.value, low.span)
+    return None

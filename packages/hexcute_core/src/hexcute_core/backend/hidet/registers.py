@@ -34,6 +34,16 @@ def element(scope: Scope, name: str, index: Index) -> Any:
     return _unpack(_shifted(he.RightShift, _entry(array, word), shift), array.dtype)
 
 
+def entry(scope: Scope, name: str, index: Scalar) -> Any:
+    """Entry `index` of array `name`: the word that holds its elements."""
+    return _entry(scope.array(name), _index(scope, index))
+
+
+def place(scope: Scope, index: Scalar) -> Index:
+    """`index` as elements are asked for by it."""
+    return _index(scope, index)
+
+
 def set_element(scope: Scope, name: str, index: Index, value: Any) -> Any:
     """The statement `name[index] = value`."""
     array = scope.array(name)

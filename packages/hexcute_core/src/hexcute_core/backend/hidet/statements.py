@@ -17,6 +17,7 @@ from hidet.ir.type import data_type, tensor_type
 
 from hexcute_core.backend.hidet import floats, hopper, prims, registers, scalars
 from hexcute_core.backend.hidet.chains import Products, chained
+from hexcute_core.backend.hidet.halves import Halves, word
 from hexcute_core.backend.hidet.packs import Pair, grouped
 from hexcute_core.backend.hidet.resident import entering, leaving, living, resident_in
 from hexcute_core.backend.hidet.scope import RegisterArray, Scope, integer
@@ -58,7 +59,7 @@ def emit_block(scope: Scope, body: tuple[Stmt, ...]) -> Any:
         return hs.SeqStmt(out)
 
 
-def emit(scope: Scope, stmt: Stmt | Pair | Products) -> list[Any]:
+def emit(scope: Scope, stmt: Stmt | Pair | Halves | Products) -> list[Any]:
     """The Hidet statements of one thread statement; errors carry its source line."""
     with scope.at(getattr(stmt, "span", None)):
         try:
@@ -70,12 +71,15 @@ def emit(scope: Scope, stmt: Stmt | Pair | Products) -> list[Any]:
             raise scope.error(f"the code generator refused this {kind}: {error}") from error
 
 
-def _emit(scope: Scope, stmt: Stmt | Pair | Products) -> list[Any]:
+def _emit(scope: Scope, stmt: Stmt | Pair | Halves | Products) -> list[Any]:
     match stmt:
         case Products():
             return hopper.emit_products(scope, stmt.steps)
         case Pair():
             return [_set_pair(scope, stmt)]
+        case Halves():
+            bits = word(scope, stmt.low, stmt.high)
+            return [registers.set_pair(scope, stmt.array, stmt.index, bits)]
         case DeclareArray():
             return [_declare_array(scope, stmt)]
         case SetElement():
