@@ -145,4 +145,6 @@ def test_weights_come_by_tma_and_become_numbers_without_conversions() -> None:
     assert "tma.load" in load and "ldmatrix.x4 x2" in take and "0 bank conflicts" in take
     assert not compiled.built.local_memory
     sass = compiled.sass()
-    assert "HGMMA.64x16x16" in sass and "I2F" not in sass and "HMUL2" in sass
+    assert "HGMMA.64x16x16" in sass and "I2F" not in sass
+    # A group's 64 weights of a thread: two differences and a product a pair.
+    assert (sass.count("HADD2"), sass.count("HMUL2")) == (64, 32)

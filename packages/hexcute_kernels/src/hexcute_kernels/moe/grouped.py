@@ -64,7 +64,9 @@ def multiply_slots(rc, sx, sq, ss, sz, pipe, tiles):
             hx.copy(sz[:, :, s], zero)
             for place in hx.static_range(4):
                 part = sx[:, place * WORDS : (place + 1) * WORDS, s]
-                hx.gemm(rc, nibbles(rq, place, zero, scale), part)
+                # While one runs, the next one's weights are unpacked.
+                hx.gemm(rc, nibbles(rq, place, zero, scale), part, asynchronous=True)
+            hx.wait_gemm(0)
 
 
 @cache
@@ -94,6 +96,9 @@ def w4a16_gemm(routed: bool = False, sorted_rows: bool = False) -> hx.Kernel:
         GROUPS: int = 2,
     ):
         hx.attrs.cuda.grid_dim = hx.cdiv(n, BN), hx.cdiv(rows, BM)
+        if BM <= 32 and BN <= 128:
+            # Few tokens wait for memory: two blocks keep more of it under way.
+            hx.attrs.cuda.min_blocks = 2
         block, bn = hx.blockIdx.y, hx.blockIdx.x * BN
         sx = hx.shared_tensor(f16, (BM, GROUP, STAGES))
         sq = hx.shared_tensor(u16, (BN, WORDS, STAGES))
