@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from stand_ins import gpu, on_gpu  # noqa: E402
 
 from hexcute_kernels.moe import moe, pack, w4a16_matmul  # noqa: E402
-from hexcute_kernels.moe.configs import ROUTED  # noqa: E402
+from hexcute_kernels.moe.configs import ROUTED, MoeConfig, W4A16Config  # noqa: E402
 
 
 def weights(*shape: int) -> Any:
@@ -53,11 +53,14 @@ def test_a_layer() -> None:
     x, ids, gates = zeros(7, 256), zeros(7, 2, dtype=torch.int32), zeros(7, 2, dtype=torch.float32)
     with gpu("h200", "sm_90"):
         plan = moe.plan((x, w13, w2, ids, gates, "layer"))
-        assert plan.outputs[0].shape == (7, 256) and plan.config.BM == 16
+        assert plan.outputs[0].shape == (7, 256) and plan.config.first.BM == 16
         assert moe.plan((x, w13, w2, ids, gates, "gemms")).outputs[0].shape == (14, 256)
         many = zeros(500, 256), w13, w2, zeros(500, 2, dtype=torch.int32)
         gated = zeros(500, 2, dtype=torch.float32)
         assert moe.plan((*many, gated, "layer")).config == ROUTED.rows["h200"][-1].config
+        uneven = MoeConfig(W4A16Config(16, 128, 4), W4A16Config(32, 128, 4))
+        with pytest.raises(LaunchError, match="same rows a tile"):
+            moe.plan((x, w13, w2, ids, gates, "layer"), config=uneven)
         nothing = moe(x[:0], w13, w2, ids[:0], gates[:0])
         assert nothing.shape == (0, 256)
         for args, words in (

@@ -9,16 +9,28 @@ from hexcute_kernels.tables import Row, Sized, Table, tiles
 
 @dataclass(frozen=True)
 class W4A16Config:
-    """BM tokens and BN columns a block, STAGES of a group of k, GROUPS of 128 threads that
-    multiply 64 columns at a time each."""
+    """BM tokens and BN columns a tile, STAGES of a group of k, GROUPS of 128 threads that multiply
+    64 columns at a time each; blocks that STAY take one tile after another."""
 
     BM: int
     BN: int
     STAGES: int
     GROUPS: int = 2
+    STAY: bool = False
 
     def blocks(self, problem: Sized) -> int:
         return tiles(problem, self.BM, self.BN)
+
+
+@dataclass(frozen=True)
+class MoeConfig:
+    """How a layer's two products are computed, both by BM tokens a tile."""
+
+    first: W4A16Config
+    second: W4A16Config
+
+    def blocks(self, problem: Sized) -> int:
+        return self.first.blocks(problem)
 
 
 DENSE = Table(
@@ -30,18 +42,32 @@ DENSE = Table(
             Row(W4A16Config(128, 128, 4)),
         ),
     },
-    more=(W4A16Config(16, 64, 8, 1), W4A16Config(64, 256, 3), W4A16Config(128, 256, 3)),
+    more=(
+        W4A16Config(16, 64, 8, 1),
+        W4A16Config(16, 256, 6, 4, True),
+        W4A16Config(64, 256, 3),
+        W4A16Config(128, 256, 3),
+    ),
 )
 
 ROUTED = Table(
     rows={
         "h200": (
-            Row(W4A16Config(16, 128, 6), most={"share": 16}),
-            Row(W4A16Config(32, 128, 5), most={"share": 32}),
-            Row(W4A16Config(64, 128, 4)),
+            Row(
+                MoeConfig(W4A16Config(16, 128, 6), W4A16Config(16, 256, 6, 4, True)),
+                most={"share": 16},
+            ),
+            Row(MoeConfig(W4A16Config(32, 128, 5), W4A16Config(32, 128, 2)), most={"share": 32}),
+            Row(MoeConfig(W4A16Config(64, 128, 4), W4A16Config(64, 128, 2))),
         ),
     },
-    more=(W4A16Config(16, 64, 8, 1), W4A16Config(64, 256, 3)),
+    more=(
+        MoeConfig(W4A16Config(16, 256, 6, 4, True), W4A16Config(16, 256, 6, 4, True)),
+        MoeConfig(W4A16Config(16, 128, 6), W4A16Config(16, 128, 2)),
+        MoeConfig(W4A16Config(16, 128, 6), W4A16Config(16, 256, 2, 4)),
+        MoeConfig(W4A16Config(64, 256, 3), W4A16Config(64, 256, 2)),
+        MoeConfig(W4A16Config(64, 256, 4, 4), W4A16Config(64, 256, 2, 4)),
+    ),
 )
 """`share` is how many rows an expert gets on average."""
 

@@ -4,7 +4,8 @@
 
 The weights are the product's rows: each thread unpacks in registers what the Tensor Core reads from
 it, so tiles of few tokens cost little. One warp group loads a group of k into each slot, the others
-unpack and multiply. Routed, block b has an expert of its own, or none and leaves at once.
+unpack and multiply. Routed, rows from b * BM on have an expert of their own, or none and are passed
+over. Blocks that stay load the next tile while the last one ends.
 """
 
 from __future__ import annotations
@@ -18,9 +19,6 @@ from hexcute_kernels.parts.unpack import nibbles, number
 
 t, k, n, rows = hx.dims("t k n rows")
 experts, groups, lines, halves, blocks = hx.dims("experts groups lines halves blocks")
-
-PRODUCER, CONSUMER = 40, 232
-"""Registers a thread keeps, of two groups that multiply."""
 
 
 @hx.device
@@ -74,9 +72,9 @@ def w4a16_gemm(routed: bool = False, sorted_rows: bool = False) -> hx.Kernel:
     """The kernel: x[t, k]; q[experts, k/128, n + n/16, 32] as `packing` says, and the same memory
     as f16, strip[experts, k/128, ...]; c[rows, n].
 
-    `routed`: expert[block], negative where a block has nothing to do; its results are the rows of c
-    from block * BM on. `sorted_rows`: start[block], the block's first row of x; else that is the
-    row of c. Its constants: BM tokens and BN columns a block, STAGES, GROUPS that multiply.
+    `routed`: expert[block] of the rows of c from block * BM on, negative where they are not used.
+    `sorted_rows`: start[block], their first row of x; else that is the row of c. Its constants: BM
+    tokens and BN columns a tile, STAGES, GROUPS that multiply, and whether blocks STAY.
     """
     number_type = i32[blocks] if routed else None
     start_type = i32[blocks] if sorted_rows else None
@@ -94,12 +92,15 @@ def w4a16_gemm(routed: bool = False, sorted_rows: bool = False) -> hx.Kernel:
         BN: int = 128,
         STAGES: int = 4,
         GROUPS: int = 2,
+        STAY: bool = False,
     ):
-        hx.attrs.cuda.grid_dim = hx.cdiv(n, BN), hx.cdiv(rows, BM)
-        if BM <= 32 and BN <= 128:
-            # Few tokens wait for memory: two blocks keep more of it under way.
-            hx.attrs.cuda.min_blocks = 2
-        block, bn = hx.blockIdx.y, hx.blockIdx.x * BN
+        across = hx.cdiv(n, BN)
+        tiles = across * hx.cdiv(rows, BM)
+        if not STAY:
+            hx.attrs.cuda.grid_dim = tiles
+            if BM <= 32 and BN <= 128:
+                # Few tokens wait for memory: two blocks keep more of it under way.
+                hx.attrs.cuda.min_blocks = 2
         sx = hx.shared_tensor(f16, (BM, GROUP, STAGES))
         sq = hx.shared_tensor(u16, (BN, WORDS, STAGES))
         ss = hx.shared_tensor(f16, (BN, 1, STAGES))
@@ -108,18 +109,23 @@ def w4a16_gemm(routed: bool = False, sorted_rows: bool = False) -> hx.Kernel:
         pipe = hx.pipeline(STAGES)
 
         with hx.warp_groups_producer():
-            mine, row = begins(expert, start, block, BM)
-            if mine >= 0:
-                load_slots(x, q, strip, mine, row, bn, n, sx, sq, ss, sz, pipe)
+            for tile in hx.persistent(tiles):
+                mine, row = begins(expert, start, tile // across, BM)
+                if mine >= 0:
+                    bn = tile % across * BN
+                    load_slots(x, q, strip, mine, row, bn, n, sx, sq, ss, sz, pipe)
 
         with hx.warp_groups_consumer(GROUPS):
-            mine, _ = begins(expert, None, block, BM)
-            if mine >= 0:
-                rc = hx.register_tensor(f32, (BN, BM))
-                hx.fill(rc, 0.0)
-                multiply_slots(rc, sx, sq, ss, sz, pipe, groups)
-                hx.copy(hx.cast(rc, f16), sc)
-                hx.sync_role()
-                hx.copy(sc, hx.global_view(c[block * BM :, bn:], ((BN, BM), (1, n))))
+            for tile in hx.persistent(tiles):
+                block, bn = tile // across, tile % across * BN
+                mine, _ = begins(expert, None, block, BM)
+                if mine >= 0:
+                    rc = hx.register_tensor(f32, (BN, BM))
+                    hx.fill(rc, 0.0)
+                    multiply_slots(rc, sx, sq, ss, sz, pipe, groups)
+                    hx.sync_role()
+                    hx.copy(hx.cast(rc, f16), sc)
+                    hx.sync_role()
+                    hx.copy(sc, hx.global_view(c[block * BM :, bn:], ((BN, BM), (1, n))))
 
     return w4a16

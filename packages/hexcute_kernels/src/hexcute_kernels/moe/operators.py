@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import hexcute_core as hx
 from hexcute_core.errors import LaunchError
-from hexcute_kernels.moe.configs import DENSE, ROUTED, W4A16Config, most_blocks
+from hexcute_kernels.moe.configs import DENSE, ROUTED, MoeConfig, W4A16Config, most_blocks
 from hexcute_kernels.moe.grouped import w4a16_gemm
 from hexcute_kernels.moe.packing import GROUP, ROWS, check_packed
 from hexcute_kernels.moe.routing import combine, count_pairs, gate_rows, gather, route
@@ -164,13 +164,16 @@ def output(p: Routed) -> Output:
     return Output((p.m if p.scope == "layer" else p.pairs, p.hidden), hx.f16)
 
 
-def launch_moe(p: Routed, config: W4A16Config) -> Run:
+def launch_moe(p: Routed, config: MoeConfig) -> Run:
     """The layer's launches by this configuration, without waiting for the GPU between them."""
     if p.pairs == 0:
         return lambda *args: args[-1].zero_()
-    blocks = most_blocks(p.pairs, p.experts, config.BM)
-    rows, high = blocks * config.BM, {"BM": config.BM}
-    chosen = constants(config)
+    bm = config.first.BM
+    if bm != config.second.BM:
+        raise LaunchError(f"moe: both products take the same rows a tile, not {bm} and others")
+    blocks, high = most_blocks(p.pairs, p.experts, bm), {"BM": bm}
+    rows = blocks * bm
+    of_first, of_second = constants(config.first), constants(config.second)
     together = p.top_k if p.scope == "layer" else 1
     first, second = w4a16_gemm(True, True), w4a16_gemm(True)
 
@@ -194,9 +197,9 @@ def launch_moe(p: Routed, config: W4A16Config) -> Run:
         ordered = half(p.pairs, p.hidden)
         gather(p.top_k)(x, expert, start, pair, ordered, place, **high)
         c1, h, c2 = half(rows, 2 * p.width), half(rows, p.width), half(rows, p.hidden)
-        first(ordered, stacked(w13), strips(w13), expert, start, c1, **chosen)
+        first(ordered, stacked(w13), strips(w13), expert, start, c1, **of_first)
         gate_rows(c1, expert, h, **high)
-        second(h, stacked(w2), strips(w2), expert, c2, **chosen)
+        second(h, stacked(w2), strips(w2), expert, c2, **of_second)
         combine(together)(c2, place, whole(gates), out)
 
     return run

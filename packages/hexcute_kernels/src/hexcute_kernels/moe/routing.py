@@ -23,21 +23,24 @@ tokens, k, pairs, experts, blocks, rows = hx.dims("tokens k pairs experts blocks
 width, both = hx.dims("width both")
 
 CHUNK = 1024
-"""Choices that a block looks at together, and columns that it moves."""
+"""Columns that a block moves."""
+THREADS, LOOKS = 512, 1 << 16
+"""Of a block that looks through all choices, and how many comparisons it makes together."""
 
 
 @hx.kernel
 def count_pairs(ids: i32[pairs], counts: i32[experts]):
     """counts, a block an expert."""
     hx.attrs.cuda.grid_dim = experts
-    hx.attrs.cuda.block_dim = 128
+    hx.attrs.cuda.block_dim = THREADS
+    chunk = 8 * THREADS
     total = hx.register_tensor(i32, (1,))
     hx.fill(total, 0)
-    for c in range(hx.cdiv(pairs, CHUNK)):
-        chosen = hx.register_tensor(i32, (CHUNK,))
-        hx.copy(hx.global_view(ids[c * CHUNK :], ((CHUNK,), (1,))), chosen)
+    for c in range(hx.cdiv(pairs, chunk)):
+        chosen = hx.register_tensor(i32, (chunk,))
+        hx.copy(hx.global_view(ids[c * chunk :], ((chunk,), (1,))), chosen)
         for (i,) in hx.elements(chosen):
-            chosen[i] = 1 if chosen[i] == hx.blockIdx.x and c * CHUNK + i < pairs else 0
+            chosen[i] = 1 if chosen[i] == hx.blockIdx.x and c * chunk + i < pairs else 0
         total += hx.sum(chosen, 0)
     hx.copy(total, hx.global_view(counts[hx.blockIdx.x :], ((1,), (1,))))
 
@@ -58,8 +61,8 @@ def route(experts_: int) -> hx.Kernel:
         BM: int = 16,
     ):
         hx.attrs.cuda.grid_dim = blocks
-        hx.attrs.cuda.block_dim = 128
-        block, chunk = hx.blockIdx.x, CHUNK * 16 // BM
+        hx.attrs.cuda.block_dim = THREADS
+        block, chunk = hx.blockIdx.x, LOOKS // BM
         of = hx.register_tensor(i32, (1, room))
         hx.copy(hx.global_view(counts, ((1, room), (0, 1))), of)
         taken = (of + (BM - 1)) // BM
@@ -115,9 +118,9 @@ def gather(top_k: int) -> hx.Kernel:
         *,
         BM: int = 16,
     ):
-        hx.attrs.cuda.grid_dim = hx.cdiv(k, CHUNK), rows
+        hx.attrs.cuda.grid_dim = rows, hx.cdiv(k, CHUNK)
         hx.attrs.cuda.block_dim = 128
-        row, column = hx.blockIdx.y, hx.blockIdx.x * CHUNK
+        row, column = hx.blockIdx.x, hx.blockIdx.y * CHUNK
         if number(expert, row // BM) >= 0:
             p = number(pair, row)
             if p < pairs:
@@ -136,9 +139,9 @@ def gather(top_k: int) -> hx.Kernel:
 @hx.kernel
 def gate_rows(c1: f16[rows, both], expert: i32[blocks], h: f16[rows, width], *, BM: int = 16):
     """h = silu(the left half of c1) * its right half, of the blocks in use."""
-    hx.attrs.cuda.grid_dim = hx.cdiv(width, 128), blocks
+    hx.attrs.cuda.grid_dim = blocks, hx.cdiv(width, 128)
     hx.attrs.cuda.block_dim = 128
-    block, column = hx.blockIdx.y, hx.blockIdx.x * 128
+    block, column = hx.blockIdx.x, hx.blockIdx.y * 128
     if number(expert, block) >= 0:
         gate, up = hx.register_tensor(f16, (BM, 128)), hx.register_tensor(f16, (BM, 128))
         at = ((BM, 128), (both, 1))
@@ -156,9 +159,9 @@ def combine(together: int) -> hx.Kernel:
 
     @hx.kernel
     def combine_rows(c2: f16[rows, k], place: i32[pairs], gates: f32[pairs], c: f16[results, k]):
-        hx.attrs.cuda.grid_dim = hx.cdiv(k, CHUNK), results
+        hx.attrs.cuda.grid_dim = results, hx.cdiv(k, CHUNK)
         hx.attrs.cuda.block_dim = 128
-        row, column = hx.blockIdx.y, hx.blockIdx.x * CHUNK
+        row, column = hx.blockIdx.x, hx.blockIdx.y * CHUNK
         total = hx.register_tensor(f32, (1, CHUNK))
         hx.fill(total, 0.0)
         for j in hx.static_range(together):
