@@ -24,6 +24,16 @@ from hexcute_core.thread import (
     ThreadProgram,
 )
 
+HOST = """
+static unsigned hx_both(h16 (*f)(h16, h16), unsigned a, unsigned b) {
+  return f(a, b) | (unsigned)f(a >> 16, b >> 16) << 16;
+}
+static unsigned hx_add_f16x2(unsigned a, unsigned b) { return hx_both(hx_add_f16, a, b); }
+static unsigned hx_sub_f16x2(unsigned a, unsigned b) { return hx_both(hx_sub_f16, a, b); }
+static unsigned hx_mul_f16x2(unsigned a, unsigned b) { return hx_both(hx_mul_f16, a, b); }
+static unsigned hx_and_or(unsigned a, unsigned b, unsigned c) { return (a & b) | c; }
+"""
+"""What the host has for instructions on both halves."""
 COUNT = 16
 P = Var("i")
 
@@ -120,7 +130,7 @@ def test_values_are_those_of_single_ones(tmp_path: Path, name: str) -> None:
         "numbers": (dt.f16, x.reshape(-1)),
         "dst": (value.dtype, got),
     }
-    run(tmp_path, body, arrays)
+    run(tmp_path, body, arrays, HOST)
     np.testing.assert_array_equal(got.reshape(THREADS, COUNT), want)
 
 

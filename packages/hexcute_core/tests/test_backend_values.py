@@ -95,13 +95,6 @@ static unsigned hx_f32_to_bf16x2(float up, float low) {
 static h16 hx_add_f16(h16 a, h16 b) { return hx_f32_to_f16(hx_f16_to_f32(a) + hx_f16_to_f32(b)); }
 static h16 hx_sub_f16(h16 a, h16 b) { return hx_f32_to_f16(hx_f16_to_f32(a) - hx_f16_to_f32(b)); }
 static h16 hx_mul_f16(h16 a, h16 b) { return hx_f32_to_f16(hx_f16_to_f32(a) * hx_f16_to_f32(b)); }
-static unsigned hx_both(h16 (*f)(h16, h16), unsigned a, unsigned b) {
-  return f(a, b) | (unsigned)f(a >> 16, b >> 16) << 16;
-}
-static unsigned hx_add_f16x2(unsigned a, unsigned b) { return hx_both(hx_add_f16, a, b); }
-static unsigned hx_sub_f16x2(unsigned a, unsigned b) { return hx_both(hx_sub_f16, a, b); }
-static unsigned hx_mul_f16x2(unsigned a, unsigned b) { return hx_both(hx_mul_f16, a, b); }
-static unsigned hx_and_or(unsigned a, unsigned b, unsigned c) { return (a & b) | c; }
 static h16 hx_max_f16(h16 a, h16 b) { return hx_f16_to_f32(a) > hx_f16_to_f32(b) ? a : b; }
 static h16 hx_min_bf16(h16 a, h16 b) {
   return bits<float>(a << 16) < bits<float>(b << 16) ? a : b;
@@ -155,15 +148,16 @@ def true() -> Const:
     return Const(True, dt.boolean)
 
 
-def run(tmp_path: Path, body: list[Stmt], arrays: dict[str, tuple[DType, np.ndarray]]) -> None:
-    """Runs `body` for every thread on the host, on the arrays in place."""
+def run(
+    tmp_path: Path, body: list[Stmt], arrays: dict[str, tuple[DType, np.ndarray]], host: str = ""
+) -> None:
+    """Runs `body` for every thread on the host, on the arrays in place; `host` is more C++."""
     if GXX is None:
         pytest.skip("no host C++ compiler")
     params = tuple(
         ThreadParam(name, d, (i32(len(a)),), pointer=True) for name, (d, a) in arrays.items()
     )
-    one = (i32(1), i32(1), i32(1))
-    program = ThreadProgram("host", params, one, THREADS, 0, tuple(body))
+    program = ThreadProgram("host", params, (i32(1),) * 3, THREADS, 0, tuple(body))
     try:
         source = emit(program, "sm_80")
     except MissingDependency as error:
@@ -179,7 +173,7 @@ def run(tmp_path: Path, body: list[Stmt], arrays: dict[str, tuple[DType, np.ndar
         f'extern "C" void drive(void** p) {{ for (unsigned t = 0; t < {THREADS}; ++t) '
         f"{{ threadIdx.x = t; {source.entry}({args}); }} }}\n"
     )
-    (tmp_path / "k.cpp").write_text(PRELUDE + text + driver)
+    (tmp_path / "k.cpp").write_text(PRELUDE + host + text + driver)
     subprocess.run(
         [GXX, "-std=c++17", "-O1", "-w", "-fno-strict-aliasing", "-shared", "-fPIC",
          "-o", str(tmp_path / "k.so"), str(tmp_path / "k.cpp")],
