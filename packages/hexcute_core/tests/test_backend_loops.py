@@ -9,7 +9,7 @@ import pytest
 from test_backend_values import THREADS, T, i32, run, true
 
 from hexcute_core import dtypes as dt
-from hexcute_core.scalar import Var, add, sub
+from hexcute_core.scalar import Cast, Var, add, sub
 from hexcute_core.thread import Assign, DeclareArray, For, GlobalPtr, Prim, Regs, SetElement, Stmt
 
 
@@ -46,3 +46,25 @@ def test_loops_between_ends_that_are_far_apart(
     run(tmp_path, body, {"o": (dt.i32, out)})
     total = sum(x + 1 for x in range(start, stop, step))
     assert (out == np.int64(total).astype(np.int32)).all()
+
+
+@pytest.mark.parametrize("t", [dt.i8, dt.u8, dt.i16, dt.u16], ids=str)
+def test_loops_between_ends_of_a_narrow_type(tmp_path: Path, t: dt.DType) -> None:
+    """The variable is of 32 bits, and so are the trips: up over the type's width, down none."""
+    s, i = Var("s"), Var("i")
+    low, high = (0, 2**t.bits - 1) if t.kind == "uint" else (-(2 ** (t.bits - 1)), 2**7 - 1)
+    # T - T is not known when the program is compiled.
+    ends = [Cast(sub(add(i32(end), T), T), t) for end in (low, high)]
+    body: list[Stmt] = [
+        Assign(s, i32(0), declares=True),
+        For(i, ends[0], ends[1], i32(1), (Assign(s, add(s, 1), declares=False),)),
+        For(i, ends[1], ends[0], i32(1), (Assign(s, add(s, -7), declares=False),)),
+        DeclareArray("out", dt.i32, 1),
+        SetElement("out", i32(0), s),
+        Prim(
+            "st.global.4", (GlobalPtr("o", T, dt.i32), Regs("out", i32(0), (0,), 1, dt.i32), true())
+        ),
+    ]
+    out = np.zeros(THREADS, np.int32)
+    run(tmp_path, body, {"o": (dt.i32, out)})
+    assert (out == high - low).all()

@@ -9,6 +9,7 @@ instruction cache. Short ones are left to the compiler.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import Any, TypeGuard
 
 from hidet.ir import expr as he
@@ -23,7 +24,7 @@ from hexcute_core.backend.hidet.resident import entering, leaving, living, resid
 from hexcute_core.backend.hidet.scope import RegisterArray, Scope, integer
 from hexcute_core.backend.hidet.storage import cell, value_type
 from hexcute_core.errors import HexcuteError
-from hexcute_core.scalar import Const, Scalar, as_scalar, cdiv, compare, is_const, sub
+from hexcute_core.scalar import Const, Scalar, as_scalar, cast, cdiv, compare, is_const, sub
 from hexcute_core.scalar.bounds import bounds
 from hexcute_core.scalar.numbers import limits
 from hexcute_core.thread import (
@@ -161,7 +162,10 @@ def _assign(scope: Scope, stmt: Assign) -> Any:
     return hs.DeclareStmt(var, value)
 
 
-def _loop(scope: Scope, stmt: For) -> Any:
+def _loop(scope: Scope, loop: For) -> Any:
+    # Bounds of a narrower type are no further apart in the variable's than they are.
+    start, stop, step = (cast(e, loop.var.dtype) for e in (loop.start, loop.stop, loop.step))
+    stmt = replace(loop, start=start, stop=stop, step=step)
     trips = _trips(stmt)
     far = _far(scope, stmt)
     extent = _many(scope, stmt) if far else scalars.emit(scope, trips)
@@ -171,24 +175,24 @@ def _loop(scope: Scope, stmt: For) -> Any:
         if far:
             wide = data_type(f"u{var.type.name}")
             count = he.Var(f"{stmt.var.name}_count", wide)
-            start, step = (he.Cast(scalars.emit(scope, e), wide) for e in (stmt.start, stmt.step))
-            value = he.Cast(he.Add(start, he.Multiply(count, step)), var.type)
+            first, by = (he.Cast(scalars.emit(scope, e), wide) for e in (start, step))
+            value = he.Cast(he.Add(first, he.Multiply(count, by)), var.type)
             opening = [hs.DeclareStmt(var, value)]
         elif not (is_const(stmt.start, 0) and is_const(stmt.step, 1)):
             count = he.Var(f"{stmt.var.name}_count", var.type)
-            start, step = scalars.emit(scope, stmt.start), scalars.emit(scope, stmt.step)
-            opening = [hs.DeclareStmt(var, he.Add(start, he.Multiply(count, step)))]
+            first, by = scalars.emit(scope, start), scalars.emit(scope, step)
+            opening = [hs.DeclareStmt(var, he.Add(first, he.Multiply(count, by)))]
         scope.variables[stmt.var.name] = var
-        first, last = bounds(stmt.start, scope.known)[0], bounds(stmt.stop, scope.known)[1]
-        rises = isinstance(stmt.step, Const) and stmt.step.value > 0
+        least, most = bounds(start, scope.known)[0], bounds(stop, scope.known)[1]
+        rises = isinstance(step, Const) and step.value > 0
         scope.known.pop(stmt.var.name, None)
         if rises:
-            scope.known[stmt.var.name] = first, max(first, last - 1)
+            scope.known[stmt.var.name] = least, max(least, most - 1)
         body = hs.SeqStmt([*opening, *emit_block(scope, stmt.body).seq])
-    loop = hs.ForStmt(count, integer(1), body, attr=_unrolling(stmt, trips))
+    counted = hs.ForStmt(count, integer(1), body, attr=_unrolling(stmt, trips))
     # ForStmt would run its simplifier over the extent, which is folded already.
-    loop.extent = extent
-    return loop
+    counted.extent = extent
+    return counted
 
 
 def _far(scope: Scope, stmt: For) -> bool:
