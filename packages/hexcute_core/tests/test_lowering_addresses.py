@@ -70,7 +70,7 @@ def plan(rng, shape, threads):
 def check_shared(layout, swizzle, ref, thread, reps, threads, bits, known, names):
     shared = SharedLayout(layout_shape(layout), layout, swizzle, {})
     loops = [Var(f"i{k}", i32) if m.size > 1 else Const(0, i32) for k, m in enumerate(reps)]
-    place = SharedAddress(shared, ref, bits / 8, Team(0, threads), known, SPAN)
+    place = SharedAddress(shared, ref, bits / 8, Team(0, threads), known)
     base, xors, adds = place.split(thread, reps, loops)
     whole = address(base, xors, adds, 4096)
     starts = [value(s, names) for s in ref.starts]
@@ -163,7 +163,7 @@ def test_addresses_of_a_team_count_from_its_first_thread(first, threads):
     ref = TileRef("s", (Const(0, i32), Const(0, i32)), shape, (0, 1))
     f = coalesced(shape, (1, 0), 1, threads)
     shared = SharedLayout(shape, layout, None, {})
-    place = SharedAddress(shared, ref, 2, Team(first, threads), facts(), SPAN)
+    place = SharedAddress(shared, ref, 2, Team(first, threads), facts())
     base, _, _ = place.split(f.thread, (), ())
     for t in range(threads):
         assert value(base, {"threadIdx.x": first + t}) == 2 * layout(*move(f.thread, t, 2))

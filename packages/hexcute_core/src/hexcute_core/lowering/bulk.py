@@ -71,7 +71,6 @@ def _boxes(
         ctx.dtype(inside).bits // 8,
         ctx.team,
         ctx.facts,
-        op.span,
     )
     parts: list[Scalar] = [p.value for p in shared.rep_parts(modes, digits)]
     offset = add(shared.start_bytes(), *parts, ctx.arena.offsets[inside.tensor])

@@ -100,7 +100,6 @@ def _side(
         tensor.dtype.bits / 8,
         ctx.team,
         ctx.facts,
-        op.span,
     )
     base, xors, adds = shared.split(plan.thread, modes, loops)
     offset = address(ctx.once(base), xors, adds, ctx.arena.offsets[ref.tensor])

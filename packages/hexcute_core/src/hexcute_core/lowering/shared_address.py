@@ -15,7 +15,6 @@ from typing import Any
 from cute_layout import Layout, LayoutError, composition
 from hexcute_core.arch import Mode
 from hexcute_core.dtypes import i32
-from hexcute_core.errors import LayoutConflict, SourceSpan
 from hexcute_core.lowering.digits import Part, digits, index_in, total
 from hexcute_core.scalar import Binary, Const, Scalar, add, floordiv, mul, xor
 from hexcute_core.scalar.build import binary
@@ -44,15 +43,9 @@ class SharedAddress:
         element_bytes: float,
         team: Team,
         facts: Facts,
-        span: SourceSpan,
     ) -> None:
         self._layout, self._ref, self._bytes = layout, ref, element_bytes
-        self._team, self._facts, self._span = team, facts, span
-
-    @cached_property
-    def _starts(self) -> list[Part]:
-        """The share of the tile's start."""
-        return self._start_parts()
+        self._team, self._facts = team, facts
 
     def strides(self, modes: Sequence[Mode]) -> list[list[tuple[int, int]]]:
         """m o modes: for each mode, its (size, byte stride) digits in memory."""
@@ -87,16 +80,17 @@ class SharedAddress:
             parts += [Part(d, n, s) for d, (n, s) in zip(found, pairs) if s]
         return parts
 
-    def _start_parts(self) -> list[Part]:
-        """The share of the tile's start; a start inside a tiled mode must not carry into it."""
+    @cached_property
+    def _starts(self) -> list[Part] | None:
+        """The share of the tile's start; None where a start inside a tiled mode carries into it."""
         parts: list[Part] = []
         for m, start in enumerate(self._ref.starts):
             if isinstance(start, Const) and start.value == 0:
                 continue
             mode = self._layout.layout[m]
             extent = self._ref.extents[m] if m in self._ref.kept else 1
-            if extent > 1:
-                self._require_aligned(m, start, mode)
+            if extent > 1 and self._carries_from(m, start, mode):
+                return None
             parts += self._tile_parts(start, extent, mode)
         return parts
 
@@ -126,20 +120,14 @@ class SharedAddress:
         found = digits(floordiv(start, extent), [n for n, _ in pairs], count)
         return [Part(d, n, self._at(s)) for d, (n, s) in zip(found, pairs)]
 
-    def _require_aligned(self, m: int, start: Scalar, mode: Any) -> None:
+    def _carries_from(self, m: int, start: Scalar, mode: Any) -> bool:
+        """Whether m(start + x) is not m(start) + m(x) for some x of the tile."""
         extent, length = self._ref.extents[m], self._layout.shape[m]
-        step = self._facts.divisor(start)
+        known = isinstance(start, Const)
         starts = [int(start.value)] if isinstance(start, Const) else list(range(0, length, extent))
-        aligned = isinstance(start, Const) or step % extent == 0
-        if not aligned or any(
+        return (not known and self._facts.divisor(start) % extent != 0) or any(
             mode(s + x) != mode(s) + mode(x) for s in starts for x in range(min(extent, length - s))
-        ):
-            raise LayoutConflict(
-                f"the slice [{start} : {start} + {extent}] of mode {m} of `{self._ref.tensor}` "
-                f"crosses the blocks of its shared layout {self._layout}",
-                self._span,
-                f"start it at a multiple of {extent}",
-            )
+        )
 
     def split(
         self, thread: Sequence[Mode], reps: Sequence[Mode], loops: Sequence[Scalar]
@@ -152,10 +140,10 @@ class SharedAddress:
         """
         try:
             own, repeated = self.thread_parts(thread), self.rep_parts(reps, loops)
-            starts = self._starts
-        except (LayoutError, LayoutConflict):
+        except LayoutError:
             return Const(0, i32), [], [self._by_coordinates(thread, reps, loops)]
-        if self._carries((*thread, *reps)):
+        starts = self._starts
+        if starts is None or self._carries((*thread, *reps)):
             return Const(0, i32), [], [self._by_coordinates(thread, reps, loops)]
         swizzle = self._layout.swizzle
         if swizzle is None:

@@ -72,7 +72,7 @@ class _Side:
         self._bytes = ctx.dtype(ref).bits // 8
         self.letter = "k" if self._operand.major == "k" else "m"
         starts = SharedAddress(
-            self._layout, ref, self._bytes, ctx.team, ctx.facts, op.span
+            self._layout, ref, self._bytes, ctx.team, ctx.facts
         ).start_bytes()
         count = plan.groups[0 if side == "a" else 1]
         share = self._offset(ref.shape[0] // count, 0) * self._bytes if count > 1 else 0

@@ -40,3 +40,10 @@ def runs_on(arch: str, capability: tuple[int, int]) -> bool:
     if arch.endswith("a"):
         return capability == (major, minor)
     return capability[0] == major and capability[1] >= minor
+
+
+def runnable(capability: tuple[int, int]) -> str | None:
+    """The latest target whose code a GPU of this compute capability runs; None where there is
+    none. Code for sm_90 is code for sm_90a."""
+    found = (t for t in _TARGETS.values() if runs_on(f"{t}a" if t == "sm_90" else t, capability))
+    return max(found, default=None)

@@ -10,7 +10,7 @@ from typing import Any
 from hexcute_core.errors import LaunchError
 from hexcute_core.runtime.binding import Binder, make_binder
 from hexcute_core.runtime.cuda_driver import INVALID_CONTEXT, Driver, cuda_driver
-from hexcute_core.runtime.devices import runs_on
+from hexcute_core.runtime.devices import runnable, runs_on
 from hexcute_core.runtime.image import KernelImage
 from hexcute_core.runtime.launching import Grid, Launch, make_fixed_launch, make_launch
 from hexcute_core.runtime.tensor_maps import map_of
@@ -125,11 +125,11 @@ class LoadedKernel:
     def _check_device(self, device: int) -> None:
         image, capability = self.image, self._driver.capability(device)
         if not runs_on(image.arch, capability):
-            major, minor = capability
+            (major, minor), target = capability, runnable(capability)
             raise self._error(
                 f"code for {image.arch} does not run on GPU {device}, which has compute "
                 f"capability {major}.{minor}",
-                fix=f'compile it with target="sm_{major}{minor}"',
+                fix=f'compile it with target="{target}"' if target else "run it on another GPU",
             )
         limit = self._driver.shared_limit(device)
         if image.shared_bytes > limit:
@@ -166,7 +166,9 @@ class LoadedKernel:
             if extent > limit:
                 raise self._error(
                     f"the grid has {extent} blocks along {axis}, at most {limit} can be launched",
-                    fix="put the longest dimension along x",
+                    fix="put the longest dimension along x"
+                    if axis != "x"
+                    else "give each block more of the work",
                 )
         for axis, extent, blocks in zip("xyz", grid, self.image.cluster_dim, strict=True):
             if extent % blocks:

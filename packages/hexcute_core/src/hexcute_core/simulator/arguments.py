@@ -40,7 +40,10 @@ def evaluate_symbols(e: Scalar, values: Mapping[str, Value]) -> int:
 
 
 def bind_grid(
-    program: str, grid_dim: tuple[Scalar, Scalar, Scalar], values: Mapping[str, Value]
+    program: str,
+    grid_dim: tuple[Scalar, Scalar, Scalar],
+    cluster: Block,
+    values: Mapping[str, Value],
 ) -> Block:
     """The grid's size in blocks, computed in whole numbers of any size, as a launch does.
 
@@ -53,8 +56,17 @@ def bind_grid(
             raise SimulationError(
                 f"{program}: the grid has {extent} blocks along {axis}, 0 to {most} can be "
                 "launched",
-                fix="put the longest dimension along x",
+                fix="compute an extent that is 0 where there is no work"
+                if extent < 0
+                else "give each block more of the work"
+                if axis == "x"
+                else "put the longest dimension along x",
             )
+    if any(n % c for n, c in zip((x, y, z), cluster, strict=True)):
+        raise SimulationError(
+            f"{program}: the grid {x, y, z} is not made of whole clusters {cluster}",
+            fix="round the grid up to a multiple of the cluster",
+        )
     return x, y, z
 
 
@@ -71,15 +83,8 @@ def bind_blocks(grid: Block, blocks: Sequence[Block] | None) -> tuple[Block, ...
     return tuple(blocks)
 
 
-def bind_clusters(
-    blocks: Sequence[Block], grid: Block, cluster: tuple[int, int, int]
-) -> list[list[int]]:
+def bind_clusters(blocks: Sequence[Block], cluster: Block) -> list[list[int]]:
     """Positions in `blocks` of the blocks of each cluster, in the order of their ranks."""
-    if any(n % c for n, c in zip(grid, cluster, strict=True)):
-        raise SimulationError(
-            f"the grid {grid} is not made of whole clusters {cluster}",
-            fix="round the grid up to a multiple of the cluster",
-        )
     groups: dict[Block, list[tuple[Block, int]]] = {}
     for at, (x, y, z) in enumerate(blocks):
         home = (x // cluster[0], y // cluster[1], z // cluster[2])

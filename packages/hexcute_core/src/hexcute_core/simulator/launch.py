@@ -115,7 +115,9 @@ class _Launch:
         program = self.program
         names = {p.name: p.dtype for p in program.params if not p.pointer}
         self.values: dict[str, Value] = bind_scalars(program.name, names, self.scalars)
-        self.grid = bind_grid(program.name, program.grid_dim, self.values)
+        self.grid = bind_grid(
+            program.name, program.grid_dim, program.cluster_dim, self.values
+        )
         self.chosen = bind_blocks(self.grid, self.blocks)
         self.pointers = {p.name: p for p in program.params if p.pointer}
         expected = {name: (p.dtype, p.shape) for name, p in self.pointers.items()}
@@ -184,7 +186,7 @@ class _Launch:
     def _interleaved(self, world: World, code: Code, progress: Progress) -> None:
         world.watched = True
         start, program = started(code), self.program
-        clusters = bind_clusters(self.chosen, self.grid, program.cluster_dim)
+        clusters = bind_clusters(self.chosen, program.cluster_dim)
         guests = prod(program.cluster_dim) if reaches(program) else 0
         order = np.arange(len(clusters))
         at_once = 1

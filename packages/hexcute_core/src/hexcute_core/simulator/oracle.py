@@ -75,7 +75,7 @@ from hexcute_core.tile import (
     TileProgram,
     While,
 )
-from hexcute_core.tile.ir import TileOp, scan_operands
+from hexcute_core.tile.ir import Simple, TileOp, scan_operands
 from hexcute_core.unions import assert_never
 
 
@@ -92,7 +92,7 @@ def interpret(
     """
     symbols = dict.fromkeys(program.symbols, dtypes.i32)
     values = bind_scalars(program.name, symbols | dict(program.scalars), scalars)
-    grid = bind_grid(program.name, program.grid_dim, values)
+    grid = bind_grid(program.name, program.grid_dim, program.cluster_dim, values)
     expected = {p.name: (p.dtype, p.shape) for p in program.params}
     bound = bind_arrays(program.name, expected, arrays, values)
     buffers = {
@@ -104,7 +104,7 @@ def interpret(
     evaluators: dict[int, Evaluate] = {}
     threads, chosen = program.block_dim, bind_blocks(grid, blocks)
     with np.errstate(all="ignore"):
-        for cluster in bind_clusters(chosen, grid, program.cluster_dim):
+        for cluster in bind_clusters(chosen, program.cluster_dim):
             meeting = Phases(threads * len(cluster))
             runs = [_BlockRun(program, buffers, evaluators, meeting) for _ in cluster]
             started = []
@@ -173,7 +173,7 @@ class _BlockRun:
         yield from self.statements(stmts, scope)
         scope.vars.update(held)
 
-    def _statement(self, stmt: Stmt, scope: Scope) -> Waits:
+    def _statement(self, stmt: TileOp | For | While | If | Produce | Simple, scope: Scope) -> Waits:
         match stmt:
             case Assign():
                 assign(scope, stmt.var, self._value(stmt.value, scope), stmt.declares)
@@ -195,8 +195,6 @@ class _BlockRun:
                     f"the interpreter has no meaning for `{stmt.name}`",
                     fix="run this kernel on a GPU",
                 )
-            case Role():
-                scope.fail("a role stands inside control flow", fix="write it at the top")
             case Produce() | PipelineWait() | PipelineRelease():
                 yield from self._pipeline(stmt, scope)
             case MbarrierOp() | NamedBarrierOp() | ClusterOp():
