@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+from four_bits import quantized
+from four_bits import weights as values
 
+import hexcute_core as hx
 from hexcute_core.errors import LaunchError
 
 torch = pytest.importorskip("torch")
 from stand_ins import gpu, on_gpu  # noqa: E402
 
-from hexcute_kernels.moe import moe, pack, w4a16_matmul  # noqa: E402
+from hexcute_kernels.moe import moe, pack, pack_experts, w4a16_matmul  # noqa: E402
 from hexcute_kernels.moe.configs import ROUTED, MoeConfig, W4A16Config  # noqa: E402
+from hexcute_kernels.moe.operators import launch_moe  # noqa: E402
 
 
 def weights(*shape: int) -> Any:
@@ -74,3 +79,32 @@ def test_a_layer() -> None:
         ):
             with pytest.raises(LaunchError, match=words):
                 moe(*args)
+
+
+@pytest.mark.parametrize("scope", ["layer", "gemms"])
+def test_what_a_call_launches_computes_the_layer(
+    scope: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The launches of a call, each of them simulated, against float64."""
+
+    def simulated(kernel: Any, *args: Any, **constants: object) -> None:
+        kernel.simulate(*(t.numpy() for t in args), target="sm_90", **constants)
+
+    monkeypatch.setattr(hx.Kernel, "__call__", simulated)
+    experts, hidden, width, tokens, top_k = 5, 256, 128, 9, 2
+    first, second = quantized(1, experts, hidden, 2 * width), quantized(2, experts, width, hidden)
+    w13, w2 = (pack_experts(*map(torch.from_numpy, numbers)) for numbers in (first, second))
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(tokens, hidden)).astype(np.float16)
+    ids = rng.integers(0, experts, (tokens, top_k)).astype(np.int32)
+    gates = rng.uniform(0, 1, (tokens, top_k)).astype(np.float32)
+    args = (torch.from_numpy(x), w13, w2, torch.from_numpy(ids), torch.from_numpy(gates), scope)
+    problem = moe.describe(*args)
+    out = torch.full(moe.results(problem)[0].shape, torch.nan, dtype=torch.float16)
+    launch_moe(problem, ROUTED.choose("h200", problem))(*args, out)
+    flat = ids.reshape(-1)
+    c1 = np.einsum("pk,pkn->pn", np.repeat(x.astype(float), top_k, 0), values(*first)[flat])
+    h = c1[:, :width] / (1 + np.exp(-c1[:, :width])) * c1[:, width:]
+    c2 = np.einsum("pk,pkn->pn", h, values(*second)[flat]) * gates.reshape(-1)[:, None]
+    want = c2 if scope == "gemms" else c2.reshape(tokens, top_k, hidden).sum(1)
+    assert np.abs(out.numpy() - want).max() < 2.0**-9 * np.abs(want).max()
