@@ -11,6 +11,7 @@ from pathlib import Path
 from textwrap import indent
 
 import fix_cases as cases
+import fix_cases_findings as findings
 import fix_cases_launch as launches
 import fix_cases_more as more
 import fix_cases_stages as stages
@@ -60,7 +61,7 @@ def test_a_fix_of_a_signature_helps(fix, refused, taken, tmp_path):
     verify(traced(cases.TOP, tmp_path, f"def kernel({taken}):\n"))
 
 
-BELOW = [*stages.CALLS, *launches.CALLS]
+BELOW = [*stages.CALLS, *findings.CALLS, *launches.CALLS]
 
 
 @pytest.mark.parametrize("fix, refused, taken", BELOW, ids=[fix for fix, *_ in BELOW])
@@ -190,6 +191,10 @@ ERRORS = {
 }
 
 
+# Where the library's own functions take a fix: in all stages, or in one.
+GIVEN = {"report": 3, "stop": 3, "fail": 2, "error": 1, ("frontend", "error"): 2}
+
+
 def fixes():
     """The constant pieces of every fix that the library gives, with its place."""
     for path in sorted(ROOT.rglob("*.py")):
@@ -198,8 +203,9 @@ def fixes():
                 continue
             called = getattr(node.func, "id", getattr(node.func, "attr", ""))
             given = [k.value for k in node.keywords if k.arg == "fix"]
-            if called in ERRORS and len(node.args) >= 3:
-                given.append(node.args[2])
+            place = path.relative_to(ROOT).parts[0], called
+            at = 2 if called in ERRORS else GIVEN.get(place, GIVEN.get(called, len(node.args)))
+            given += node.args[at : at + 1]
             for value in given:
                 texts = [n.value for n in ast.walk(value) if isinstance(n, ast.Constant)]
                 pieces = [t for t in texts if isinstance(t, str) and t]

@@ -78,7 +78,8 @@ def set_registers(stmt: Prim, compiler: StatementCompiler) -> Routine:
                 "undefined",
                 f"{name} to {count} registers a thread from {now}",
                 0,
-                f"multiples of {STEP} from {LEAST} to {MOST}, in the direction it says",
+                f"name a multiple of {STEP} from {LEAST} to {MOST}, for inc no less than now, for "
+                "dec no more",
             )
         if more:
             yield AtRegisters(pool, warp, count, m.span)
