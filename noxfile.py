@@ -160,8 +160,9 @@ def gpu(session: nox.Session) -> None:
 def operators(session: nox.Session) -> None:
     """Calls of operators with torch, on a stand-in of a GPU: choice, errors, opcheck, compile."""
     compiler(session, *TESTING, "torch")
-    tests = "packages/hexcute_kernels/tests/test_operators.py"
-    session.run("python", "-m", "pytest", tests, *session.posargs)
+    names = ("test_operators.py", "test_operator_fixes.py")
+    tests = [f"packages/hexcute_kernels/tests/{name}" for name in names]
+    session.run("python", "-m", "pytest", *tests, *session.posargs)
 
 
 @nox.session

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -161,3 +163,21 @@ def test_every_operator_is_declared_whole(name: str) -> None:
 def test_an_unknown_operator_is_told_from_those_there_are() -> None:
     with pytest.raises(LaunchError, match="no operator 'conv'"):
         hexcute_kernels.operator_named("conv")
+
+
+def constants_in(tree: ast.AST) -> list[str]:
+    found = (n.value for n in ast.walk(tree) if isinstance(n, ast.Constant))
+    return [text for text in found if isinstance(text, str) and len(text) >= 8]
+
+
+def test_every_fix_has_a_case() -> None:
+    """A fix that test_operator_fixes does not quote has been tried by nobody."""
+    tried = constants_in(ast.parse((Path(__file__).parent / "test_operator_fixes.py").read_text()))
+    untried = []
+    for path in sorted(Path(hexcute_kernels.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            for given in node.keywords if isinstance(node, ast.Call) else ():
+                pieces = constants_in(given.value) if given.arg == "fix" else []
+                if pieces and not any(p in t or t in p for p in pieces for t in tried if " " in t):
+                    untried.append((path.name, given.value.lineno, pieces))
+    assert untried == []

@@ -1,0 +1,153 @@
+"""Every fix of an operator is tried: the call it is given for is refused with it, and what it says
+is taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import hexcute_kernels
+from hexcute_core.errors import LaunchError
+from hexcute_kernels.attention import attention, decode_attention
+from hexcute_kernels.gemm import bmm, linear, matmul
+from hexcute_kernels.gemm.configs import MmaConfig
+from hexcute_kernels.schema import parse
+
+torch = pytest.importorskip("torch")
+from stand_ins import OnGpu, gpu, on_gpu  # noqa: E402
+
+from hexcute_kernels.moe import pack, w4a16_matmul  # noqa: E402
+from hexcute_kernels.registration import traced  # noqa: E402
+
+
+class OnAnother(OnGpu):
+    """A tensor that reports GPU 1 as its place."""
+
+    @property
+    def device(self) -> Any:
+        return torch.device("cuda", 1)
+
+
+def zeros(*shape: int, dtype: Any = None) -> Any:
+    return on_gpu(torch.zeros(shape, dtype=dtype or torch.float16))
+
+
+def packed(k: int) -> Any:
+    q, scale = torch.zeros(k, 64, dtype=torch.uint8), torch.ones(k // 128, 64).half()
+    return on_gpu(pack(q, scale, torch.zeros(k // 128, 64, dtype=torch.uint8)))
+
+
+def product(a: Any, **options: Any) -> Any:
+    return lambda: matmul(a() if callable(a) else a, zeros(64, 64), **options)
+
+
+def right() -> Any:
+    return zeros(64, 64)
+
+
+def in_place() -> Any:
+    a = right()
+    return matmul(a, right(), out=a)
+
+
+def quantized() -> Any:
+    return torch.quantize_per_tensor(torch.zeros(64, 64), 1.0, 0, torch.qint8)
+
+
+def learned() -> Any:
+    return on_gpu(torch.zeros(64, 64).half()).requires_grad_()
+
+
+def without_gradients() -> Any:
+    with torch.no_grad():
+        return matmul(learned(), right())
+
+
+def attended(heads: int) -> Any:
+    return lambda: attention(zeros(1, 8, heads, 64), *[zeros(1, 8, 4, 64)] * 2)
+
+
+def scaled(sign: int, scale: float) -> Any:
+    q, k = zeros(1, 8, 4, 64), zeros(1, 8, 4, 64)
+    return lambda: attention(on_gpu(sign * q), k, k, scale=scale)
+
+
+def decoded(queries: int, heads: int) -> Any:
+    return lambda: decode_attention(zeros(1, queries, heads, 64), *[zeros(1, 64, 4, 64)] * 2)
+
+
+def in_a_graph(**options: Any) -> Any:
+    given = {"variant": None, "config": None, **options}
+    return lambda: traced(matmul, (right(), right()), None, given["variant"], given["config"], {})
+
+
+SPARSE = torch.zeros(64, 64).half().to_sparse()
+CALLS: list[tuple[str, Any, Any]] = [
+    ("use one of matmul, ", lambda: hexcute_kernels.operator_named("dot"),
+     lambda: hexcute_kernels.operator_named("matmul")),
+    ("use one of wgmma, mma", product(right, variant="sm_90"), product(right, variant="mma")),
+    ("pass b.to('cuda:0')",
+     lambda: matmul(right(), right().as_subclass(OnAnother)), product(right)),
+    ("pass a tensor of its own, or none", in_place,
+     lambda: matmul(right(), right(), out=right())),
+    ("pass a tensor of its own, or none", in_place,
+     product(right)),
+    ("leave it to the table, or name a variant", in_a_graph(config=MmaConfig(64, 64, 64, 6, 4)),
+     in_a_graph(variant="mma")),
+    ("pass out= by name", lambda: matmul(right(), right(), right()),
+     lambda: matmul(right(), right(), out=right())),
+    ("each perhaps with ?, a name and a default", lambda: parse("f(int[] a) -> Tensor"),
+     lambda: parse("f(Tensor? a=None) -> Tensor")),
+    ("call it for each of its tensors",
+     product(lambda: torch.nested.nested_tensor([torch.zeros(64, 64).half()] * 2)),
+     product(right)),
+    ("pass a.dequantize()", product(quantized),
+     product(lambda: on_gpu(quantized().dequantize().half()))),
+    ("pass a.to_dense()", product(SPARSE), product(lambda: on_gpu(SPARSE.to_dense()))),
+    ("pass a.cuda()", product(lambda: torch.zeros(64, 64).half()), product(right)),
+    ("torch.ops.hexcute.matmul works out the results of tensors that hold no data",
+     product(lambda: torch.empty(64, 64, dtype=torch.float16, device="meta")),
+     lambda: torch.ops.hexcute.matmul(
+         *[torch.empty(64, 64, dtype=torch.float16, device="meta")] * 2)),
+    ("call it under torch.no_grad(), or pass detached tensors", product(learned),
+     without_gradients),
+    ("or pass detached tensors", product(learned), product(lambda: learned().detach())),
+    ("pass a contiguous tensor, and copy it where it is to go",
+     product(right, out=zeros(64, 128)[:, ::2]), product(right, out=zeros(64, 64))),
+    ("pass a.contiguous()", product(lambda: zeros(64, 128)[:, ::2]),
+     product(lambda: zeros(64, 128)[:, ::2].contiguous())),
+    ("pass q.contiguous()",
+     lambda: attention(zeros(1, 8, 4, 128)[..., ::2], *[zeros(1, 8, 4, 64)] * 2), attended(4)),
+    ("pass b transposed, as torch.nn.functional.linear takes its weight",
+     lambda: matmul(zeros(8, 64), zeros(64, 32)), lambda: matmul(zeros(8, 64), zeros(64, 32).T)),
+    ("use one of None, 'relu'", lambda: linear(right(), right(), None, "step"),
+     lambda: linear(right(), right(), None, "relu")),
+    ("pass x.contiguous()", lambda: linear(zeros(2, 64, 128)[..., ::2], right()),
+     lambda: linear(zeros(2, 64, 128)[..., ::2].contiguous(), right())),
+    ("multiply q by what scale is to change of it: its sign", scaled(1, -0.5), scaled(-1, 0.5)),
+    ("let the heads of q be a multiple of those of k", attended(6), attended(8)),
+    ("let the heads of q be a multiple of those of k_cache", decoded(1, 6), decoded(1, 8)),
+    ("call attention(q, k, v, causal=True), which shares its work out by queries", decoded(9, 4),
+     lambda: attention(zeros(1, 9, 4, 64), *[zeros(1, 64, 4, 64)] * 2, causal=True)),
+    ("pass what hexcute_kernels.moe.pack(q, scale, zero) gives",
+     lambda: w4a16_matmul(zeros(8, 128), zeros(1, 64, 64, dtype=torch.uint8)),
+     lambda: w4a16_matmul(zeros(8, 128), packed(128))),
+    ("fill up with q = zero, whose weight is 0", lambda: packed(192), lambda: packed(256)),
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans that other tests have made, of other GPUs, are forgotten."""
+    for operator in (matmul, bmm, linear, attention, decode_attention, w4a16_matmul):
+        monkeypatch.setattr(operator, "_ready", {})
+
+
+@pytest.mark.parametrize(("fix", "refused", "taken"), CALLS, ids=[fix for fix, *_ in CALLS])
+def test_a_fix_of_an_operator_helps(fix: str, refused: Any, taken: Any) -> None:
+    with gpu("h100", "sm_90"):
+        with pytest.raises(LaunchError) as caught:
+            refused()
+        assert fix in (caught.value.fix or ""), str(caught.value)
+        taken()
