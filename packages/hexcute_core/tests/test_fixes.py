@@ -15,6 +15,7 @@ import fix_cases_findings as findings
 import fix_cases_launch as launches
 import fix_cases_more as more
 import fix_cases_stages as stages
+import fix_cases_words as words
 import numpy as np
 import pytest
 
@@ -25,10 +26,11 @@ from hexcute_core.frontend import define, trace
 from hexcute_core.tile.ir import Promise
 from hexcute_core.tile.verify import verify
 
+INSIDE = [*cases.INSIDE, *more.NAMES, *more.PLACES, *words.WORDS]
+TOPS = [*cases.ATTRIBUTES, *words.TOPS]
 CASES = [
-    *((fix, *(cases.TOP + cases.TILES + body for body in bodies))
-      for fix, *bodies in (*cases.INSIDE, *more.NAMES, *more.PLACES)),
-    *((fix, *(cases.TOP + body for body in bodies)) for fix, *bodies in cases.ATTRIBUTES),
+    *((fix, *(cases.TOP + cases.TILES + body for body in bodies)) for fix, *bodies in INSIDE),
+    *((fix, *(cases.TOP + body for body in bodies)) for fix, *bodies in TOPS),
     *((fix, *(f"{cases.CUDA}.grid_dim = 1\n{body}" for body in bodies))
       for fix, *bodies in more.ROLES),
     *cases.BARE,
@@ -53,7 +55,7 @@ def test_a_fix_helps(fix, refused, taken, tmp_path):
     verify(traced(taken, tmp_path))
 
 
-@pytest.mark.parametrize("fix, refused, taken", more.SIGNATURES)
+@pytest.mark.parametrize("fix, refused, taken", [*more.SIGNATURES, *words.PARAMETERS])
 def test_a_fix_of_a_signature_helps(fix, refused, taken, tmp_path):
     with pytest.raises(FrontendError) as caught:
         traced(cases.TOP, tmp_path, f"def kernel({refused}):\n")
