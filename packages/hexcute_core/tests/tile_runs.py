@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hexcute_core.arch import arch
+from hexcute_core.driver.proof import prove
 from hexcute_core.lowering import lower
 from hexcute_core.scalar import Const
 from hexcute_core.simulator import interpret, simulate
@@ -56,6 +57,7 @@ def run(program, sizes=None, target="sm_80", seed=0, arrays=None, exact=True):
     solution = solve(program, target)
     thread = lower(solution, arch(target))
     verify(thread)
+    prove(solution, thread)
     sizes = sizes or {}
     rng = np.random.default_rng(seed)
     if arrays is None:

@@ -135,7 +135,8 @@ class Kernel:
         With `aligned` it relies on 16-byte aligned pointers and row lengths, as most calls have;
         without, on nothing. `code` builds the machine code for another target than the
         instructions' (`target="sm_80", code="sm_90"`). `trace` is called with every stage's name
-        and value; `verify` checks every stage, the layouts by brute force. `only` narrows the
+        and value; `verify` checks every stage, by brute force the layouts and what the lowered
+        copies touch (`trace` is given, as "proof", which are not covered). `only` narrows the
         search, in the words of `explain()`: an operation to the instruction that alone may carry
         it ("copy ga -> sa" to "cp.async.8"), a gemm to an arrangement of warps ("gemm rc" to
         "4x2").

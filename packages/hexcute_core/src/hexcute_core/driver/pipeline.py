@@ -9,6 +9,7 @@ from typing import Any
 
 from hexcute_core.arch import Arch
 from hexcute_core.backend import CudaSource, emit
+from hexcute_core.driver.proof import prove
 from hexcute_core.frontend import KernelDef, Watch, trace
 from hexcute_core.lowering import lower
 from hexcute_core.synthesis import Solution, synthesize
@@ -44,7 +45,8 @@ class Request:
 class Compilation:
     """Runs the pipeline lazily: asking for a value runs the stages up to it, once each.
 
-    With `verify`, every stage's value is checked, the solution by brute force as well.
+    With `verify`, every stage's value is checked, the solution and the addresses of the thread
+    program by brute force as well; the observer is given, as "proof", what of them was proved.
     """
 
     def __init__(
@@ -92,8 +94,14 @@ class Compilation:
     def thread(self) -> ThreadProgram:
         solution = self.solution
         return self._stage(  # type: ignore[no-any-return]
-            "lowering", lambda: lower(solution, self.request.arch), verify_thread
+            "lowering", lambda: lower(solution, self.request.arch), self._prove
         )
+
+    def _prove(self, thread: ThreadProgram) -> None:
+        verify_thread(thread)
+        proof = prove(self.solution, thread)
+        if self._observer is not None:
+            self._observer("proof", proof)
 
     @property
     def source(self) -> CudaSource:

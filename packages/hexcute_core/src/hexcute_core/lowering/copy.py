@@ -45,13 +45,13 @@ def lower_copy(ctx: Context, op: Copy) -> tuple[th.Stmt, ...]:
             if within is not None and not plan.row.asynchronous:
                 predicate, within = land(within, predicate), None
             operands = (*operands, predicate)
-        body = (th.Prim(plan.row.name, operands, op.span),)
+        body = (th.Prim(plan.row.name, operands, op.span, op.id),)
     if within is not None:
-        body = (th.If(within, body, _zeros(source, target), op.span),)
+        body = (th.If(within, body, _zeros(source, target), op.span, op.id),)
     # A copy between memories holds no register from call to call: long ones need not unroll.
     registers = any(isinstance(t, RegisterTensor) for t in (src, dst))
     whole = nest(loops, sizes, body, None if registers else UNROLLED)
-    return whole if guard is None else (th.If(guard, whole, (), op.span),)
+    return whole if guard is None else (th.If(guard, whole, (), op.span, op.id),)
 
 
 def _zeros(source: th.Operand, target: th.Operand) -> tuple[th.Stmt, ...]:
@@ -130,8 +130,8 @@ def _staged(
         store = (*store, _always(predicate))
     return (
         th.DeclareArray(array, dtype, width),
-        th.Prim(plan.row.name, load, op.span),
-        th.Prim(plan.second.name, store, op.span),
+        th.Prim(plan.row.name, load, op.span, op.id),
+        th.Prim(plan.second.name, store, op.span, op.id),
     )
 
 

@@ -73,9 +73,12 @@ class GlobalAddress:
         self._base = [add(b, once(mine)) for b, mine in zip(base, own)]
         # The same for the facts, which know nothing of what is computed at the kernel's start.
         self._plain = [add(b, mine) for b, mine in zip(base, own)]
-        self._strides: list[Scalar] = [Const(1, dtypes.i32)] * rank
+        # The product of two extents may need 64 bits as well.
+        self._index = dtypes.i64 if self._wide else dtypes.i32
+        self._strides: list[Scalar] = [Const(1, self._index)] * rank
         for d in reversed(range(rank - 1)):
-            self._strides[d] = mul(self._strides[d + 1], self.param.shape[d + 1])
+            extent = self.param.shape[d + 1]
+            self._strides[d] = mul(self._strides[d + 1], cast(extent, self._index))
 
     def _carries(self, subs: Sequence[SubMode], start: Scalar, modes: Sequence[Mode]) -> bool:
         """Whether the digits of start and `modes`, split over `subs` apart, may need a carry."""
@@ -100,13 +103,13 @@ class GlobalAddress:
 
     def at(self) -> tuple[Scalar, Scalar]:
         """(element offset, predicate) of a call."""
-        offset: Scalar = Const(0, dtypes.i64 if self._wide else dtypes.i32)
+        offset: Scalar = Const(0, self._index)
         predicates: list[Scalar] = []
         repeated: list[Scalar] = []
         for d, (coordinate, extent) in enumerate(zip(self.corner(), self.param.shape)):
             stride = self._strides[d]
             if self._wide:
-                offset = add(offset, mul(cast(coordinate, dtypes.i64), cast(stride, dtypes.i64)))
+                offset = add(offset, mul(cast(coordinate, self._index), stride))
             else:
                 offset = add(offset, mul(self._base[d], stride))
                 repeated += [mul(move, stride) for move in self._moves[d]]

@@ -130,11 +130,15 @@ class Assign:
 
 @dataclass(frozen=True)
 class Prim:
-    """One primitive of `thread.prims`, or a call by name of the code generator's own."""
+    """One primitive of `thread.prims`, or a call by name of the code generator's own.
+
+    `op` is the copy of the tile program, by id, whose elements it moves.
+    """
 
     name: str
     operands: tuple[Operand, ...]
     span: SourceSpan | None = None
+    op: int | None = None
 
 
 @dataclass(frozen=True)
@@ -159,10 +163,14 @@ class While:
 
 @dataclass(frozen=True)
 class If:
+    """`then` where `cond` holds, else `otherwise`; `op` is the copy that the lowering made it for,
+    None for an author's."""
+
     cond: Scalar
     then: tuple[Stmt, ...]
     otherwise: tuple[Stmt, ...] = ()
     span: SourceSpan | None = None
+    op: int | None = None
 
 
 Stmt: TypeAlias = Union[DeclareArray, SetElement, Assign, Prim, For, While, If]
