@@ -71,7 +71,7 @@ PROGRAM = ThreadProgram(
 
 TEXT = """\
 kernel kernel(x: f16[n, 64] aligned, y: f32[n], n: i32)
-  grid ((n + 127) // 128, 1, 1) threads 128 min_blocks 2
+  grid (cdiv(n, 128), 1, 1) threads 128 min_blocks 2
   shared 4096 bytes
   f16 a[16]
   f32 c[4]

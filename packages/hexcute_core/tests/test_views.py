@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 from view_kernels import View, adding, loads, stores
 
+import hexcute_core as hx
 from hexcute_core import f16, f32, i8
 from hexcute_core.driver.simulation import compare_with_tile_program
+from hexcute_core.errors import NoLayout, SimulationError
 
 NUMPY = {f16: np.float16, f32: np.float32, i8: np.int8}
 TARGETS = {"registers": ("sm_80",), "shared": ("sm_80", "sm_90"), "pipeline": ("sm_90",)}
@@ -62,13 +64,36 @@ def test_a_view_that_begins_before_its_tensor_writes_nothing_there(path, target,
     check_store(f32, simple(shape, origin, (16, 32)), path, target)
 
 
-@pytest.mark.parametrize("origin", [(0, -8), (-3, 0), (2, -3), (-40, 0)])
-def test_what_is_added_before_a_tensor_is_lost(origin):
-    view = simple((20, 64), origin, (16, 32))
-    a, o = numbers(f32, view.shape), np.ones(view.tile, np.float32)
-    meant = view.written(a, o, combine=True)
-    adding(f32, view).compile("sm_90", verify=True).simulate(a, o, *view.begin)
-    np.testing.assert_array_equal(a, meant)
+def test_what_tma_writes_does_not_begin_before_its_tensor():
+    """A box is read from a negative corner, and written there is a fault of the GPU: a store whose
+    origin may be negative goes by threads, and what only TMA can do is refused."""
+    view = simple((20, 64), (0, -8), (16, 32))
+    with pytest.raises(NoLayout, match="may begin before `a`, where TMA only reads"):
+        adding(f32, view).compile("sm_90").explain()
+    text = stores(f32, view)["shared"].compile("sm_90").explain(rejected=None)
+    assert "tma.store: the tile may begin before `a`, where TMA only reads" in text
+
+
+def test_a_box_that_is_stored_before_its_tensor_is_a_finding():
+    m, n = hx.dims("m n")
+
+    @hx.kernel(cache=False)
+    def back(o: f32[n, 64], a: f32[m, 64]):
+        hx.attrs.cuda.grid_dim = 1
+        hx.attrs.cuda.block_dim = 64
+        s = hx.shared_tensor(f32, (16, 32))
+        hx.copy(hx.global_view(o, ((16, 32), (64, 1))), s)
+        hx.syncthreads()
+        hx.copy(s, hx.global_view(a[m - n :, :], ((16, 32), (64, 1))))
+
+    compiled = back.compile("sm_90")
+    assert "tma.store" in compiled.explain(rejected=0), "extents alone are taken for a place in it"
+    o = numbers(f32, (16, 64))
+    a = np.zeros((32, 64), np.float32)
+    compiled.simulate(o, a)
+    assert np.array_equal(a[16:, :32], o[:, :32])
+    with pytest.raises(SimulationError, match="what TMA writes may not begin before its tensor"):
+        compiled.simulate(numbers(f32, (48, 64)), a)
 
 
 REPEATED = {

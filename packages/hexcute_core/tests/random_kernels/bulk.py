@@ -29,7 +29,11 @@ def _addressable(w, stem, dtype, shape, count=1):
     blocks = w.grid[0]
     param = w.tensor(stem, dtype, [w.extent(height * blocks), str(width)])
     starts = [f"hx.blockIdx.x * {height}"] if blocks > 1 else []
-    starts += [w.scalar(w.pick((1, 2, -2)))] if blocks == 1 and w.chance(0.3) else []
+    if blocks == 1 and w.chance(0.3):
+        # TMA reads before a tensor, and does not write there.
+        written = stem == "out"
+        start = w.scalar(w.pick((1, 2) if written else (1, 2, -2)))
+        starts.append(f"hx.maximum({start}, 0)" if written else start)
     origin = f"[{' + '.join(starts)}:, :]" if starts else ""
     return param, origin, width
 

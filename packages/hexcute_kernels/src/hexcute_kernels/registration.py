@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from hexcute_core.errors import LaunchError
+from hexcute_kernels import operator_named
 from hexcute_kernels.operator import Operator, output_names
 from hexcute_kernels.tensors import (
     Output,
@@ -34,13 +35,22 @@ def library() -> Any:
     return torch.library.Library(NAMESPACE, "FRAGMENT")
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def register(operator: Operator[Any]) -> bool:
-    """Registers the operator, the first time it is asked for; true when that is done."""
+def register(operator: Operator[Any]) -> None:
+    """Registers the operator, the first time it is asked for."""
     if operator.name not in _DONE:
         _DONE[operator.name] = operator
         _define(operator)
-    return _DONE[operator.name] is operator
+    if _DONE[operator.name] is not operator:
+        raise LaunchError(f"two operators are called {operator.name}")
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _registered(name: str) -> bool:
+    """Registers the operator of this name; true when that is done. Tracers call it with a name,
+    since not all of them take an object for a constant."""
+    if name not in _DONE:
+        register(operator_named(name))
+    return True
 
 
 def traced(
@@ -58,8 +68,7 @@ def traced(
             fix="leave it to the table, or name a variant",
         )
     args = operator.schema.bind(args, named)
-    if not register(operator):
-        raise LaunchError(f"two operators are called {operator.name}")
+    _registered(operator.name)
     known = getattr(torch.ops.hexcute, operator.name)
     if out is None:
         return known.default(*args, variant=variant)

@@ -66,6 +66,8 @@ def _box_moves(stmt: Prim, box_index: int, shared_index: int) -> MoveOf:
         starts = where(m, lanes)
         _check_alignment(m, lanes, starts, BOX_ALIGNMENT, name)
         coords = np.stack([lanes_of(c(m), lanes) for c in places], axis=1)
+        if name.startswith(("tma.store", "tma.reduce")):
+            _check_corners(m, lanes, coords, name)
         out = []
         for start, at in zip(starts, coords, strict=True):
             box = box_at(tensor_map, buffer, extents, tuple(int(c) for c in at))
@@ -74,6 +76,20 @@ def _box_moves(stmt: Prim, box_index: int, shared_index: int) -> MoveOf:
         return out
 
     return moves
+
+
+def _check_corners(m: Machine, lanes: Array, coords: Array, name: str) -> None:
+    """A box may be read from a corner with negative coordinates, not written there (CUDA C++
+    Programming Guide, "Tensor memory access")."""
+    before = (coords < 0).any(axis=1)
+    if before.any():
+        which = int(np.flatnonzero(before)[0])
+        corner = tuple(int(c) for c in coords[which])
+        m.stop(
+            "out of bounds",
+            f"{name} of a box from {corner}: what TMA writes may not begin before its tensor",
+            int(lanes[which]),
+        )
 
 
 def _byte_moves(stmt: Prim, global_index: int, shared_index: int) -> MoveOf:

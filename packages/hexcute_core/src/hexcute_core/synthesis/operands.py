@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from cute_layout import Swizzle
 from hexcute_core.arch import Arch
-from hexcute_core.scalar import is_const
+from hexcute_core.scalar import Scalar, is_const
 from hexcute_core.synthesis.solution import BulkPlan, CopyPlan, Operand, Rep
 from hexcute_core.tile import GlobalView, TileProgram, TileRef
 from hexcute_core.tile.facts import Facts
@@ -96,6 +96,14 @@ def swizzle_of(span: int, bits: int) -> Any:
     return Swizzle((span // 16).bit_length() - 1, (128 // bits).bit_length() - 1, 3)
 
 
+LOADING = ("tma.load", "tma.prefetch")
+
+
+def _begins(view: GlobalView, ref: TileRef) -> list[Scalar]:
+    """What the first coordinate of a tile is added up from."""
+    return [*view.origin, *ref.starts]
+
+
 def bulk_plan(
     program: TileProgram, facts: Facts, arch: Arch, ref: TileRef, span: int, name: str
 ) -> BulkPlan | str:
@@ -106,6 +114,13 @@ def bulk_plan(
     param = program.param(view.param)
     last = len(param.shape) - 1
     size = view.dtype.bits // 8
+    if not name.startswith(LOADING) and any(facts.may_be_negative(e) for e in _begins(view, ref)):
+        # CUDA C++ Programming Guide, "Tensor memory access": a box may be read from a corner with
+        # negative coordinates, but not written there.
+        return (
+            f"the tile may begin before `{param.name}`, where TMA only reads; "
+            "hx.maximum(start, 0) says that it does not"
+        )
     if bulk is None:
         return f"{arch.name} has no TMA"
     if size == 0 or len(param.shape) > bulk.rank:

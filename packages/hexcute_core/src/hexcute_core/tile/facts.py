@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from math import gcd
 from typing import NamedTuple
 
-from hexcute_core.scalar import Binary, Cast, Compare, Const, Scalar, Select, Unary, Var
+from hexcute_core.scalar import Binary, Cast, Compare, Const, Element, Scalar, Select, Unary, Var
 from hexcute_core.scalar.bounds import built_in
+from hexcute_core.scalar.visit import walk
 from hexcute_core.tile import Assign, For, TileProgram, While
 from hexcute_core.tile.visit import statements
 from hexcute_core.unions import assert_never
@@ -43,6 +44,7 @@ class Facts:
         self._loops: dict[str, list[For]] = {}
         self._promise = program.promise
         self._symbols = frozenset(program.symbols)
+        self._scalars = frozenset(name for name, _ in program.scalars)
         self._block_dim = program.block_dim
         self._grid = dict(zip(("blockIdx.x", "blockIdx.y", "blockIdx.z"), program.grid_dim))
         for stmt in statements(program.body):
@@ -174,6 +176,25 @@ class Facts:
         found = [_counted(self, loop) for loop in self._loops.get(name, ())]
         found += [self.bounds(value) for value in self._defs.get(name, ())]
         return min((-1 if b.low is None else b.low for b in found), default=None)
+
+    def may_be_negative(self, e: Scalar) -> bool:
+        """Whether `e` is known to reach below 0, or is of unknown sign and computed from a number
+        given at launch or read from memory. What comes from indices of blocks and extents alone is
+        taken for a place in the tensor."""
+        low = self.bounds(e).low
+        return low < 0 if low is not None else self._given(e, set())
+
+    def _given(self, e: Scalar, seen: set[str]) -> bool:
+        for node in walk(e):
+            if isinstance(node, Element):
+                return True
+            if isinstance(node, Var) and node.name not in seen:
+                seen.add(node.name)
+                loops = [part for f in self._loops.get(node.name, ()) for part in (f.start, f.stop)]
+                sources = [*self._defs.get(node.name, ()), *loops]
+                if node.name in self._scalars or any(self._given(s, seen) for s in sources):
+                    return True
+        return False
 
     def trips(self, loop: For | While) -> int:
         """Estimated rounds of a loop: exact where its bounds are constant."""
