@@ -46,7 +46,6 @@ DENSE = Table(
         W4A16Config(16, 64, 8, 1),
         W4A16Config(16, 256, 6, 4, True),
         W4A16Config(64, 256, 3),
-        W4A16Config(128, 256, 3),
     ),
 )
 
