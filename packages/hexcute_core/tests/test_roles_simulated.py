@@ -5,6 +5,7 @@ import pytest
 import role_kernels as rk
 from sm90_reading import walk
 
+import hexcute_core as hx
 from hexcute_core.simulator import interpret
 
 
@@ -150,3 +151,27 @@ def test_every_product_replaces_what_was_there():
     ]
     flags = [p.operands[3].value for p in products]
     assert flags == [False, True, True, True], "the first step of K alone starts anew"
+
+
+def test_a_role_does_not_claim_256_registers_that_the_launch_gives():
+    """`setmaxnreg.dec 256` where a thread has 255 is an illegal instruction."""
+
+    @hx.kernel(cache=False)
+    def copied(a: hx.f16[64, 64], c: hx.f16[64, 64]):
+        s = hx.shared_tensor(hx.f16, (64, 64, 1))
+        pipe = hx.pipeline(1)
+        hx.attrs.cuda.grid_dim = 1
+        with hx.warp_groups_producer(registers=56), pipe.produce() as i:
+            hx.copy(hx.global_view(a, ((64, 64), (64, 1))), s[:, :, i])
+        with hx.warp_groups_consumer(registers=256):
+            r = hx.register_tensor(hx.f16, (64, 64))
+            with pipe.consume() as i:
+                hx.copy(s[:, :, i], r)
+            hx.copy(r, hx.global_view(c, ((64, 64), (64, 1))))
+
+    compiled = copied.compile("sm_90")
+    claims = [line.split() for line in compiled.ptx().splitlines() if "setmaxnreg" in line]
+    assert [claim[1] for claim in claims] == ["56;"]
+    a, c = np.arange(4096, dtype=np.float16).reshape(64, 64), np.zeros((64, 64), np.float16)
+    assert not compiled.simulate(a, c).findings
+    assert np.array_equal(a, c)

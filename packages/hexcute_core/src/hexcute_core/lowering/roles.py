@@ -42,6 +42,10 @@ def lower_roles(ctx: Context, at: int, lower: Lower) -> tuple[th.Stmt, ...]:
     return chain
 
 
+_MOST = 256
+"""Registers a role may claim for each thread, one of which is not a register."""
+
+
 def _inside(role: Role) -> Scalar:
     low = compare("ge", THREAD, role.first) if role.first else None
     high = compare("lt", THREAD, role.first + role.threads)
@@ -50,9 +54,10 @@ def _inside(role: Role) -> Scalar:
 
 def _role(ctx: Context, at: int, role: Role, threads: int, lower: Lower) -> tuple[th.Stmt, ...]:
     claim: list[th.Stmt] = []
-    if role.registers is not None:
-        # A launch gives every thread the same share; a role gives back or takes more.
-        share = REGISTERS // threads // 8 * 8
+    # A launch gives every thread the same share; a role gives back or takes more. Of 256 it could
+    # do neither: a thread has 255 then, and a GPU faults on giving back to more than there are.
+    share = REGISTERS // threads // 8 * 8
+    if role.registers is not None and not role.registers == _MOST <= share:
         change = "inc" if role.registers > share else "dec"
         operand = (Const(role.registers, i32),)
         claim.append(th.Prim(f"setmaxnreg.{change}", operand, role.span))
