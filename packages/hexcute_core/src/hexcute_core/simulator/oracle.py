@@ -75,7 +75,7 @@ from hexcute_core.tile import (
     TileProgram,
     While,
 )
-from hexcute_core.tile.ir import Simple, TileOp, scan_operands
+from hexcute_core.tile.ir import TileOp, scan_operands
 from hexcute_core.unions import assert_never
 
 
@@ -148,17 +148,15 @@ class _BlockRun:
             stmt = stmts[at]
             scope.place = stmt.span
             at += 1
-            if not isinstance(stmt, Role):
-                yield from self._statement(stmt, scope)
-                continue
-            roles = [stmt]
-            while at < len(stmts) and isinstance(following := stmts[at], Role):
+            roles = [stmt] if isinstance(stmt, Role) else []
+            while roles and at < len(stmts) and isinstance(following := stmts[at], Role):
                 roles.append(following)
                 at += 1
-            runs = [
-                self.statements(role.body, scope.role(role.first, role.threads)) for role in roles
-            ]
-            yield from side_by_side(runs, stmt.span)
+            yield from self._roles(roles, scope) if roles else self._statement(stmt, scope)
+
+    def _roles(self, roles: Sequence[Role], scope: Scope) -> Waits:
+        runs = [self.statements(role.body, scope.role(role.first, role.threads)) for role in roles]
+        yield from side_by_side(runs, roles[0].span)
 
     def _value(self, e: Scalar, scope: Scope) -> Value:
         evaluate = self._evaluators.get(id(e))
@@ -173,7 +171,7 @@ class _BlockRun:
         yield from self.statements(stmts, scope)
         scope.vars.update(held)
 
-    def _statement(self, stmt: TileOp | For | While | If | Produce | Simple, scope: Scope) -> Waits:
+    def _statement(self, stmt: Stmt, scope: Scope) -> Waits:
         match stmt:
             case Assign():
                 assign(scope, stmt.var, self._value(stmt.value, scope), stmt.declares)
@@ -195,6 +193,8 @@ class _BlockRun:
                     f"the interpreter has no meaning for `{stmt.name}`",
                     fix="run this kernel on a GPU",
                 )
+            case Role():
+                yield from self._roles((stmt,), scope)
             case Produce() | PipelineWait() | PipelineRelease():
                 yield from self._pipeline(stmt, scope)
             case MbarrierOp() | NamedBarrierOp() | ClusterOp():
