@@ -119,15 +119,8 @@ class TritonFp8(CasePeer):
 
 def hexcute_fp8() -> tuple[Hexcute, Hexcute]:
     """Our `fp8_blockwise_matmul(a, w, sa, sw)`, a's scales column-major as the peers take them."""
-    turned: dict[int, Any] = {}
 
     def arguments(case: Fp8Case, i: int) -> tuple[Any, ...]:
-        scales = case.sa[i]
-        if turned.get(-1) is not case:
-            turned.clear()
-            turned[-1] = case
-        if i not in turned:
-            turned[i] = column_major(scales)
-        return case.a[i], case.w[i], turned[i], case.sw[i]
+        return case.a[i], case.w[i], column_major(case.sa[i]), case.sw[i]
 
     return hexcute("fp8_blockwise_matmul", arguments)

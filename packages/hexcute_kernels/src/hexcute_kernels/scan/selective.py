@@ -7,15 +7,13 @@ stretch of BT steps is laid into shared memory, from where every step reads its 
 
 from __future__ import annotations
 
-import math
 from functools import cache
 
 import hexcute_core as hx
 from hexcute_core import f32
+from hexcute_kernels.parts.softmax import LOG2_E
 
 b, d, length, g = hx.dims("b d length g")
-
-LOG2_E = 1 / math.log(2)
 
 
 @hx.device
