@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,15 @@ def pytest_configure(config: pytest.Config) -> None:
         from gpu_comparisons import Comparisons
 
         config.pluginmanager.register(Comparisons().everywhere())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """A fault of a GPU test's kernel is told by that test, not by the next that uses the GPU."""
+    yield
+    torch = sys.modules.get("torch")
+    if torch is not None and item.get_closest_marker("gpu") is not None:
+        torch.cuda.synchronize()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -151,12 +151,22 @@ def compare(program: str, target: str, blocks: int, left: Arrays, arrays: Arrays
     """Asserts that the bytes which a GPU left are the arrays'; writes down each comparison."""
     rows = []
     for name, array in arrays.items():
-        ours = array.reshape(-1).view(np.uint8)
-        same = np.array_equal(left[name], ours)
-        rows.append((program, target, blocks, name, ours.size, same, ""))
+        same = same_bits(left[name], array)
+        rows.append((program, target, blocks, name, array.nbytes, same, ""))
     record(*rows)
     wrong = [row for row in rows if not row[5]]
     assert not wrong, wrong
+
+
+def same_bits(left: np.ndarray, array: np.ndarray) -> bool:
+    """Whether the bytes `left` are the array's. Where both have no number they may be any: IEEE 754
+    leaves open which of its NaNs an operation gives."""
+    array = array.reshape(-1)
+    if array.dtype.kind in "iub":
+        return np.array_equal(left, array.view(np.uint8))
+    found = left.view(array.dtype)
+    numbers = ~(np.isnan(found) & np.isnan(array))
+    return np.array_equal(found[numbers].view(np.uint8), array[numbers].view(np.uint8))
 
 
 def replay(
@@ -165,4 +175,9 @@ def replay(
 ) -> None:  # fmt: skip
     """Launches on `before` what the simulator turned into `after`, and compares."""
     grid = tuple(max(b[axis] for b in report.blocks) + 1 for axis in range(3))
-    compare(name, needs(program), len(report.blocks), launch(program, before, scalars, grid), after)
+    typed = {
+        p.name: after[p.name].view(storage(p.dtype)) if p.dtype.bits >= 8 else after[p.name]
+        for p in program.params
+        if p.pointer
+    }
+    compare(name, needs(program), len(report.blocks), launch(program, before, scalars, grid), typed)

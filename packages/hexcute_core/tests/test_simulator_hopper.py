@@ -172,9 +172,10 @@ def test_products_are_exact_on_integers(name, swizzle):
     assert sum(report.counters.tensor.values()) == 2 * 64 * n * left.shape[1]
 
 
-def box_program(expected, *before, prim="tma.load", after=(WAIT,)):
-    """One box of 16 x 64 f16 of x to shared memory, `expected` bytes announced."""
-    coords = (i32(0), i32(0))
+def box_program(expected, *before, prim="tma.load", after=(WAIT,), column=0):
+    """One box of 16 x 64 f16 of x, from `column` on, to shared memory, `expected` bytes
+    announced."""
+    coords = (i32(0), i32(column))
     body = (
         *opened(),
         *before,
@@ -201,6 +202,18 @@ def test_bytes_that_do_not_add_up():
     assert error.finding.kind == "transaction bytes"
     assert "0 of 1 arrivals and 16 bytes are missing (phase 0)" in str(error)
     assert finding(box_program(2032)).finding.kind == "transaction bytes"
+
+
+@pytest.mark.parametrize("column", [1, 4, 60, -3, -4])
+def test_a_box_that_begins_within_16_bytes(column):
+    """An H200 takes each of these for an illegal instruction."""
+    error = finding(box_program(2048, column=column))
+    assert error.finding.kind == "misaligned access"
+    assert f"a box from (0, {column}): TMA begins at multiples of 16 bytes of a row" in str(error)
+    ahead = first(Prim("tma.prefetch", (MapRef("x_map", (i32(0), i32(column))),)))
+    assert finding(box_program(2048, ahead)).finding.kind == "misaligned access"
+    for aligned in (8, -8, 64):
+        run(box_program(2048, column=aligned), (1, 1, 1), tensor(dt.f16, 16, 64))
 
 
 def test_a_load_that_nobody_waits_for():

@@ -93,7 +93,8 @@ class BulkRows:
     """The tensor memory accelerator: limits of a box and what a multiprocessor can be fed.
 
     `swizzles` are the spans in bytes it can write, 0 for none; `box` is the longest extent of a
-    box, `rank` the most dimensions; `alignment` of bases and pitches in bytes.
+    box, `rank` the most dimensions; `alignment` of bases, pitches and a box's place in its row, in
+    bytes.
     """
 
     swizzles: tuple[int, ...]

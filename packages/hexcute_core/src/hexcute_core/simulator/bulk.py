@@ -29,7 +29,7 @@ from hexcute_core.simulator.operands import (
 )
 from hexcute_core.simulator.scalars import compile_scalar
 from hexcute_core.simulator.values import Array
-from hexcute_core.thread import MapRef, Prim
+from hexcute_core.thread import MapRef, Prim, TensorMap
 
 if TYPE_CHECKING:
     from hexcute_core.simulator.agents import BlockAgents
@@ -41,16 +41,16 @@ MoveOf: TypeAlias = "Callable[[Machine, Array], list[Move]]"
 """The moves of the executing lanes [n], one each."""
 
 
-def _box_moves(stmt: Prim, box_index: int, shared_index: int) -> MoveOf:
-    """Of a box of a tensor map and where it lies in shared memory."""
+def _corners(stmt: Prim, box_index: int) -> Callable[[Machine, Array], tuple[TensorMap, Array]]:
+    """The tensor map of a box operand, and the corners (n, rank) of the executing lanes' boxes, as
+    far as TMA takes them."""
     operand = stmt.operands[box_index] if box_index < len(stmt.operands) else None
     if not isinstance(operand, MapRef):
         raise SimulationError(f"operand {box_index} of {stmt.name} must be a box", stmt.span)
     map_name, name = operand.name, stmt.name
     places = [compile_scalar(c) for c in operand.coords]
-    where = shared_operand(stmt, shared_index)
 
-    def moves(m: Machine, lanes: Array) -> list[Move]:
+    def corners(m: Machine, lanes: Array) -> tuple[TensorMap, Array]:
         tensor_map = m.world.maps.get(map_name)
         if tensor_map is None:
             m.fail(f"{map_name} is not a tensor map of the program")
@@ -63,11 +63,22 @@ def _box_moves(stmt: Prim, box_index: int, shared_index: int) -> MoveOf:
                 f"must be multiples of {CHUNK} bytes",
                 int(lanes[0]),
             )
+        coords = np.stack([lanes_of(c(m), lanes) for c in places], axis=1)
+        _check_corners(m, lanes, coords, name, buffer.dtype.bits)
+        return tensor_map, coords
+
+    return corners
+
+
+def _box_moves(stmt: Prim, box_index: int, shared_index: int) -> MoveOf:
+    """Of a box of a tensor map and where it lies in shared memory."""
+    corners, where, name = _corners(stmt, box_index), shared_operand(stmt, shared_index), stmt.name
+
+    def moves(m: Machine, lanes: Array) -> list[Move]:
+        tensor_map, coords = corners(m, lanes)
+        buffer, extents = m.buffers[tensor_map.param], m.world.extents[tensor_map.param]
         starts = where(m, lanes)
         _check_alignment(m, lanes, starts, BOX_ALIGNMENT, name)
-        coords = np.stack([lanes_of(c(m), lanes) for c in places], axis=1)
-        if name.startswith(("tma.store", "tma.reduce")):
-            _check_corners(m, lanes, coords, name)
         out = []
         for start, at in zip(starts, coords, strict=True):
             box = box_at(tensor_map, buffer, extents, tuple(int(c) for c in at))
@@ -78,18 +89,31 @@ def _box_moves(stmt: Prim, box_index: int, shared_index: int) -> MoveOf:
     return moves
 
 
-def _check_corners(m: Machine, lanes: Array, coords: Array, name: str) -> None:
+def _check_corners(m: Machine, lanes: Array, coords: Array, name: str, bits: int) -> None:
     """A box may be read from a corner with negative coordinates, not written there (CUDA C++
-    Programming Guide, "Tensor memory access")."""
-    before = (coords < 0).any(axis=1)
-    if before.any():
-        which = int(np.flatnonzero(before)[0])
-        corner = tuple(int(c) for c in coords[which])
+    Programming Guide, "Tensor memory access"); it begins at a multiple of 16 bytes of a row, as an
+    H200 shows, where any other is an illegal instruction."""
+    before: Array = (coords < 0).any(axis=1)
+    if name.startswith(("tma.store", "tma.reduce")) and before.any():
         m.stop(
             "out of bounds",
-            f"{name} of a box from {corner}: what TMA writes may not begin before its tensor",
-            int(lanes[which]),
+            f"{name} of a box from {_corner(coords, before)}: what TMA writes may not begin before "
+            "its tensor",
+            int(lanes[before][0]),
         )
+    within = coords[:, -1] * bits % (CHUNK * 8) != 0
+    if within.any():
+        m.stop(
+            "misaligned access",
+            f"{name} of a box from {_corner(coords, within)}: TMA begins at multiples of {CHUNK} "
+            "bytes of a row",
+            int(lanes[within][0]),
+        )
+
+
+def _corner(coords: Array, wrong: Array) -> tuple[int, ...]:
+    """The first corner that is wrong."""
+    return tuple(int(c) for c in coords[wrong][0])
 
 
 def _byte_moves(stmt: Prim, global_index: int, shared_index: int) -> MoveOf:
@@ -220,12 +244,13 @@ def wait(stmt: Prim, compiler: StatementCompiler) -> Routine:
 
 
 def prefetch(stmt: Prim, compiler: StatementCompiler) -> Step:
-    """`tma.prefetch box`: nothing that can be seen."""
-    site, name = compiler.site(stmt.span), stmt.name
+    """`tma.prefetch box`: nothing that can be seen, of a box that TMA takes."""
+    site, name, corners = compiler.site(stmt.span), stmt.name, _corners(stmt, 0)
 
     def run(m: Machine) -> None:
         m.site = site
         m.count(name)
+        corners(m, m.active())
 
     return run
 

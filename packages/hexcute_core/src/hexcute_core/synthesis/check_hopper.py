@@ -18,7 +18,7 @@ from itertools import product
 
 from hexcute_core.arch import Fragment
 from hexcute_core.errors import SourceSpan, VerifyError
-from hexcute_core.synthesis.check_memory import begins
+from hexcute_core.synthesis.check_memory import begins, start_unit
 from hexcute_core.synthesis.check_parts import part_table
 from hexcute_core.synthesis.check_tables import offsets
 from hexcute_core.synthesis.solution import BulkPlan, Operand, SharedLayout, Solution, WgmmaPlan
@@ -55,6 +55,11 @@ def check_bulk(solution: Solution, facts: Facts, op: Copy) -> None:
     bits = solution.program.tensor(ref.tensor).dtype.bits
     _swizzles(layout, plan.span, bits // 8, op.span)
     check_boxes(plan, ref, op.span)
+    unit = start_unit(solution.program, facts, op.src if inward else op.dst)
+    if unit * bits // 8 % UNIT:
+        raise VerifyError(
+            f"{plan.name} may begin at any multiple of {unit} elements of a row", op.span
+        )
     extents = [plan.box[d] for d in plan.dims]
     inner_first = sorted(range(len(extents)), key=lambda d: -plan.dims[d])
     atom = CORE_ROWS * max(plan.span, 16)

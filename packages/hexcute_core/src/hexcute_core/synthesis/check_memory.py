@@ -95,6 +95,21 @@ def check_global_runs(
                 )
 
 
+def start_unit(program: TileProgram, facts: Facts, ref: TileRef) -> int:
+    """What divides the coordinate along the tensor's last dimension where a tile begins, all of
+    whose own modes are whole: 0 where it is 0."""
+    view = program.tensor(ref.tensor)
+    assert isinstance(view, GlobalView)
+    last = len(view.origin) - 1
+    unit = facts.divisor(view.origin[last])
+    for subs, start in zip(view.modes, ref.starts):
+        for s in subs:
+            if s.dim == last:
+                moved = facts.divisor(start) if len(subs) == 1 else 1
+                unit = gcd(unit, moved * facts.divisor(s.step))
+    return unit
+
+
 def _first_begins(
     facts: Facts, subs: Sequence[SubMode], start: Scalar, last: int
 ) -> tuple[Sequence[int], int]:

@@ -81,7 +81,13 @@ def _alignment(
     limit = max(1, known // view.dtype.bits)
     # The row length is both the stride of the other dimensions and the edge along this one.
     limit = gcd(limit, facts.divisor(param.shape[last]))
-    limit = gcd(limit, facts.divisor(view.origin[last]))
+    return gcd(limit, start_in_row(facts, view, ref, last, contiguous))
+
+
+def start_in_row(facts: Facts, view: GlobalView, ref: TileRef, last: int, contiguous: int) -> int:
+    """What divides the coordinate along the `last` dimension of the tensor where the tile, and
+    every step of it but those of its dimension `contiguous`, may begin."""
+    limit = facts.divisor(view.origin[last])
     for m, subs in enumerate(view.modes):
         kept = m in ref.kept
         for i, s in enumerate(subs):

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from cute_layout import Swizzle
 from hexcute_core.arch import Arch
 from hexcute_core.scalar import Scalar, is_const
+from hexcute_core.synthesis.memory import start_in_row
 from hexcute_core.synthesis.solution import BulkPlan, CopyPlan, Operand, Rep
 from hexcute_core.tile import GlobalView, TileProgram, TileRef
 from hexcute_core.tile.facts import Facts
@@ -138,6 +139,13 @@ def bulk_plan(
     if last not in dims:
         return "the tile is not contiguous in global memory"
     inner = dims.index(last)
+    begin = start_in_row(facts, view, ref, last, inner) * size
+    if begin % bulk.alignment:
+        # Not in the manuals: an H200 takes any other box for an illegal instruction, also a load.
+        return (
+            f"the tile may begin at any multiple of {begin} bytes in a row of `{param.name}`, and "
+            f"TMA takes multiples of {bulk.alignment}"
+        )
     run = span // size if span > 16 else min(ref.shape[inner], bulk.box)
     if ref.shape[inner] % run or run * size % 16:
         return f"rows of {ref.shape[inner]} elements are not whole spans of {span} bytes"

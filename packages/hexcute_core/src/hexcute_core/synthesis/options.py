@@ -142,7 +142,8 @@ class CopyOptions:
         if alone:
             return (
                 "only TMA does this: give it a tensor that starts at a multiple of 16 bytes, with "
-                "rows and tiles of such multiples; hx.dim(name, multiple_of=...) promises rows"
+                "rows, tiles and their starts of such multiples; hx.dim(name, multiple_of=...) "
+                "promises rows"
             )
         return "make the tile's contiguous dimension a whole number of bytes" if bits < 8 else None
 
