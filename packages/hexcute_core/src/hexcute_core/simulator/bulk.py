@@ -93,7 +93,7 @@ def _check_corners(m: Machine, lanes: Array, coords: Array, name: str, bits: int
     """A box may be read from a corner with negative coordinates, not written there (CUDA C++
     Programming Guide, "Tensor memory access"); it begins at a multiple of 16 bytes of a row, as an
     H200 shows, where any other is an illegal instruction."""
-    before: Array = (coords < 0).any(axis=1)
+    before = np.any(coords < 0, axis=1)
     if name.startswith(("tma.store", "tma.reduce")) and before.any():
         m.stop(
             "out of bounds",
