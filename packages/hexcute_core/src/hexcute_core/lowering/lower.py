@@ -23,12 +23,12 @@ from hexcute_core.lowering.elementwise import lower_cast, lower_elementwise, low
 from hexcute_core.lowering.exchange import lower_exchange
 from hexcute_core.lowering.gemm import lower_gemm
 from hexcute_core.lowering.pipeline import (
-    arena_name,
     lower_end,
     lower_init,
     lower_produce,
     lower_release,
     lower_wait,
+    ring_bytes,
     rings,
 )
 from hexcute_core.lowering.reduce import lower_reduce, scratch_bytes
@@ -83,15 +83,13 @@ def lower(solution: Solution, arch: Arch) -> th.ThreadProgram:
     """What every thread of `solution.program` runs."""
     program = solution.program
     scratch = max((_scratch(solution, op) for op in operations(program.body)), default=0)
-    barriers = rings(program, solution)
     check_target(program, arch)
     check_named_barriers(program)
-    fixed = {arena_name(name): ring.bytes for name, ring in barriers.items()}
-    fixed.update(mbarrier_bytes(program))
+    fixed = {**ring_bytes(program), **mbarrier_bytes(program)}
     arena = build_arena(program, arch, scratch, fixed)
     stores = find_stores(program, solution)
     ctx = Context(program, solution, Facts(program), arena, whole_block(program), stores)
-    ctx.rings.update(barriers)
+    ctx.rings.update(rings(program, solution, ctx.async_used))
     body: list[th.Stmt] = []
     for i, stmt in enumerate(program.body):
         if (i, -1) in ctx.arena.fences:

@@ -1,8 +1,9 @@
 """Pipelines as mbarriers: slot s has a full barrier and an empty one.
 
 produce  every thread that fills waits for empty[s] (parity of the round before); one expects the
-         bytes of the TMA boxes on full[s] and issues them; copies of other kinds arrive thread by
-         thread
+         bytes of the TMA boxes on full[s] and issues them; for the others, each thread arrives: its
+         cp.async do when they have landed, while it goes on, but where wgmma or TMA use the bytes,
+         which it has to fence: there it waits for them, as it does for what it writes itself
 wait     full[s] (parity of this round)
 release  arrive at empty[s]: one thread a warp group where wgmma alone reads the slot, since
          its wait covers the group; every thread where threads read it themselves
@@ -10,7 +11,7 @@ release  arrive at empty[s]: one thread a warp group where wgmma alone reads the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from math import prod
 
@@ -43,30 +44,76 @@ from hexcute_core.tile import (
     While,
 )
 from hexcute_core.tile.teams import Team, by_team
+from hexcute_core.tile.visit import operations, results
 
 Lower = Callable[[Context, tuple[Stmt, ...]], tuple[th.Stmt, ...]]
 
 
 @dataclass(frozen=True)
+class Fill:
+    """What fills slots: boxes of TMA; cp.async that are only `started`, and arrive by themselves;
+    threads, which arrive when what they wrote is there."""
+
+    boxes: bool
+    started: bool
+    threads: bool
+
+    @property
+    def bulk(self) -> bool:
+        """Whether TMA alone does."""
+        return not (self.started or self.threads)
+
+    def arrivals(self, threads: int) -> int:
+        """How often a team of so many threads arrives at a full barrier."""
+        if self.bulk:
+            return 1
+        landed = threads if self.started else 0
+        return landed + (threads if self.threads else 1 if self.boxes else 0)
+
+
+def _fill(solution: Solution, produced: Iterable[Produce], used: Collection[str]) -> Fill:
+    """What fills the slots of a pipeline."""
+    boxes, threads, started = False, False, set[str]()
+    for op in operations(s for stmt in produced for s in stmt.body):
+        if isinstance(op, Copy) and op.id in solution.bulk and solution.bulk[op.id].load:
+            boxes = True
+        elif _asynchronous(solution, op):
+            started.update(ref.tensor for ref in results(op))
+        else:
+            threads = True
+    if not started.isdisjoint(used):
+        started, threads = set(), True
+    return Fill(boxes, bool(started), threads)
+
+
+def _asynchronous(solution: Solution, op: Stmt) -> bool:
+    """Whether `op` is a copy by cp.async."""
+    plan = solution.copies.get(op.id) if isinstance(op, Copy) else None
+    return plan is not None and plan.row.asynchronous
+
+
+@dataclass(frozen=True)
 class Ring:
-    """A pipeline's barriers: arrivals that fill and empty a slot, whether TMA alone fills it,
-    whether its readers arrive thread by thread, and the axes along which blocks of a cluster share
-    what fills it."""
+    """A pipeline's barriers: arrivals that fill and empty a slot, by what it is filled, whether its
+    readers arrive thread by thread, and the axes along which blocks of a cluster share what fills
+    it."""
 
     pipeline: Pipeline
     filled_by: int
     emptied_by: int
-    bulk: bool
+    fill: Fill
     each_thread: bool
     groups: tuple[tuple[int, ...], ...] = ()
 
-    @property
-    def bytes(self) -> int:
-        return 2 * self.pipeline.stages * BARRIER_BYTES
+
+def ring_bytes(program: TileProgram) -> dict[str, int]:
+    """Bytes of the arena that the barriers of each pipeline take."""
+    return {arena_name(p.name): 2 * p.stages * BARRIER_BYTES for p in program.pipelines}
 
 
-def rings(program: TileProgram, solution: Solution) -> dict[str, Ring]:
-    """The barriers of every pipeline of `program`."""
+def rings(program: TileProgram, solution: Solution, used: Collection[str]) -> dict[str, Ring]:
+    """The barriers of every pipeline of `program`; wgmma or TMA use the shared tensors `used` after
+    threads may have written them."""
     found = {}
     for pipeline in program.pipelines:
         produced = [
@@ -78,8 +125,8 @@ def rings(program: TileProgram, solution: Solution) -> dict[str, Ring]:
             t for s, t in by_team(program)
             if isinstance(s, PipelineRelease) and s.pipeline == pipeline.name
         }  # fmt: skip
-        copies = [c for s, _ in produced for c in s.body if isinstance(c, Copy)]
-        bulk = all(c.id in solution.bulk for c in copies)
+        copies = [c for s, _ in produced for c in operations(s.body) if isinstance(c, Copy)]
+        fill = _fill(solution, [s for s, _ in produced], used)
         buffers = {c.dst.tensor for c in copies}
         each = any(
             isinstance(s, Copy)
@@ -90,12 +137,12 @@ def rings(program: TileProgram, solution: Solution) -> dict[str, Ring]:
         groups = groups_of(program, solution, [s for s, _ in produced])
         writers = sum(prod(program.cluster_dim[a] for a in axes) for axes in groups) or 1
         teams = {t for _, t in produced}
-        filled = 1 if bulk else sum(t.threads for t in teams)
+        filled = 1 if fill.bulk else sum(fill.arrivals(t.threads) for t in teams)
         arrivals = [t.threads if each else t.threads // GROUP for t in releasing]
         # Where roles take turns, one of them empties a slot, each as many threads as the others.
         emptied = sum(arrivals) if pipeline.readers == "all" else arrivals[0]
         emptied *= writers
-        found[pipeline.name] = Ring(pipeline, filled, emptied, bulk, each, groups)
+        found[pipeline.name] = Ring(pipeline, filled, emptied, fill, each, groups)
     return found
 
 
@@ -144,20 +191,19 @@ def lower_produce(ctx: Context, stmt: Produce, lower: Lower) -> tuple[th.Stmt, .
     empty = _barrier(ctx, stmt.pipeline, stmt.stage, empty=True)
     first = compare("eq", ctx.lane, 0)
     wait: th.Stmt = th.Prim("mbarrier.wait", (empty, binary("xor", stmt.phase, 1)), stmt.span)
-    if ring.bulk and not ctx.alone:
+    if ring.fill.bulk and not ctx.alone:
         # The slot waits for nobody but the thread that fills it: others, left behind by two rounds,
         # would mistake a later phase for theirs.
         wait = th.If(first, (wait,), (), stmt.span)
     out: list[th.Stmt] = [wait]
     boxes: list[Copy] = []
-    asynchronous = False
+    body = tuple(operations(stmt.body))
     for part in stmt.body:
         bulk = ctx.solution.bulk.get(part.id) if isinstance(part, Copy) else None
         if isinstance(part, Copy) and bulk is not None and bulk.load:
             boxes.append(part)
         elif isinstance(part, Copy) and part.id in ctx.solution.copies:
             out += lower_copy(ctx, part)
-            asynchronous |= ctx.solution.copies[part.id].row.asynchronous
         else:
             out += lower(ctx, (part,))
     issue: list[th.Stmt] = []
@@ -166,19 +212,22 @@ def lower_produce(ctx: Context, stmt: Produce, lower: Lower) -> tuple[th.Stmt, .
         issue.append(th.Prim("mbarrier.expect", (full, Const(total, i32)), stmt.span))
         for c in boxes:
             issue += lower_bulk_load(ctx, c, full)
-    if ring.bulk:
+    if ring.fill.bulk:
         return (*out, *(issue if ctx.alone else (th.If(first, tuple(issue), (), stmt.span),)))
-    if asynchronous:
-        # Written through the generic proxy, read through the async one: wait, then fence.
-        out += [
-            th.Prim("cp.async.commit", (), stmt.span),
-            th.Prim("cp.async.wait", (Const(0, i32),), stmt.span),
-        ]
-    out.append(th.Prim("fence.proxy", (), stmt.span))
-    arrive = (th.Prim("mbarrier.arrive", (full,), stmt.span),)
-    if not issue:
-        return (*out, *arrive)
-    return (*out, th.If(first, tuple(issue), arrive, stmt.span))
+    if ring.fill.started:
+        out.append(th.Prim("cp.async.mbarrier", (full,), stmt.span))
+    arrive: tuple[th.Stmt, ...] = (th.Prim("mbarrier.arrive", (full,), stmt.span),)
+    if ring.fill.threads:
+        if not ring.fill.started and any(_asynchronous(ctx.solution, op) for op in body):
+            out += [
+                th.Prim("cp.async.commit", (), stmt.span),
+                th.Prim("cp.async.wait", (Const(0, i32),), stmt.span),
+            ]
+        out.append(th.Prim("fence.proxy", (), stmt.span))
+        return (*out, *((th.If(first, tuple(issue), arrive, stmt.span),) if issue else arrive))
+    if ring.fill.boxes:
+        out.append(th.If(first, tuple(issue) or arrive, (), stmt.span))
+    return tuple(out)
 
 
 def lower_wait(ctx: Context, stmt: PipelineWait) -> tuple[th.Stmt, ...]:
@@ -206,7 +255,7 @@ def single_threaded(ctx: Context, role: Role) -> bool:
     """Whether one thread can run the role: it fills slots by TMA and does nothing else."""
     fills = [s for s, t in by_team(ctx.program) if t == Team(role.first, role.threads)]
     return any(isinstance(s, Produce) for s in fills) and all(
-        ctx.rings[s.pipeline].bulk if isinstance(s, Produce) else not _needs_team(ctx, s)
+        ctx.rings[s.pipeline].fill.bulk if isinstance(s, Produce) else not _needs_team(ctx, s)
         for s in fills
     )
 

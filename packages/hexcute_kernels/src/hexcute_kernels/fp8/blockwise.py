@@ -25,6 +25,11 @@ CONSUMER = {1: 232, 2: 232, 3: 160}
 """Registers a thread keeps, by the number of groups that multiply."""
 
 
+def scale_type(scale_major: str) -> hx.TensorType:
+    """The type of a's scales: sa[groups, m] where `scale_major` is "m", else sa[m, groups]."""
+    return f32[groups, m] if scale_major == "m" else f32[m, groups]
+
+
 @cache
 def blockwise_gemm(out: hx.DType, scale_major: str = "m") -> hx.Kernel:
     """The kernel for results of type `out`.
@@ -34,7 +39,7 @@ def blockwise_gemm(out: hx.DType, scale_major: str = "m") -> hx.Kernel:
     short. Its constants: tile BM x BN, where BN divides 128, STAGES, CONSUMERS warp groups,
     PORTIONS of BM, GROUP rows of tiles together.
     """
-    sa_type = f32[groups, m] if scale_major == "m" else f32[m, groups]
+    sa_type = scale_type(scale_major)
 
     @hx.kernel
     def fp8_gemm(

@@ -21,14 +21,21 @@ class Types(NamedTuple):
 
 
 def types(
-    dtype: hx.DType, out: hx.DType, a_major: str, b_major: str, bias: bool, batched: bool
+    dtype: hx.DType,
+    out: hx.DType,
+    a_major: str,
+    b_major: str,
+    bias: bool,
+    batched: bool,
+    turned: bool = False,
 ) -> Types:
     """Operands of `dtype` in these orders, a bias and a result of `out`; `batched`, all but the
-    bias have an extent of the batch in front."""
+    bias have an extent of the batch in front. `turned`, the result is c[n, m], and the bias of m:
+    it goes along the result's last index."""
     of = batch if batched else None
     return Types(
         operand_type(dtype, m, k, a_major, of),
         operand_type(dtype, n, k, b_major, of),
-        out[n] if bias else None,
-        operand_type(out, m, n, "k", of),
+        out[m if turned else n] if bias else None,
+        operand_type(out, m, n, "n" if turned else "k", of),
     )

@@ -33,12 +33,13 @@ ACTIVATIONS = {None: None, "relu": relu, "gelu": gelu, "silu": silu}
 
 
 @hx.device
-def finished(tile, bias, start, activation):
-    """activation(tile + bias[start:]): the bias of a column is added to all its rows, in the tile's
-    type. A bias or an activation of None is left out."""
+def finished(tile, bias, start, activation, along=1):
+    """activation(tile + bias[start:]): the bias runs along dimension `along` of the tile, and is
+    added in the tile's type. A bias or an activation of None is left out."""
     if bias is not None:
-        rb = hx.register_tensor(bias.dtype, (1, tile.shape[1]))
-        hx.copy(hx.global_view(bias[start:], ((1, tile.shape[1]), (0, 1))), rb)
+        shape = (1, tile.shape[1]) if along == 1 else (tile.shape[0], 1)
+        rb = hx.register_tensor(bias.dtype, shape)
+        hx.copy(hx.global_view(bias[start:], (shape, (0, 1) if along == 1 else (1, 0))), rb)
         tile = tile + hx.cast(rb, tile.dtype)
     if activation is not None:
         tile = activation(tile)

@@ -1,0 +1,96 @@
+"""c = (sa a) (sb b)^T, blockwise scaled e4m3, where a has few rows: the time is that of reading b.
+
+    c[i, j] = sum over parts of k, each a sum over blocks g of k:
+              sb[j // 128, g]  sa[g, i]  sum over g's 128 of b[j, .] a[i, .]
+
+b's rows are the Tensor Core's rows, so a tile may be as narrow as 8 rows of a. The SPLITS blocks of
+a cluster take a part of k each, so that all multiprocessors read; promotion is that of
+`blockwise.py`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import hexcute_core as hx
+from hexcute_core import f8e4m3, f32
+from hexcute_kernels.fp8.blockwise import BLOCK, groups, k, m, n, scale_type
+from hexcute_kernels.fp8.blockwise import columns as scale_rows
+from hexcute_kernels.parts.split import part_of, summed
+
+
+@cache
+def thin_blockwise_gemm(out: hx.DType, scale_major: str = "m") -> hx.Kernel:
+    """The kernel for results of type `out`; its parameters are those of `blockwise_gemm`, its
+    constants those of `ThinBlockwiseConfig`."""
+    sa_type = scale_type(scale_major)
+
+    @hx.kernel
+    def thin_fp8_gemm(
+        a: f8e4m3[m, k],
+        b: f8e4m3[n, k],
+        sa: sa_type,
+        sb: f32[scale_rows, groups],
+        c: out[m, n],
+        *,
+        BM: int = 16,
+        BN: int = 128,
+        STAGES: int = 8,
+        CONSUMERS: int = 2,
+        SPLITS: int = 1,
+    ):
+        assert BLOCK % BN == 0, "a tile's rows of b share one scale: BN divides 128"
+        tiles_m = hx.cdiv(m, BM)
+        hx.attrs.cuda.block_dim = 128 * (CONSUMERS + 1)
+        hx.attrs.cuda.cluster_dim = SPLITS
+        hx.attrs.cuda.grid_dim = SPLITS * tiles_m * hx.cdiv(n, BN)
+        tile = hx.blockIdx.x // SPLITS
+        bm, bn = tile % tiles_m * BM, tile // tiles_m * BN
+        tiles_k = hx.cdiv(k, BLOCK)
+        first, count = part_of(tiles_k, SPLITS)
+        s_a = hx.shared_tensor(f8e4m3, (BM, BLOCK, STAGES))
+        s_b = hx.shared_tensor(f8e4m3, (BN, BLOCK, STAGES))
+        s_s = hx.shared_tensor(f32, (1, BM, STAGES))
+        sums = hx.shared_tensor(f32, (BN, BM))
+        pipe = hx.pipeline(STAGES)
+
+        with hx.warp_groups_producer():
+            ga = hx.global_view(a[bm:, :], ((BM, BLOCK, tiles_k), (k, 1, BLOCK)))
+            gb = hx.global_view(b[bn:, :], ((BN, BLOCK, tiles_k), (k, 1, BLOCK)))
+            if scale_major == "m":
+                gs = hx.global_view(sa[:, bm:], ((1, BM, tiles_k), (m, 1, m)))
+            else:
+                gs = hx.global_view(sa[bm:, :], ((1, BM, tiles_k), (1, groups, 1)))
+            for i in range(count):
+                with pipe.produce() as s:
+                    hx.copy(gb[:, :, first + i], s_b[:, :, s], hint="evict_first")
+                    hx.copy(ga[:, :, first + i], s_a[:, :, s], hint="evict_last")
+                    hx.copy(gs[:, :, first + i], s_s[:, :, s])
+
+        with hx.warp_groups_consumer(CONSUMERS):
+            gsb = hx.global_view(sb[bn // BLOCK :, :], ((1, 1, tiles_k), (groups, 1, 1)))
+            rc = hx.register_tensor(f32, (BN, BM))
+            hx.fill(rc, 0.0)
+            after = hx.register_tensor(f32, (1, 1))
+            hx.copy(gsb[:, :, hx.minimum(first, tiles_k - 1)], after)
+            for i in range(count):
+                rb = after * 1.0
+                # The next block's scale arrives under this one's products.
+                hx.copy(gsb[:, :, hx.minimum(first + i + 1, tiles_k - 1)], after)
+                s = pipe.wait()
+                rt = hx.register_tensor(f32, (BN, BM))
+                ra = hx.register_tensor(f32, (1, BM))
+                # Before the products: they would wait for what stands among them.
+                hx.copy(s_s[:, :, s], ra)
+                ra *= rb
+                hx.gemm(rt, s_b[:, :, s], s_a[:, :, s], asynchronous=True, accumulate=False)
+                hx.wait_gemm(0)
+                pipe.release()
+                rc += rt * ra
+            hx.copy(rc, sums)
+
+        total, start = summed(sums, SPLITS)
+        place = c[bm:, bn + start :]
+        hx.copy(hx.cast(total, out), hx.global_view(place, (total.shape, (1, n))))
+
+    return thin_fp8_gemm
