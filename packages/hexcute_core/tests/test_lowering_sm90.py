@@ -2,6 +2,7 @@
 descriptor says, every box of TMA writes where the layout says, counts and bytes add up."""
 
 import pytest
+import view_kernels
 from sm90_reading import (
     WGMMA,
     branch_of,
@@ -17,7 +18,7 @@ from sm90_reading import (
 
 from hexcute_core import bf16, f8e4m3, f8e5m2, f16, i8, tf32, u8
 from hexcute_core.scalar import Const, free_vars
-from hexcute_core.thread import If, MatrixDesc, Regs, SharedPtr
+from hexcute_core.thread import If, MatrixDesc, Prim, Regs, SharedPtr
 from hexcute_core.tile import Copy
 from hexcute_core.tile.visit import statements
 from hexcute_kernels.gemm.warp_specialized import warp_specialized_gemm
@@ -258,18 +259,32 @@ def test_one_thread_of_a_group_frees_a_slot_that_wgmma_alone_reads():
     assert freeing == [128, 256]
 
 
-def test_threads_that_fill_a_slot_arrive_one_by_one():
-    """Without alignment there is no TMA: 128 arrivals, no bytes, written before the barrier."""
+def test_threads_that_fill_a_slot_arrive_warp_by_warp():
+    """Without alignment there is no TMA: four arrivals, no bytes, written before the barrier."""
     compiled = warp_specialized_gemm(f16).compile(
         "sm_90", aligned=False, verify=True, BM=64, BN=64, STAGES=2, CONSUMERS=1
     )
     thread = compiled.thread
     assert not prims(thread, "mbarrier.expect") and not prims(thread, "tma.load")
-    assert sorted(inits(thread).values()) == [1, 1, 128, 128]
+    assert sorted(inits(thread).values()) == [1, 1, 4, 4]
     names = [p.name for p in walk(branch_of(thread, 0)) if hasattr(p, "operands")]
     arrive = names.index("mbarrier.arrive")
-    assert names[arrive - 1] == "fence.proxy", "what threads wrote is read by wgmma"
+    assert names[arrive - 2] == "fence.proxy", "what threads wrote is read by wgmma"
+    assert names[arrive - 1] == "bar.warp.sync", "one lane arrives for its warp"
     assert any(name.startswith("st.shared") for name in names[:arrive])
+
+
+def test_copies_that_threads_only_start_arrive_by_themselves():
+    """Eight bytes at a time there is no TMA. Threads read the slots, so nobody waits for a fence:
+    each thread's copies arrive, and so does each warp that has read."""
+    view = view_kernels.View((20, 64), (9, 60), (((16, 1, 0),), ((64, 1, 1),)))
+    thread = view_kernels.loads(f16, view)["pipeline"].compile("sm_90", verify=True).thread
+    names = [s.name for s in walk(thread.body) if isinstance(s, Prim)]
+    started = names.index("cp.async.mbarrier")
+    assert any(name.startswith("cp.async.8") for name in names[:started])
+    assert not {"cp.async.wait", "fence.proxy"} & {*names}
+    assert names.count("mbarrier.arrive") == 1 and "mbarrier.expect" not in names
+    assert sorted(inits(thread).values()) == [4, 4, 128, 128]
 
 
 def test_pointers_of_barriers_are_inside_the_arena():

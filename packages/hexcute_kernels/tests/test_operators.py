@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch")
 from stand_ins import gpu, on_gpu  # noqa: E402
 
 
-def operands(m: int = 64, n: int = 64, k: int = 64, dtype: Any = None) -> tuple[Any, Any]:
+def operands(m: int = 136, n: int = 136, k: int = 64, dtype: Any = None) -> tuple[Any, Any]:
     """Two operands on the GPU that is not there."""
     dtype = dtype or torch.float16
     return on_gpu(torch.zeros(m, k, dtype=dtype)), on_gpu(torch.zeros(n, k, dtype=dtype))
@@ -34,6 +34,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_gpu_and_the_operands_choose_the_variant() -> None:
     with gpu("h100", "sm_90"):
         assert matmul.plan(operands()).variant == "wgmma"
+        assert matmul.plan(operands(m=64)).variant == matmul.plan(operands(n=8)).variant == "thin"
         assert matmul.plan(operands(k=65)).variant == "mma"
     with gpu("a100", "sm_80"):
         assert matmul.plan(operands()).variant == "mma"
@@ -42,7 +43,7 @@ def test_the_gpu_and_the_operands_choose_the_variant() -> None:
 def test_variant_and_config_overrule_the_choice() -> None:
     mma, wgmma = MmaConfig(64, 64, 64, 6, 4), WgmmaConfig(64, 64, 64, 8, 1)
     with gpu("h100", "sm_90") as launches:
-        matmul(*operands(), variant="mma")
+        matmul(*operands(m=64), variant="mma")
         matmul(*operands(), config=mma)
         matmul(*operands(), config=wgmma)
     assert [len(noted.constants) for noted in launches] == [6, 6, 10]
@@ -54,6 +55,8 @@ def test_where_no_variant_fits_each_ones_reason_is_told() -> None:
         matmul(*operands(), config=WgmmaConfig(64, 64, 64, 8, 1))
     assert str(caught.value).splitlines() == [
         "matmul: no variant takes this call",
+        "  thin: takes a ThinConfig, not WgmmaConfig(BM=64, BN=64, BK=64, STAGES=8, CONSUMERS=1, "
+        "GROUP=8, CLUSTER_M=1, CLUSTER_N=1, PARTS=1, SCHEDULE='tile')",
         "  wgmma: needs wgmma and tma, which sm_80 lacks",
         "  mma: takes a MmaConfig, not WgmmaConfig(BM=64, BN=64, BK=64, STAGES=8, CONSUMERS=1, "
         "GROUP=8, CLUSTER_M=1, CLUSTER_N=1, PARTS=1, SCHEDULE='tile')",
@@ -66,9 +69,9 @@ def test_where_no_variant_fits_each_ones_reason_is_told() -> None:
 
 def test_a_repeated_call_is_planned_once_and_others_anew() -> None:
     with gpu("h100", "sm_90") as launches:
-        for m in (64, 64, 72):
+        for m in (136, 136, 144):
             c = matmul(*operands(m=m))
-            assert c.shape == (m, 64) and c.dtype == torch.float16
+            assert c.shape == (m, 136) and c.dtype == torch.float16
         planned = len(matmul._ready)
         matmul(operands()[0], operands(dtype=torch.float16)[1])
         a = on_gpu(torch.zeros(64 * 64 + 1, dtype=torch.float16)[1:].view(64, 64))
@@ -88,14 +91,18 @@ def test_warming_up_does_all_but_the_launch() -> None:
 
 
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
-def test_operands_are_passed_as_they_lie_in_memory(turned: tuple[bool, bool]) -> None:
-    a, b = (t.t().contiguous().t() if x else t for t, x in zip(operands(48, 64, 80), turned))
+@pytest.mark.parametrize("m", [136, 48])
+def test_operands_are_passed_as_they_lie_in_memory(m: int, turned: tuple[bool, bool]) -> None:
+    a, b = (t.t().contiguous().t() if x else t for t, x in zip(operands(m, 144, 80), turned))
     with gpu("h100", "sm_90") as launches:
         matmul(a, b)
     left, right, out = launches[0].prepared
-    assert left.is_contiguous() and right.is_contiguous() and out.shape == (48, 64)
-    assert (left.shape == (80, 48), right.shape == (80, 64)) == turned
-    assert launches[0].addresses[:2] == [a.data_ptr(), b.data_ptr()]
+    addresses = launches[0].addresses[:2]
+    if m == 48:  # The weights are the thin product's first operand.
+        left, right, addresses = right, left, addresses[::-1]
+    assert left.is_contiguous() and right.is_contiguous() and out.shape == (m, 144)
+    assert (left.shape == (80, m), right.shape == (80, 144)) == turned
+    assert addresses == [a.data_ptr(), b.data_ptr()]
 
 
 def test_linear_takes_rows_of_any_extents_and_passes_matrices() -> None:
@@ -108,9 +115,9 @@ def test_linear_takes_rows_of_any_extents_and_passes_matrices() -> None:
         assert linear(x[0], w, activation="relu").shape == (3, 8)
     shapes = [tuple(tuple(t.shape) for t in noted.prepared) for noted in launches]
     assert shapes == [
-        ((6, 64), (8, 64), (8,), (6, 8)),
-        ((1, 64), (8, 64), (1, 8)),
-        ((3, 64), (8, 64), (3, 8)),
+        ((8, 64), (6, 64), (8,), (6, 8)),
+        ((8, 64), (1, 64), (1, 8)),
+        ((8, 64), (3, 64), (3, 8)),
     ]
     assert [len(noted.addresses) for noted in launches] == [4, 3, 3]
     assert len({noted.kernel for noted in launches}) == 3
@@ -184,9 +191,9 @@ WRONG: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("kind", WRONG)
 def test_what_is_no_operand_is_told(kind: str) -> None:
     make, words = WRONG[kind]
-    _, b = operands()
+    _, b = operands(n=64)
     with gpu("h100", "sm_90"):
-        matmul(*operands())  # The same shapes are known already.
+        matmul(*operands(64, 64))  # The same shapes are known already.
         with pytest.raises(LaunchError, match=words):
             matmul(make(), b)
 
@@ -203,7 +210,7 @@ def test_gradients_are_refused_unless_none_are_recorded() -> None:
 
 
 def test_outputs_are_checked() -> None:
-    a, b = operands()
+    a, b = operands(64, 64)
     with gpu("h100", "sm_90"):
         out = on_gpu(torch.zeros(64, 64, dtype=torch.float16))
         assert matmul(a, b, out=out) is out

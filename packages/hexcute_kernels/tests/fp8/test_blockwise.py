@@ -12,9 +12,12 @@ import hexcute_core as hx
 from hexcute_core.errors import LaunchError
 from hexcute_kernels.fp8 import fp8_blockwise_matmul
 from hexcute_kernels.fp8.blockwise import blockwise_gemm
+from hexcute_kernels.fp8.configs import THIN_BLOCKWISE, ThinBlockwiseConfig
+from hexcute_kernels.fp8.thin import thin_blockwise_gemm
+from hexcute_kernels.tables import constants
 
 E4M3 = ml_dtypes.float8_e4m3fn
-CONFIGS = {
+CONFIGS: dict[str, dict[str, Any]] = {
     "default": {},
     "one group": {"BM": 64, "BN": 32, "CONSUMERS": 1, "STAGES": 8},
     "portions": {"BM": 256, "BN": 64, "PORTIONS": 2, "STAGES": 4},
@@ -43,6 +46,13 @@ def reference(a: Any, b: Any, sa: Any, sb: Any) -> np.ndarray:
     ids=str,
 )
 def test_against_float64(m: int, n: int, k: int, config: str, major: str, out: hx.DType) -> None:
+    check(blockwise_gemm, m, n, k, CONFIGS[config], major, out)
+
+
+def check(
+    make: Any, m: int, n: int, k: int, config: dict[str, Any], major: str, out: hx.DType
+) -> None:
+    """Simulates a product on random numbers and compares it with float64."""
     rng = np.random.default_rng(0)
     a, b = (rng.normal(size=(rows, k)).astype(E4M3) for rows in (m, n))
     groups, columns = -(-k // 128), -(-n // 128)
@@ -51,11 +61,38 @@ def test_against_float64(m: int, n: int, k: int, config: str, major: str, out: h
     kinds: dict[str, Any] = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32}
     c = np.full((m, n), np.nan, kinds[out.name])
     scales = np.ascontiguousarray(sa.T) if major == "m" else sa
-    blockwise_gemm(out, major).simulate(a, b, scales, sb, c, target="sm_90", **CONFIGS[config])
+    make(out, major).simulate(a, b, scales, sb, c, target="sm_90", **config)
     bits = {"bf16": 8, "f16": 11, "f32": 14}[out.name]
     want = reference(a, b, sa, sb)
     scale = np.sqrt(np.mean(want**2))
     np.testing.assert_allclose(c.astype(np.float64), want, rtol=2.0**-bits, atol=scale * 2.0**-bits)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "config", "major", "out"),
+    [
+        (20, 192, 1024, {"BM": 32, "BN": 64, "STAGES": 3, "CONSUMERS": 1}, "m", hx.f16),
+        (36, 144, 528, {"BM": 64, "STAGES": 2, "SPLITS": 4, "EARLY": True}, "m", hx.f16),
+        (8, 80, 272, {"BM": 8, "BN": 64, "STAGES": 2, "CONSUMERS": 1, "SPLITS": 4}, "m", hx.f32),
+        (4, 16, 16, {"SPLITS": 2, "STAGES": 2}, "m", hx.bf16),
+        (12, 96, 300 - 12, {"BM": 16, "STAGES": 2}, "k", hx.bf16),
+    ],
+    ids=str,
+)
+def test_few_rows_against_float64(
+    m: int, n: int, k: int, config: dict[str, Any], major: str, out: hx.DType
+) -> None:
+    check(thin_blockwise_gemm, m, n, k, config, major, out)
+
+
+@pytest.mark.parametrize("config", list(THIN_BLOCKWISE), ids=str)
+def test_configurations_for_few_rows_compile_without_local_memory(
+    config: ThinBlockwiseConfig,
+) -> None:
+    for out in (hx.bf16, hx.f32):
+        compiled = thin_blockwise_gemm(out).compile("sm_90", constants=constants(config))
+        assert not compiled.built.local_memory
+        assert "copy gs -> s_s: tma.load" in compiled.explain(rejected=0)
 
 
 def test_promotion_adds_in_float32() -> None:

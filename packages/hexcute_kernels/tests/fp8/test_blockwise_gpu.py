@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hexcute_kernels.fp8 import fp8_blockwise_matmul
-from hexcute_kernels.fp8.configs import BLOCKWISE
+from hexcute_kernels.fp8.configs import BLOCKWISE, THIN_BLOCKWISE
 from hexcute_kernels.gpus import gpu_of
 
 pytestmark = pytest.mark.gpu
@@ -63,8 +63,16 @@ def test_every_configuration(config: Any) -> None:
     compare(operands(500, 400, 1040), torch.bfloat16, config=config)
 
 
-def test_the_same_bits_and_what_is_no_number() -> None:
-    a, b, sa, sb = operands(200, 256, 512)
+@pytest.mark.parametrize("config", list(THIN_BLOCKWISE), ids=str)
+@pytest.mark.parametrize("m", [1, 40, 64])
+def test_every_configuration_for_few_rows(config: Any, m: int) -> None:
+    compare(operands(m, 400, 1040), torch.bfloat16, config=config)
+    compare(operands(m, 144, 272), torch.float32, config=config)
+
+
+@pytest.mark.parametrize("m", [40, 200])
+def test_the_same_bits_and_what_is_no_number(m: int) -> None:
+    a, b, sa, sb = operands(m, 256, 512)
     first = fp8_blockwise_matmul(a, b, sa, sb)
     assert all(torch.equal(fp8_blockwise_matmul(a, b, sa, sb), first) for _ in range(100))
     sa[3, 1] = torch.nan

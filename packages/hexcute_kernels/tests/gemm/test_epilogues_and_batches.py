@@ -11,13 +11,15 @@ import pytest
 
 import hexcute_core as hx
 from hexcute_kernels.gemm.pipelined import pipelined_gemm
+from hexcute_kernels.gemm.thin import thin_gemm
 from hexcute_kernels.gemm.warp_specialized import warp_specialized_gemm
 
 PIPELINED = (pipelined_gemm, "sm_80", {"BM": 64, "BN": 64, "BK": 32, "STAGES": 3, "WARPS": 4})
 TILE = (warp_specialized_gemm, "sm_90", {"BM": 64, "BN": 64, "STAGES": 2, "CONSUMERS": 1})
 PARTS = (*TILE[:2], {**TILE[2], "BN": 128, "PARTS": 2, "SCHEDULE": "persistent"})
 PAIRS = (*TILE[:2], {**TILE[2], "CONSUMERS": 2, "SCHEDULE": "pingpong", "CLUSTER_M": 2})
-KERNELS = {"pipelined": PIPELINED, "tile": TILE, "parts": PARTS, "pairs": PAIRS}
+THIN = (thin_gemm, "sm_90", {"BM": 64, "BN": 32, "STAGES": 2, "CONSUMERS": 1, "SPLITS": 2})
+KERNELS = {"pipelined": PIPELINED, "tile": TILE, "parts": PARTS, "pairs": PAIRS, "thin": THIN}
 ACTIVATIONS: dict[str | None, Callable[[np.ndarray], np.ndarray]] = {
     None: lambda x: x,
     "relu": lambda x: np.maximum(x, 0),

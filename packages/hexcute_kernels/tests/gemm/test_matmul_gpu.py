@@ -13,7 +13,7 @@ import pytest
 import hexcute_core as hx
 from hexcute_core.errors import LaunchError
 from hexcute_kernels.gemm import matmul
-from hexcute_kernels.gemm.configs import MMA, WGMMA
+from hexcute_kernels.gemm.configs import MMA, THIN, WGMMA
 from hexcute_kernels.gemm.pipelined import pipelined_gemm
 from hexcute_kernels.gemm.simple import simple_gemm
 
@@ -38,6 +38,28 @@ def test_every_configuration(config) -> None:
     out = torch.full((300, 200), math.nan, device="cuda", dtype=torch.float16)
     matmul(a, b, out=out, config=config)
     assert torch.equal(out.float(), want)
+
+
+@pytest.mark.skipif(not HOPPER, reason="the kernel for thin results is Hopper's")
+@pytest.mark.parametrize("config", list(THIN), ids=str)
+@pytest.mark.parametrize("shape", [(5, 300), (300, 24), (64, 200)])
+def test_every_configuration_for_thin_results(config, shape) -> None:
+    for k in (160, 2048, 8):
+        a, b, want = exact(*shape, k)
+        out = torch.full(shape, math.nan, device="cuda", dtype=torch.float16)
+        matmul(a, b, out=out, config=config)
+        assert torch.equal(out.float(), want)
+
+
+def test_products_of_products() -> None:
+    """Launches that may come early read what the ones ahead wrote: each turns the columns."""
+    for rows in (1, 16, 32, 64, 100):
+        x, _, _ = exact(rows, 8, 4096)
+        start = x.clone()
+        turn = torch.eye(4096, device="cuda", dtype=torch.float16).roll(1, 0)
+        for _ in range(64):
+            x = matmul(x, turn)
+        assert torch.equal(x, start.roll(64, 1)), rows
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

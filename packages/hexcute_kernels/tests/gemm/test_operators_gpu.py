@@ -11,7 +11,7 @@ import pytest
 
 import hexcute_kernels
 from hexcute_kernels.gemm import bmm, linear, matmul
-from hexcute_kernels.gemm.configs import MMA, WGMMA
+from hexcute_kernels.gemm.configs import MMA, THIN, WGMMA
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu
@@ -64,6 +64,15 @@ def test_every_configuration_with_an_epilogue(config: Any) -> None:
     x, w, bias = whole(300, 160), whole(200, 160), whole(200)
     got = linear(x, w, bias, "relu", config=config)
     assert torch.equal(got.float(), dense(x, w, bias, "relu"))
+
+
+@pytest.mark.skipif(not HOPPER, reason="the kernel for thin results is Hopper's")
+@pytest.mark.parametrize("config", list(THIN), ids=str)
+def test_every_thin_configuration_with_an_epilogue(config: Any) -> None:
+    for x, w in ((whole(40, 160), whole(200, 160)), (whole(200, 160), whole(40, 160))):
+        bias = whole(w.shape[0])
+        got = linear(x, w, bias, "relu", config=config)
+        assert torch.equal(got.float(), dense(x, w, bias, "relu"))
 
 
 def test_no_rows_and_no_matrices() -> None:

@@ -6,7 +6,7 @@ produce  every thread that fills waits for empty[s] (parity of the round before)
          which it has to fence: there it waits for them, as it does for what it writes itself
 wait     full[s] (parity of this round)
 release  arrive at empty[s]: one thread a warp group where wgmma alone reads the slot, since
-         its wait covers the group; every thread where threads read it themselves
+         its wait covers the group; one a warp, which meets before, where threads read it themselves
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from math import prod
 
 from hexcute_core import thread as th
 from hexcute_core.dtypes import i32
+from hexcute_core.errors import SourceSpan
 from hexcute_core.lowering.barriers import BARRIER_BYTES, init_mbarriers
 from hexcute_core.lowering.bulk import lower_bulk_load
 from hexcute_core.lowering.cluster import groups_of, members
@@ -46,13 +47,14 @@ from hexcute_core.tile import (
 from hexcute_core.tile.teams import Team, by_team
 from hexcute_core.tile.visit import operations, results
 
+WARP = 32
 Lower = Callable[[Context, tuple[Stmt, ...]], tuple[th.Stmt, ...]]
 
 
 @dataclass(frozen=True)
 class Fill:
     """What fills slots: boxes of TMA; cp.async that are only `started`, and arrive by themselves;
-    threads, which arrive when what they wrote is there."""
+    threads, of which each warp arrives when what they wrote is there."""
 
     boxes: bool
     started: bool
@@ -68,7 +70,7 @@ class Fill:
         if self.bulk:
             return 1
         landed = threads if self.started else 0
-        return landed + (threads if self.threads else 1 if self.boxes else 0)
+        return landed + (threads // WARP if self.threads else 1 if self.boxes else 0)
 
 
 def _fill(solution: Solution, produced: Iterable[Produce], used: Collection[str]) -> Fill:
@@ -138,7 +140,7 @@ def rings(program: TileProgram, solution: Solution, used: Collection[str]) -> di
         writers = sum(prod(program.cluster_dim[a] for a in axes) for axes in groups) or 1
         teams = {t for _, t in produced}
         filled = 1 if fill.bulk else sum(fill.arrivals(t.threads) for t in teams)
-        arrivals = [t.threads if each else t.threads // GROUP for t in releasing]
+        arrivals = [t.threads // (WARP if each else GROUP) for t in releasing]
         # Where roles take turns, one of them empties a slot, each as many threads as the others.
         emptied = sum(arrivals) if pipeline.readers == "all" else arrivals[0]
         emptied *= writers
@@ -224,7 +226,9 @@ def lower_produce(ctx: Context, stmt: Produce, lower: Lower) -> tuple[th.Stmt, .
                 th.Prim("cp.async.wait", (Const(0, i32),), stmt.span),
             ]
         out.append(th.Prim("fence.proxy", (), stmt.span))
-        return (*out, *((th.If(first, tuple(issue), arrive, stmt.span),) if issue else arrive))
+        if issue:
+            arrive = (th.If(first, tuple(issue), arrive, stmt.span),)
+        return (*out, *_for_warp(ctx, arrive, stmt.span))
     if ring.fill.boxes:
         out.append(th.If(first, tuple(issue) or arrive, (), stmt.span))
     return tuple(out)
@@ -246,9 +250,16 @@ def lower_release(ctx: Context, stmt: PipelineRelease) -> tuple[th.Stmt, ...]:
         for rank in members(ctx.program, axes)
     ) or (th.Prim("mbarrier.arrive", (empty,), stmt.span),)
     if ring.each_thread:
-        return arrive
+        return _for_warp(ctx, arrive, stmt.span)
     leader = compare("eq", mod(ctx.once(ctx.lane), GROUP), 0)
     return (th.If(leader, arrive, (), stmt.span),)
+
+
+def _for_warp(ctx: Context, body: tuple[th.Stmt, ...], span: SourceSpan) -> tuple[th.Stmt, ...]:
+    """One lane does it when all lanes of its warp have come here: arrivals at one barrier follow
+    one another."""
+    leader = compare("eq", mod(ctx.once(ctx.lane), WARP), 0)
+    return th.Prim("bar.warp.sync", (), span), th.If(leader, body, (), span)
 
 
 def single_threaded(ctx: Context, role: Role) -> bool:

@@ -21,6 +21,7 @@ WAVEFRONT_WORD = 4
 CLOCKS_A_SECTOR = 0.5
 TENSOR_UNITS = 4
 BOX_CLOCKS = 4.0
+ARRIVAL_CLOCKS = 2.0
 # A byte permute a word, a quarter of the multiprocessor's lanes each.
 CLOCKS_A_PACKED_WORD = 0.5
 
@@ -113,6 +114,15 @@ def least_wavefronts(plan: CopyPlan, bits: int) -> float:
     run = prod(m.size for m in plan.run) * bits / 8
     share = _working_lanes(plan) / WARP if _writes_memory(plan) else 1.0
     return plan.calls * max(1.0, run / 4 * share)
+
+
+def arrival_cost(plan: CopyPlan, threads: int) -> float:
+    """Clocks until a copy by `threads` threads, once, has told of itself that fills a slot of a
+    pipeline from global memory: cp.async arrive at the slot's mbarrier thread by thread while their
+    thread goes on; what passes through registers is waited for, then each warp arrives."""
+    if plan.row.asynchronous:
+        return ARRIVAL_CLOCKS * threads
+    return plan.row.timing.latency + ARRIVAL_CLOCKS * threads / WARP
 
 
 def bulk_cost(plan: BulkPlan) -> float:

@@ -14,6 +14,7 @@ from hexcute_core.arch import Arch, Fragment
 from hexcute_core.errors import NoLayout
 from hexcute_core.synthesis.copies import Candidate, Rejection, memory_copies, register_copies
 from hexcute_core.synthesis.cost import (
+    arrival_cost,
     bulk_cost,
     global_cost,
     least_wavefronts,
@@ -107,9 +108,10 @@ class CopyOptions:
         bulk = fragment is None and (item.pipeline is not None or not load or alone)
         name = "tma.load" if load else "tma.store"
         name = name if op.reduce is None else f"tma.reduce.{op.reduce}"
+        fills = item.pipeline is not None and fragment is None and load
         key = (
             memory, fragment, op.dst.shape, bits, name, threads, starts, outside if bulk else None,
-            alone, remote, self.only.get(subject(op)),
+            fills, alone, remote, self.only.get(subject(op)),
         )  # fmt: skip
         if key not in self._known:
             if fragment is not None:
@@ -124,7 +126,7 @@ class CopyOptions:
                         self.arch, op.dst.shape, bits, memory, threads, load, starts
                     )
                     found = (*found, *plain)
-            self._known[key] = self._priced(found, memory, bits, threads, key[-1])
+            self._known[key] = self._priced(found, memory, bits, threads, fills, key[-1])
         options = self._known[key]
         if not options.choices:
             listed = "; ".join(f"{r.name}: {r.reason}" for r in options.refused)
@@ -206,6 +208,7 @@ class CopyOptions:
         memory: GlobalTile | None,
         bits: int,
         threads: int,
+        fills: bool,
         only: str | None,
     ) -> Options:
         choices: list[Option] = []
@@ -216,7 +219,10 @@ class CopyOptions:
             elif only not in (None, candidate.name):
                 refused.append(Rejection(candidate.name, f"only {only} was asked for"))
             else:
-                choices.append(Option(candidate, _bound(candidate, memory, bits, threads)))
+                clocks = _bound(candidate, memory, bits, threads)
+                if fills and isinstance(candidate, CopyPlan):
+                    clocks += arrival_cost(candidate, threads)
+                choices.append(Option(candidate, clocks))
         choices.sort(key=lambda o: o.bound)
         options = Options(tuple(choices), tuple(refused))
         return self._equal.setdefault((options.choices, options.refused), options)

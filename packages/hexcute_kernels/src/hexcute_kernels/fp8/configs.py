@@ -23,6 +23,44 @@ class BlockwiseConfig:
         return tiles(problem, self.BM, self.BN)
 
 
+@dataclass(frozen=True)
+class ThinBlockwiseConfig:
+    """Tile BM x BN, of which BN rows are b's, STAGES, CONSUMERS warp groups that multiply, SPLITS
+    of k over the blocks of a cluster; EARLY as `gemm.configs.ThinConfig` says."""
+
+    BM: int
+    BN: int
+    STAGES: int
+    CONSUMERS: int
+    SPLITS: int = 1
+    EARLY: bool = False
+
+    def blocks(self, problem: Sized) -> int:
+        return self.SPLITS * tiles(problem, self.BM, self.BN)
+
+
+THIN_BLOCKWISE = Table(
+    rows={
+        "h200": (
+            Row(ThinBlockwiseConfig(32, 128, 4, 1), {"m": 32}, fills=190),
+            Row(ThinBlockwiseConfig(32, 64, 8, 1, EARLY=True), {"m": 32}, fills=100),
+            Row(ThinBlockwiseConfig(32, 64, 14, 1, 2, EARLY=True), {"m": 32}, fills=100),
+            Row(ThinBlockwiseConfig(32, 128, 4, 1, 4, EARLY=True), {"m": 32}),
+            Row(ThinBlockwiseConfig(64, 64, 5, 1), {"m": 64}, fills=133),
+            Row(ThinBlockwiseConfig(64, 64, 12, 1, EARLY=True), {"m": 64}, fills=100),
+            Row(ThinBlockwiseConfig(64, 64, 12, 1, 2, EARLY=True), {"m": 64}, fills=100),
+            Row(ThinBlockwiseConfig(64, 64, 5, 1, 4, EARLY=True), {"m": 64}),
+            Row(ThinBlockwiseConfig(128, 64, 7, 1, EARLY=True), fills=100),
+            Row(ThinBlockwiseConfig(128, 64, 7, 1, 2, EARLY=True)),
+        ),
+    },
+    more=(
+        ThinBlockwiseConfig(32, 64, 8, 1),
+        ThinBlockwiseConfig(32, 128, 4, 1, EARLY=True),
+        ThinBlockwiseConfig(64, 64, 5, 1, EARLY=True),
+    ),
+)
+
 BLOCKWISE = Table(
     rows={
         "h200": (

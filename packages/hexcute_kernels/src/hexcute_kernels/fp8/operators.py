@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING
 import hexcute_core as hx
 from hexcute_core.errors import LaunchError
 from hexcute_kernels.fp8.blockwise import BLOCK, blockwise_gemm
-from hexcute_kernels.fp8.configs import BLOCKWISE
+from hexcute_kernels.fp8.configs import BLOCKWISE, THIN_BLOCKWISE
+from hexcute_kernels.fp8.thin import thin_blockwise_gemm
 from hexcute_kernels.operator import Argument, Launch, Operator, Problem, Run, Variant
 from hexcute_kernels.tables import Config
 from hexcute_kernels.tensors import Output, check_contiguous, check_rank, dtype_of, order_of
@@ -70,13 +72,31 @@ def fits(p: Blockwise) -> str | None:
     return None
 
 
-def launch(p: Blockwise, config: Config) -> Launch | Run:
-    """The launch of a product by this configuration."""
-    if p.m == 0 or p.n == 0 or p.k == 0:
-        return lambda *args: args[-1].zero_()
-    scale: Argument = ("a_scale", attrgetter("mT")) if p.scale_major == "m" else "a_scale"
-    kernel = blockwise_gemm(p.out, p.scale_major)
-    return Launch(kernel, config, ("a", "b", scale, "b_scale", "out"))
+FEW_ROWS, FEW, NARROW = 64, 128, 8448
+"""Products of at most FEW_ROWS rows of a have a kernel of their own; so have those of at most FEW
+with at most NARROW rows of b."""
+
+
+def thin_fits(p: Blockwise) -> str | None:
+    """Whether there are few rows, and TMA can move operands."""
+    if p.m > FEW_ROWS and (p.m > FEW or p.n > NARROW):
+        return f"a is to have at most {FEW_ROWS} rows, or {FEW} where b has at most {NARROW}"
+    return fits(p)
+
+
+def _launch(
+    make: Callable[[hx.DType, str], hx.Kernel],
+) -> Callable[[Blockwise, Config], Launch | Run]:
+    """The launch of a product by a kernel of a family."""
+
+    def of(p: Blockwise, config: Config) -> Launch | Run:
+        if p.m == 0 or p.n == 0 or p.k == 0:
+            return lambda *args: args[-1].zero_()
+        scale: Argument = ("a_scale", attrgetter("mT")) if p.scale_major == "m" else "a_scale"
+        kernel = make(p.out, p.scale_major)
+        return Launch(kernel, config, ("a", "b", scale, "b_scale", "out"))
+
+    return of
 
 
 fp8_blockwise_matmul = Operator(
@@ -84,7 +104,13 @@ fp8_blockwise_matmul = Operator(
     'str out_dtype="bfloat16") -> Tensor',
     describe=describe,
     outputs=lambda p: Output((p.m, p.n), p.out),
-    variants=(Variant("wgmma", ("wgmma", "tma", "fp8"), BLOCKWISE, launch, fits),),
+    variants=(
+        Variant(
+            "thin", ("wgmma", "tma", "clusters", "fp8"), THIN_BLOCKWISE,
+            _launch(thin_blockwise_gemm), thin_fits,
+        ),
+        Variant("wgmma", ("wgmma", "tma", "fp8"), BLOCKWISE, _launch(blockwise_gemm), fits),
+    ),
     doc="""(a_scale a) (b_scale b)^T: each block of 128 of k is multiplied by its two scales and
     added in float32.
 
@@ -95,6 +121,6 @@ fp8_blockwise_matmul = Operator(
     blocks may be short.
     out_dtype: "bfloat16", "float16" or "float32".
 
-    Gives (m, n), row-major. Variant: "wgmma", on Hopper.
+    Gives (m, n), row-major. Variants, on Hopper: "thin" where m is at most 64 or so, "wgmma".
     """,
 )

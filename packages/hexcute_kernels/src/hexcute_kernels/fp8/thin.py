@@ -38,6 +38,7 @@ def thin_blockwise_gemm(out: hx.DType, scale_major: str = "m") -> hx.Kernel:
         STAGES: int = 8,
         CONSUMERS: int = 2,
         SPLITS: int = 1,
+        EARLY: bool = False,
     ):
         assert BLOCK % BN == 0, "a tile's rows of b share one scale: BN divides 128"
         tiles_m = hx.cdiv(m, BM)
@@ -53,6 +54,10 @@ def thin_blockwise_gemm(out: hx.DType, scale_major: str = "m") -> hx.Kernel:
         s_s = hx.shared_tensor(f32, (1, BM, STAGES))
         sums = hx.shared_tensor(f32, (BN, BM))
         pipe = hx.pipeline(STAGES)
+        if EARLY:
+            # The barriers of this launch are ready when the one ahead ends; nothing is read before.
+            hx.primitive("griddepcontrol.wait")
+            hx.primitive("griddepcontrol.launch")
 
         with hx.warp_groups_producer():
             ga = hx.global_view(a[bm:, :], ((BM, BLOCK, tiles_k), (k, 1, BLOCK)))

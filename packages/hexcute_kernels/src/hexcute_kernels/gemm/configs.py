@@ -1,12 +1,15 @@
 """Configurations of the GEMMs, and which one a product gets: as measured, one row a size.
 
 mma.sync: small tiles and deep rings for few rows, else the largest tile that still fills a GPU.
-wgmma: the same; blocks that stay where there are tiles for them.
+wgmma: the same; blocks that stay where there are tiles for them. thin: the largest tile that, with
+K split, gives a multiprocessor a block or two; two are in the way of each other where one keeps
+enough bytes under way.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from hexcute_kernels.tables import Row, Sized, Table, tiles
 
@@ -47,6 +50,37 @@ class WgmmaConfig:
         return tiles(problem, self.BM, self.BN)
 
 
+@dataclass(frozen=True)
+class ThinConfig:
+    """Tile BM x BN x BK, of which BN lies along the shorter side of the result, STAGES, CONSUMERS
+    warp groups that multiply, SPLITS of K over the blocks of a cluster, and whether blocks may come
+    EARLY, before the launch ahead has ended: that gains a microsecond where they are at most one a
+    multiprocessor, and costs more where two share one, for they are spread unevenly then."""
+
+    BM: int
+    BN: int
+    BK: int
+    STAGES: int
+    CONSUMERS: int
+    SPLITS: int = 1
+    EARLY: bool = False
+
+    def blocks(self, problem: Thin) -> int:
+        across = -(-problem.thick // self.BM) * -(-problem.thin // self.BN)
+        return self.SPLITS * across * (1 if problem.batch is None else problem.batch)
+
+
+class Thin(Protocol):
+    """A problem whose results are `batch` matrices (None: one) of `thin` by `thick`, or turned."""
+
+    @property
+    def thin(self) -> int: ...
+    @property
+    def thick(self) -> int: ...
+    @property
+    def batch(self) -> int | None: ...
+
+
 MMA = Table(
     rows={
         "h100": (
@@ -73,6 +107,17 @@ WGMMA = Table(
             Row(WgmmaConfig(128, 256, 64, 4, 2, PARTS=2, SCHEDULE="persistent"), fills=96),
             Row(WgmmaConfig(128, 128, 64, 6, 2)),
         ),
+        "h200": (
+            *(
+                Row(WgmmaConfig(128, width, 64, stages, 2), {"m": 128}, fills=113)
+                for width, stages in ((224, 4), (192, 4), (160, 5), (128, 6), (112, 6), (96, 7))
+            ),
+            Row(WgmmaConfig(128, 80, 64, 7, 2), {"m": 128}, fills=100),
+            Row(WgmmaConfig(64, 128, 64, 8, 1), {"m": 128}, fills=100),
+            Row(WgmmaConfig(128, 64, 64, 8, 2), {"m": 128}),
+            Row(WgmmaConfig(128, 256, 64, 4, 2, PARTS=2, SCHEDULE="persistent"), fills=96),
+            Row(WgmmaConfig(128, 128, 64, 6, 2)),
+        ),
     },
     more=(
         WgmmaConfig(128, 256, 64, 4, 2),
@@ -86,5 +131,63 @@ WGMMA = Table(
         WgmmaConfig(128, 256, 64, 3, 2, SCHEDULE="persistent"),
         WgmmaConfig(128, 256, 64, 4, 2, CLUSTER_M=2, PARTS=2, SCHEDULE="persistent"),
         WgmmaConfig(128, 128, 64, 5, 2, SCHEDULE="pingpong"),
+    ),
+)
+
+
+def _thin(thin: int, *rows: tuple[int, ThinConfig]) -> tuple[Row[ThinConfig], ...]:
+    """Rows for results of at most `thin` rows or columns, each with the blocks that it is to give
+    at least."""
+    return tuple(Row(config, {"thin": thin}, fills) for fills, config in rows)
+
+
+THIN = Table(
+    rows={
+        "h200": (
+            *_thin(
+                8,
+                (200, ThinConfig(128, 8, 64, 6, 1)),
+                (75, ThinConfig(128, 8, 64, 6, 1, EARLY=True)),
+                (90, ThinConfig(128, 8, 64, 6, 1, 2, EARLY=True)),
+                (90, ThinConfig(64, 8, 128, 6, 1, 2, EARLY=True)),
+            ),
+            *_thin(
+                16,
+                (200, ThinConfig(128, 16, 64, 5, 1)),
+                (75, ThinConfig(128, 16, 64, 5, 1, EARLY=True)),
+                (90, ThinConfig(64, 16, 128, 5, 1, EARLY=True)),
+                (90, ThinConfig(64, 16, 128, 5, 1, 2, EARLY=True)),
+            ),
+            *_thin(
+                32,
+                (200, ThinConfig(128, 32, 64, 4, 2)),
+                (133, ThinConfig(64, 32, 128, 4, 1)),
+                (90, ThinConfig(64, 32, 64, 8, 1, EARLY=True)),
+                (90, ThinConfig(64, 32, 128, 9, 1, 2, EARLY=True)),
+            ),
+            *_thin(
+                64,
+                (100, ThinConfig(256, 64, 64, 4, 2)),
+                (133, ThinConfig(64, 64, 64, 6, 1)),
+                (90, ThinConfig(64, 64, 128, 6, 1)),
+                (90, ThinConfig(64, 64, 128, 6, 1, 2, EARLY=True)),
+            ),
+            *_thin(
+                128,
+                (90, ThinConfig(64, 128, 64, 8, 1)),
+                (90, ThinConfig(64, 128, 128, 4, 1, 2, EARLY=True)),
+            ),
+            Row(ThinConfig(64, 32, 128, 4, 1, 4), {"thin": 32}),
+            Row(ThinConfig(64, 64, 128, 5, 1, 4)),
+        ),
+    },
+    more=(
+        ThinConfig(64, 8, 128, 6, 1, EARLY=True),
+        ThinConfig(64, 16, 64, 10, 1, 2, EARLY=True),
+        ThinConfig(64, 32, 128, 9, 1, EARLY=True),
+        ThinConfig(128, 32, 128, 5, 2),
+        ThinConfig(64, 64, 128, 6, 1, EARLY=True),
+        ThinConfig(128, 64, 64, 8, 2, 2),
+        ThinConfig(128, 128, 64, 5, 2, 2, EARLY=True),
     ),
 )

@@ -1,5 +1,5 @@
 """matmul, bmm and linear, which are one product: wgmma fed by TMA where GPU and operands allow it,
-else mma.sync.
+by a kernel of its own where the result is thin, else mma.sync.
 
     matmul   a (m, k), b (n, k)                      a b^T
     bmm      a (batch, m, k), b (batch, n, k)        a b^T of each
@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import hexcute_core as hx
 from hexcute_core.errors import LaunchError
-from hexcute_kernels.gemm.configs import MMA, WGMMA
+from hexcute_kernels.gemm.configs import MMA, THIN, WGMMA
 from hexcute_kernels.gemm.pipelined import pipelined_gemm
+from hexcute_kernels.gemm.thin import thin_gemm
 from hexcute_kernels.gemm.warp_specialized import warp_specialized_gemm
 from hexcute_kernels.operator import Argument, Launch, Operator, Problem, Variant
 from hexcute_kernels.parts.epilogue import ACTIVATIONS
@@ -46,6 +47,21 @@ class Product(Problem):
     bias: bool = False
     activation: str | None = None
     lead: tuple[int, ...] | None = None
+
+    @property
+    def thin(self) -> int:
+        """The shorter side of the result."""
+        return min(self.m, self.n)
+
+    @property
+    def thick(self) -> int:
+        """The longer side of the result."""
+        return max(self.m, self.n)
+
+
+THIN_SIDE, SHORT_SIDE, SHORT = 64, 128, 8448
+"""Results with a side of at most THIN_SIDE have a kernel of their own; so have those with one of at
+most SHORT_SIDE if the other is at most SHORT, for whose tiles of 64 there are multiprocessors."""
 
 
 def _product(operator: str, rank: int, **operands: torch.Tensor) -> Product:
@@ -118,12 +134,32 @@ def tma_fits(p: Product) -> str | None:
     """Whether TMA can move operands and result: from 16 bytes on, in rows of whole 16 bytes."""
     if not p.aligned:
         return "TMA takes tensors that start at a multiple of 16 bytes"
-    line = 128 // p.dtype.bits
-    rows = {
+    return _odd(p, **_operand_rows(p), **{"the result": p.n})
+
+
+def thin_fits(p: Product) -> str | None:
+    """Whether the result is thin, and TMA can move the operands."""
+    if p.thin > THIN_SIDE and (p.thin > SHORT_SIDE or p.thick > SHORT):
+        return (
+            f"the result is to have a side of at most {THIN_SIDE}, or of at most {SHORT_SIDE} and "
+            f"the other of at most {SHORT}"
+        )
+    if not p.aligned:
+        return "TMA takes tensors that start at a multiple of 16 bytes"
+    return _odd(p, **_operand_rows(p))
+
+
+def _operand_rows(p: Product) -> dict[str, int]:
+    """How long the rows of the operands are."""
+    return {
         "the first operand": p.k if p.a_major == "k" else p.m,
         "the second": p.k if p.b_major == "k" else p.n,
-        "the result": p.n,
     }
+
+
+def _odd(p: Product, **rows: int) -> str | None:
+    """Why TMA does not take `rows`, lengths by what they are of, or None."""
+    line = 128 // p.dtype.bits
     odd = [name for name, length in rows.items() if length % line]
     return f"TMA takes rows of whole 16 bytes; not those of {' and '.join(odd)}" if odd else None
 
@@ -133,26 +169,53 @@ def _launch(
 ) -> Callable[[Product, Config], Launch]:
     """The launch of a product by a kernel of a family; its operands are the arguments `left` and
     `right`."""
-    turn = attrgetter("mT")
 
     def of(p: Product, config: Config) -> Launch:
         kernel = make(
             p.dtype, p.a_major, p.b_major,
             bias=p.bias, activation=p.activation, batched=p.batch is not None,
         )  # fmt: skip
-        first: Argument = (left, turn) if p.a_major != "k" else left
-        second: Argument = (right, turn) if p.b_major != "k" else right
-        last: Argument = "out"
-        if p.lead is not None:
-            first, last = (left, lambda x: x.view(p.m, p.k)), ("out", lambda c: c.view(p.m, p.n))
+        first, second, last = _arguments(p, left, right)
         return Launch(kernel, config, (first, second, *["bias"] * p.bias, last))
 
     return of
 
 
+def _thin_launch(left: str, right: str) -> Callable[[Product, Config], Launch]:
+    """The same by the kernel for thin results, whose first operand has the many rows."""
+
+    def of(p: Product, config: Config) -> Launch:
+        first, second, last = _arguments(p, left, right)
+        turned = p.m < p.n
+        if turned:
+            first, second = second, first
+        # The orders are "k", or any other word for rows that are contiguous.
+        orders = (p.b_major, p.a_major) if turned else (p.a_major, p.b_major)
+        kernel = thin_gemm(
+            p.dtype, *orders,
+            turned=turned, bias=p.bias, activation=p.activation, batched=p.batch is not None,
+        )  # fmt: skip
+        return Launch(kernel, config, (first, second, *["bias"] * p.bias, last))
+
+    return of
+
+
+def _arguments(p: Product, left: str, right: str) -> tuple[Argument, Argument, Argument]:
+    """Operands and result as kernels take them: row-major, as they lie in memory."""
+    turn = attrgetter("mT")
+    first: Argument = (left, turn) if p.a_major != "k" else left
+    second: Argument = (right, turn) if p.b_major != "k" else right
+    if p.lead is None:
+        return first, second, "out"
+    return (left, lambda x: x.view(p.m, p.k)), second, ("out", lambda c: c.view(p.m, p.n))
+
+
 def _variants(left: str, right: str) -> tuple[Variant[Product, Any], ...]:
     wgmma, mma = (_launch(make, left, right) for make in (warp_specialized_gemm, pipelined_gemm))
     return (
+        Variant(
+            "thin", ("wgmma", "tma", "clusters"), THIN, _thin_launch(left, right), thin_fits
+        ),
         Variant("wgmma", ("wgmma", "tma"), WGMMA, wgmma, tma_fits),
         Variant("mma", ("mma.sync",), MMA, mma),
     )
@@ -168,8 +231,8 @@ matmul = Operator(
     a, b: float16 or bfloat16 on one GPU, of one type, each row-major or the transpose of a
     row-major tensor (so all four operand orders, without a copy).
 
-    Gives (m, n), row-major. Variants: "wgmma" on an H100 where TMA can read the operands (rows of
-    whole 16 bytes that start at one), "mma" everywhere.
+    Gives (m, n), row-major. Variants: on Hopper, where TMA can read the operands (rows of whole 16
+    bytes that start at one), "thin" if m or n is at most 64 or so, else "wgmma"; "mma" everywhere.
     """,
 )
 
