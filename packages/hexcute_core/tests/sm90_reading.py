@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from hexcute_core import dtypes as dt
-from hexcute_core.scalar import Const, free_vars, substitute
+from hexcute_core.scalar import Call, Const, free_vars, substitute
 from hexcute_core.thread import Assign, For, If, Prim
 from hexcute_core.thread.visit import statements as walk
 
@@ -31,11 +31,17 @@ def value(e, known):
 
 
 def locals_of(thread, **known):
-    """The variables that follow from `known` alone: what a thread computes before its loops."""
+    """The variables that follow from `known` alone: what a thread computes before its loops, or is
+    told of it by the first lane of its warp."""
     values = dict(known)
     for stmt in walk(thread.body):
         if isinstance(stmt, Assign) and stmt.declares and stmt.var.name not in values:
-            folded = substitute(stmt.value, {n: Const(v, dt.i32) for n, v in values.items()})
+            said, given = stmt.value, values
+            if isinstance(said, Call) and said.name == "shfl.idx" and "threadIdx.x" in values:
+                said, lane = said.args
+                assert lane == Const(0, dt.i32)
+                given = {**values, "threadIdx.x": values["threadIdx.x"] // 32 * 32}
+            folded = substitute(said, {n: Const(v, dt.i32) for n, v in given.items()})
             if isinstance(folded, Const):
                 values[stmt.var.name] = int(folded.value)
     return values

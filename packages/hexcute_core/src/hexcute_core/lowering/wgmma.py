@@ -7,6 +7,7 @@ hardware applies) and the strides between core matrices, read off the synthesize
 from __future__ import annotations
 
 from itertools import product
+from math import prod
 
 from hexcute_core import thread as th
 from hexcute_core.dtypes import boolean, i32
@@ -14,7 +15,7 @@ from hexcute_core.errors import LayoutConflict
 from hexcute_core.lowering.context import Context
 from hexcute_core.lowering.elements import resolve
 from hexcute_core.lowering.shared_address import SharedAddress
-from hexcute_core.scalar import Const, Scalar, add, floordiv, mod, mul
+from hexcute_core.scalar import Call, Const, Scalar, add, floordiv, mod, mul
 from hexcute_core.synthesis.operands import descriptor_steps
 from hexcute_core.synthesis.solution import WgmmaPlan
 from hexcute_core.synthesis.wgmma import GROUP
@@ -24,7 +25,7 @@ from hexcute_core.tile import Gemm, TileRef
 def lower_wgmma(ctx: Context, op: Gemm) -> tuple[th.Stmt, ...]:
     """c += a * b^T; waits for the result unless the gemm is asynchronous."""
     plan = ctx.solution.wgmmas[op.id]
-    group = ctx.once(floordiv(ctx.lane, GROUP))
+    group = _warp_group(ctx, plan)
     along = (mod(group, plan.groups[0]), floordiv(group, plan.groups[0]))
     out: list[th.Stmt] = [th.Prim("wgmma.fence", (), op.span)]
     a_side = None if plan.a_in_registers else _Side(ctx, op, op.a, "a", along[0], plan)
@@ -45,6 +46,15 @@ def lower_wgmma(ctx: Context, op: Gemm) -> tuple[th.Stmt, ...]:
     if not op.asynchronous:
         out.append(th.Prim("wgmma.wait", (Const(0, i32),), op.span))
     return tuple(out)
+
+
+def _warp_group(ctx: Context, plan: WgmmaPlan) -> Scalar:
+    """Which warp group of the team this is. Told by one lane of each warp, it is known to be the
+    same for all of them, and descriptors stay in uniform registers from which wgmma reads them."""
+    if prod(plan.groups) == 1:
+        return Const(0, i32)
+    number = floordiv(ctx.lane, GROUP)
+    return ctx.once(Call("shfl.idx", (number, Const(0, i32)), i32))
 
 
 def _registers(
