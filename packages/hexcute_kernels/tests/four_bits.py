@@ -27,8 +27,8 @@ def packed(q: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> np.ndarray:
     for i in range(k):
         byte, shift = place(i % 128)
         w[:, i // 128, :n, byte] |= q[:, i, :] << shift
-    halves = w.view(np.float16).reshape(experts, k // 128, -1)
-    halves[..., n * 32 : n * 33], halves[..., n * 33 :] = scale, zero
+    halves = strips(w)
+    halves[..., n * 32 : n * 33], halves[..., n * 33 :] = scale, zero + 1024.0
     return w
 
 

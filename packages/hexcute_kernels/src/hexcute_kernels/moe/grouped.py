@@ -1,6 +1,6 @@
 """c = x ((q - zero) * scale)^T of f16 rows and weights of four bits: dense, or an expert a block.
 
-    c[i, j] = sum over groups g, and k of g, of x[i, k] (q[g, j, k] - zero[g, j]) scale[g, j]
+    c[i, j] = sum over groups g of scale[g, j] (sum over k of g of x[i, k] (q[g, j, k] - zero[g, j]))
 
 The weights are the product's rows: each thread unpacks in registers what the Tensor Core reads from
 it, so tiles of few tokens cost little. One warp group loads a group of k into each slot, the others
@@ -15,7 +15,7 @@ from functools import cache
 import hexcute_core as hx
 from hexcute_core import f16, f32, i32, u16
 from hexcute_kernels.moe.packing import GROUP, WORDS
-from hexcute_kernels.parts.unpack import nibbles, number
+from hexcute_kernels.parts.unpack import differences, number
 
 t, k, n, rows = hx.dims("t k n rows")
 experts, groups, lines, halves, blocks = hx.dims("experts groups lines halves blocks")
@@ -39,8 +39,8 @@ def load_slots(x, q, strip, expert, row, bn, columns, sx, sq, ss, sz, pipe):
     a_tile = ((wide, WORDS, tiles), (hx.along(2), hx.along(3), hx.along(1)))
     gq = hx.global_view(q[expert, :, bn:, :], a_tile)
     a_strip = ((wide, 1, tiles), (hx.along(2), hx.along(1), hx.along(1)))
-    gs = hx.global_view(strip[expert, :, columns * 32 + bn :], a_strip)
-    gz = hx.global_view(strip[expert, :, columns * 33 + bn :], a_strip)
+    gs = hx.global_view(strip[expert, :, columns * WORDS + bn :], a_strip)
+    gz = hx.global_view(strip[expert, :, columns * (WORDS + 1) + bn :], a_strip)
     for i in range(tiles):
         with pipe.produce() as s:
             hx.copy(gx[:, :, i], sx[:, :, s])
@@ -55,16 +55,18 @@ def multiply_slots(rc, sx, sq, ss, sz, pipe, tiles):
     wide = sq.shape[0]
     for _ in range(tiles):
         with pipe.consume() as s:
-            rq = hx.register_tensor(u16, (wide, WORDS))
+            rq, part = hx.register_tensor(u16, (wide, WORDS)), hx.register_tensor(f32, rc.shape)
             scale, zero = hx.register_tensor(f16, (wide, 1)), hx.register_tensor(f16, (wide, 1))
             hx.copy(sq[:, :, s], rq)
             hx.copy(ss[:, :, s], scale)
             hx.copy(sz[:, :, s], zero)
             for place in hx.static_range(4):
-                part = sx[:, place * WORDS : (place + 1) * WORDS, s]
+                rx = sx[:, place * WORDS : (place + 1) * WORDS, s]
                 # While one runs, the next one's weights are unpacked.
-                hx.gemm(rc, nibbles(rq, place, zero, scale), part, asynchronous=True)
+                weights = differences(rq, place, zero)
+                hx.gemm(part, weights, rx, accumulate=place > 0, asynchronous=True)
             hx.wait_gemm(0)
+        rc += part * scale
 
 
 @cache
@@ -107,15 +109,16 @@ def w4a16_gemm(routed: bool = False, sorted_rows: bool = False) -> hx.Kernel:
         sz = hx.shared_tensor(f16, (BN, 1, STAGES))
         sc = hx.shared_tensor(f16, (BN, BM))
         pipe = hx.pipeline(STAGES)
+        large = BM * BN >= 64 * 256 * GROUPS // 2 and GROUPS == 2
 
-        with hx.warp_groups_producer():
+        with hx.warp_groups_producer(registers=40 if large else None):
             for tile in hx.persistent(tiles):
                 mine, row = begins(expert, start, tile // across, BM)
                 if mine >= 0:
                     bn = tile % across * BN
                     load_slots(x, q, strip, mine, row, bn, n, sx, sq, ss, sz, pipe)
 
-        with hx.warp_groups_consumer(GROUPS):
+        with hx.warp_groups_consumer(GROUPS, registers=232 if large else None):
             for tile in hx.persistent(tiles):
                 block, bn = tile // across, tile % across * BN
                 mine, _ = begins(expert, None, block, BM)

@@ -2,10 +2,13 @@
 
     w[g, :n]     64 bytes a row of the result: the group's 128 nibbles in 32 words of 16 bits, k,
                  k + 32, k + 64 and k + 96 in one word, from its low bits up
-    w[g, n:]     the group's scales, then its zero points, both f16, 32 to a row of 64 bytes
+    w[g, n:]     the group's scales, then 1024 more than its zero points, both f16, 32 to a row of
+                 64 bytes
 
-A row is a tile of 16-bit words in order, as ldmatrix deals them out: what a thread gets is what the
-Tensor Core reads from it, four products' worth.
+A word of 16 bits is four products' worth of a thread's operand, and the order of k is the products'
+own: whether a thread takes words one by one, as ldmatrix deals them out, or 16 bytes that follow one
+another, it has what the Tensor Core reads from it. 1024 + a nibble is an f16 whose low bits are the
+nibble, and the difference of two such numbers is exact.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ HALF = GROUP // 2
 """Bytes of a group in a row."""
 WORDS = GROUP // 4
 """Words of a group in a row, and the distance in k of a word's nibbles."""
+ABOVE = 1024
+"""What is added to zero points."""
 ROWS = 64
 """n is a multiple of it."""
 
@@ -46,7 +51,7 @@ def pack(q: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor) -> torch.Tens
     # [..., group, place, word, n] to [..., group, n, word, place]
     places = q.reshape(*batch, k // GROUP, 4, WORDS, n).transpose(-3, -1)
     rows = places[..., 0::2] | places[..., 1::2] << 4
-    strips = torch_module.stack((scale, zero.to(scale.dtype)), -2)
+    strips = torch_module.stack((scale, zero.to(scale.dtype) + ABOVE), -2)
     return torch_module.cat(
         (
             rows.reshape(*batch, k // GROUP, n, HALF),
@@ -66,7 +71,7 @@ def unpack(w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     places = torch_module.stack((rows & 15, rows >> 4), -1).flatten(-2)
     q = places.transpose(-3, -1).reshape(*batch, groups * GROUP, n)
     strips = w[..., n:, :].contiguous().view(torch_module.float16).reshape(*batch, groups, 2, n)
-    return q, strips[..., 0, :], strips[..., 1, :].to(torch_module.uint8)
+    return q, strips[..., 0, :], (strips[..., 1, :] - ABOVE).to(torch_module.uint8)
 
 
 pack_experts = pack

@@ -16,6 +16,13 @@ def nibbles(packed, place, zero, scale):
 
 
 @hx.device
+def differences(packed, place, zero):
+    """nibble - zero of the nibbles that stand `place` up in the words `packed`, exactly, where zero
+    (rows, 1) holds 1024 more than the zero points: 1024 + nibble is those bits of an f16."""
+    return ((packed >> (4 * place) & 15) + 1024) - zero
+
+
+@hx.device
 def number(table, at):
     """table[at], of a tensor of one dimension: one number, which all threads read."""
     one, value = hx.register_tensor(table.dtype, (1,)), 0

@@ -7,6 +7,7 @@
 | f16 sums, differences, products | add.rn.f16x2, sub.rn.f16x2, mul.rn.f16x2 |
 | and, or, xor; u16 >> constant | the same of words, what crosses the middle masked out |
 | integers from 0 to 1023 as f16 | `floats.small_to_f16` of both |
+| 1024 + integers from 0 to 1023 as f16 | their bits behind those of 1024, no arithmetic |
 
 Every half is what it would be alone, rounding included.
 """
@@ -67,8 +68,12 @@ def alike(low: Scalar, high: Scalar) -> bool:
         case Element(), Element():
             return _apart(low, high) is not None
         case Cast(a=a), Cast(a=b):
-            small = low.dtype == dtypes.f16 and all(map(_is_small, (a, b)))
-            return small and alike(a, b)
+            if low.dtype != dtypes.f16:
+                return False
+            n, m = _above(a), _above(b)
+            if n is not None and m is not None:
+                return alike(n, m)
+            return all(map(_is_small, (a, b))) and alike(a, b)
         case Binary(), Binary() if low.op == high.op:
             if low.op == "shr":
                 by = _count(low)
@@ -90,13 +95,15 @@ def word(scope: Scope, low: Scalar, high: Scalar) -> Any:
             return _elements(scope, low, high)
         case Cast(), Cast():
             thousand = integer(_THOUSAND, "uint32")
-            bits, mask = _masked(scope, low.a, high.a)
+            n, m = _above(low.a), _above(high.a)
+            above = n is not None and m is not None
+            bits, mask = _masked(scope, n, m) if above else _masked(scope, low.a, high.a)
             if mask != _WHOLE:
                 # (bits & mask) | thousand: the compiler makes two of what one instruction does.
                 bits = scope.instruction(_AND_OR, [bits, integer(mask, "uint32"), thousand])
             else:
                 bits = he.BitwiseOr(bits, thousand)
-            return _pair(scope, "sub", bits, thousand)
+            return bits if above else _pair(scope, "sub", bits, thousand)
         case Binary(op="shr"), Binary():
             shifted, mask = _masked(scope, low, high)
             return he.BitwiseAnd(shifted, integer(mask, "uint32"))
@@ -152,6 +159,15 @@ def _count(e: Binary) -> int | None:
 def _is_small(e: Scalar) -> bool:
     low, high = bounds(e) if e.dtype.is_integer else (-1, 0)
     return low >= 0 and high < 1024
+
+
+def _above(e: Scalar) -> Scalar | None:
+    """n where `e` is 1024 + n, and n a small integer: f16 holds n in the low bits of that sum."""
+    match e:
+        case Binary(op="add", a=n, b=Const(value=1024)) if n.dtype.is_integer and _is_small(n):
+            return n
+        case _:
+            return None
 
 
 def _bits(e: Const) -> int:
