@@ -1,10 +1,10 @@
 """c = x ((q - zero) * scale)^T of f16 rows and weights of four bits: dense, or an expert a block.
 
-    c[i, j] = sum over groups g of scale[g, j] (sum over k of g of x[i, k] (q[g, j, k] - zero[g, j]))
+    c[i, j] = sum over g of scale[g, j] (sum over k of g of x[i, k] (q[g, j, k] - zero[g, j]))
 
-The weights are the product's rows: each thread unpacks in registers what the Tensor Core reads from
-it, so tiles of few tokens cost little. One warp group loads a group of k into each slot, the others
-unpack and multiply. Routed, rows from b * BM on have an expert of their own, or none and are passed
+g are groups of k. The weights are the product's rows: each thread unpacks in registers what the
+Tensor Core reads from it, so tiles of few tokens cost little. One warp group loads a group into
+each slot, the others unpack and multiply. Routed, rows from b * BM on have an expert of their own, or none and are passed
 over. Blocks that stay load the next tile while the last one ends.
 """
 

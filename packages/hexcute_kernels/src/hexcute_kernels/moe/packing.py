@@ -6,8 +6,8 @@
                  64 bytes
 
 A word of 16 bits is four products' worth of a thread's operand, and the order of k is the products'
-own: whether a thread takes words one by one, as ldmatrix deals them out, or 16 bytes that follow one
-another, it has what the Tensor Core reads from it. 1024 + a nibble is an f16 whose low bits are the
+own: whether a thread takes words one by one, as ldmatrix deals them out, or 16 bytes in a row, it
+has what the Tensor Core reads from it. 1024 + a nibble is an f16 whose low bits are the
 nibble, and the difference of two such numbers is exact.
 """
 

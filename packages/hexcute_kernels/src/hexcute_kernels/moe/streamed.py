@@ -1,17 +1,14 @@
-"""c = x ((q - zero) * scale)^T of few rows an expert: weights stream from memory to the registers that
-multiply them.
+"""c = x ((q - zero) * scale)^T, few rows an expert: weights stream to the registers that multiply.
 
-    c[i, j] = sum over groups g of scale[g, j] (sum over k of g of x[i, k] (q[g, j, k] - zero[g, j]))
+    c[i, j] = sum over g of scale[g, j] (sum over k of g of x[i, k] (q[g, j, k] - zero[g, j]))
 
-A thread's 16 bytes of weights are its operands of a group, so that nothing is exchanged, and what
-it has asked for is what is under way: DEPTH groups of BN rows a block. q - zero is exact in f16, and
-the scale meets the group's sum in f32, so that no weight is rounded. Blocks of a cluster SPLIT the
-groups of k among them and add their parts up through shared memory.
+A thread's 16 bytes of weights are its operands of a group g of k, so that nothing is exchanged, and
+what it has asked for is what is under way: DEPTH groups of BN rows a block and step. q - zero is
+exact in f16, and the scale meets the group's sum in f32, so that no weight is rounded. Blocks of a
+cluster SPLIT the groups among them and add their parts up through shared memory.
 """
 
 from __future__ import annotations
-
-from functools import cache
 
 import hexcute_core as hx
 from hexcute_core import f16, f32, i32, u16
@@ -132,17 +129,21 @@ def gated_product(
         tops = [number(token, block * BM + r) for r in range(BM)]
         rc = hx.register_tensor(f32, (BN, BM))
         begin = rank * (DEPTH * STEPS)
-        products(
-            x, q, strip, mine, 2 * width, tops, column, width, begin, sx, rc, DEPTH, False
-        )
+        products(x, q, strip, mine, 2 * width, tops, column, width, begin, sx, rc, DEPTH, False)
         hx.copy(rc, parts)
         hx.cluster_sync()
-        gate, up = hx.register_tensor(f32, (columns, wide)), hx.register_tensor(f32, (columns, wide))
+        gate, up = (
+            hx.register_tensor(f32, (columns, wide)),
+            hx.register_tensor(f32, (columns, wide)),
+        )
         hx.fill(gate, 0.0)
         hx.fill(up, 0.0)
         for other in hx.static_range(SPLIT):
             theirs = hx.remote(parts[:, hx.ds(rank * wide, wide)], other)
-            g, u = hx.register_tensor(f32, (columns, wide)), hx.register_tensor(f32, (columns, wide))
+            g, u = (
+                hx.register_tensor(f32, (columns, wide)),
+                hx.register_tensor(f32, (columns, wide)),
+            )
             hx.copy(theirs[:columns, :], g)
             hx.copy(theirs[columns:, :], u)
             gate += g

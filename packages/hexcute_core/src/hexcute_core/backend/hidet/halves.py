@@ -97,7 +97,8 @@ def word(scope: Scope, low: Scalar, high: Scalar) -> Any:
             thousand = integer(_THOUSAND, "uint32")
             n, m = _above(low.a), _above(high.a)
             above = n is not None and m is not None
-            bits, mask = _masked(scope, n, m) if above else _masked(scope, low.a, high.a)
+            first, second = low.a if n is None else n, high.a if m is None else m
+            bits, mask = _masked(scope, first, second)
             if mask != _WHOLE:
                 # (bits & mask) | thousand: the compiler makes two of what one instruction does.
                 bits = scope.instruction(_AND_OR, [bits, integer(mask, "uint32"), thousand])
