@@ -23,9 +23,8 @@ THREADS, LOOK = 256, 32
 
 @hx.device
 def counted(ids, experts, room):
-    """How many pairs chose each of `experts`: a tile (1, room)."""
-    of, of_chunk = hx.register_tensor(i32, (room, 1)), hx.register_tensor(i32, (room, 1))
-    numbers = hx.register_tensor(i32, (room, 1))
+    """How many pairs chose each of `experts`: a tile (room, 1)."""
+    of, numbers = hx.register_tensor(i32, (room, 1)), hx.register_tensor(i32, (room, 1))
     for i, j in hx.elements(numbers):
         numbers[i, j] = i
     hx.fill(of, 0)

@@ -4,8 +4,8 @@
 
 g are groups of k. The weights are the product's rows: each thread unpacks in registers what the
 Tensor Core reads from it, so tiles of few tokens cost little. One warp group loads a group into
-each slot, the others unpack and multiply. Routed, rows from b * BM on have an expert of their own, or none and are passed
-over. Blocks that stay load the next tile while the last one ends.
+each slot, the others unpack and multiply. Routed, rows from b * BM on have an expert of their own,
+or none and are passed over. Blocks that stay load the next tile while the last one ends.
 """
 
 from __future__ import annotations
