@@ -9,7 +9,7 @@ import pytest
 
 from hexcute_kernels.gpus import gpu_of
 from hexcute_kernels.moe import moe, pack, pack_experts, unpack, w4a16_matmul
-from hexcute_kernels.moe.configs import DENSE, ROUTED
+from hexcute_kernels.moe.configs import DENSE, ROUTED, STREAMED
 
 pytestmark = pytest.mark.gpu
 torch = pytest.importorskip("torch")
@@ -106,6 +106,22 @@ def test_random_layers(kind: str, seed: int) -> None:
 @pytest.mark.parametrize("config", list(ROUTED), ids=str)
 def test_every_routed_configuration(config: Any) -> None:
     layer("random", 150, 16, 4, 512, 256, config=config)
+
+
+@pytest.mark.parametrize("config", list(STREAMED), ids=str)
+@pytest.mark.parametrize(("tokens", "experts", "top_k"), [(1, 8, 8), (2, 32, 8), (100, 256, 5)])
+def test_every_streamed_configuration(config: Any, tokens: int, experts: int, top_k: int) -> None:
+    layer("random", tokens, experts, top_k, 1024, 256, config=config)
+    layer("few", tokens, experts, top_k, 896, 384, config=config)
+
+
+def test_sums_of_few_tokens_repeat_bit_by_bit() -> None:
+    first, second = quantized(8, 256, 512), quantized(8, 256, 256)
+    ids = torch.randint(0, 8, (9, 2), dtype=torch.int32, device="cuda")
+    x, gates = torch.randn(9, 256, device="cuda").half(), torch.rand(9, 2, device="cuda")
+    args = (x, pack_experts(*first), pack_experts(*second), ids, gates)
+    again = [moe(*args, variant="streamed") for _ in range(20)]
+    assert all(torch.equal(again[0], one) for one in again)
 
 
 def test_a_graph_holds_the_layer() -> None:

@@ -16,8 +16,17 @@ torch = pytest.importorskip("torch")
 from stand_ins import gpu, on_gpu  # noqa: E402
 
 from hexcute_kernels.moe import moe, pack, pack_experts, w4a16_matmul  # noqa: E402
-from hexcute_kernels.moe.configs import ROUTED, MoeConfig, W4A16Config  # noqa: E402
-from hexcute_kernels.moe.operators import launch_moe  # noqa: E402
+from hexcute_kernels.moe.configs import (  # noqa: E402
+    ROUTED,
+    STREAMED,
+    MoeConfig,
+    StreamedConfig,
+    W4A16Config,
+    WeightedConfig,
+)
+from hexcute_kernels.moe.operators import launch_moe, launch_streamed  # noqa: E402
+from hexcute_kernels.tables import constants  # noqa: E402
+from hexcute_kernels.tensors import torch_dtype  # noqa: E402
 
 
 def weights(*shape: int) -> Any:
@@ -58,11 +67,20 @@ def test_a_layer() -> None:
     x, ids, gates = zeros(7, 256), zeros(7, 2, dtype=torch.int32), zeros(7, 2, dtype=torch.float32)
     with gpu("h200", "sm_90"):
         plan = moe.plan((x, w13, w2, ids, gates, "layer"))
-        assert plan.outputs[0].shape == (7, 256) and plan.config.first.BM == 16
+        assert plan.outputs[0].shape == (7, 256) and plan.variant == "streamed"
+        assert plan.config == STREAMED.rows["h200"][1].config and len(plan.launch.launches) == 4
+        assert len(moe.plan((x, w13, w2, ids, gates, "gemms")).launch.launches) == 3
+        grouped = moe.plan((x, w13, w2, ids, gates, "layer"), variant="wgmma")
+        assert grouped.config.first.BM == 16
         assert moe.plan((x, w13, w2, ids, gates, "gemms")).outputs[0].shape == (14, 256)
         many = zeros(500, 256), w13, w2, zeros(500, 2, dtype=torch.int32)
         gated = zeros(500, 2, dtype=torch.float32)
         assert moe.plan((*many, gated, "layer")).config == ROUTED.rows["h200"][-1].config
+        with pytest.raises(LaunchError, match="up to 4 rows an expert on average .* got 250"):
+            moe.plan((*many, gated, "layer"), variant="streamed")
+        odd = StreamedConfig(plan.config.first, WeightedConfig(16, 128, 2, 4, 4))
+        with pytest.raises(LaunchError, match="same rows a block"):
+            moe.plan((x, w13, w2, ids, gates, "layer"), config=odd)
         uneven = MoeConfig(W4A16Config(16, 128, 4), W4A16Config(32, 128, 4))
         with pytest.raises(LaunchError, match="same rows a tile"):
             moe.plan((x, w13, w2, ids, gates, "layer"), config=uneven)
@@ -81,16 +99,29 @@ def test_a_layer() -> None:
                 moe(*args)
 
 
+def simulate(kernel: Any, *args: Any, **how: object) -> None:
+    kernel.simulate(*(t.numpy() for t in args), target="sm_90", **how)
+
+
+def follow(steps: Any, named: dict[str, Any]) -> None:
+    """Simulates the launches one after the other, on tensors by name."""
+    named = dict(named)
+    for i, output in enumerate(steps.work):
+        made = torch.empty(output.shape, dtype=torch_dtype(output.dtype))
+        named[f"work{i}"] = made.fill_(torch.nan if made.is_floating_point() else -7)
+    for launch in steps.launches:
+        pairs = ((a, None) if isinstance(a, str) else a for a in launch.arguments)
+        given = [view(named[name]) if view else named[name] for name, view in pairs]
+        simulate(launch.kernel, *given, **constants(launch.config))
+
+
+@pytest.mark.parametrize("variant", ["streamed", "wgmma"])
 @pytest.mark.parametrize("scope", ["layer", "gemms"])
 def test_what_a_call_launches_computes_the_layer(
-    scope: str, monkeypatch: pytest.MonkeyPatch
+    scope: str, variant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The launches of a call, each of them simulated, against float64."""
-
-    def simulated(kernel: Any, *args: Any, **constants: object) -> None:
-        kernel.simulate(*(t.numpy() for t in args), target="sm_90", **constants)
-
-    monkeypatch.setattr(hx.Kernel, "__call__", simulated)
+    monkeypatch.setattr(hx.Kernel, "__call__", simulate)
     experts, hidden, width, tokens, top_k = 5, 256, 128, 9, 2
     first, second = quantized(1, experts, hidden, 2 * width), quantized(2, experts, width, hidden)
     w13, w2 = (pack_experts(*map(torch.from_numpy, numbers)) for numbers in (first, second))
@@ -101,10 +132,16 @@ def test_what_a_call_launches_computes_the_layer(
     args = (torch.from_numpy(x), w13, w2, torch.from_numpy(ids), torch.from_numpy(gates), scope)
     problem = moe.describe(*args)
     out = torch.full(moe.results(problem)[0].shape, torch.nan, dtype=torch.float16)
-    launch_moe(problem, ROUTED.choose("h200", problem))(*args, out)
+    if variant == "streamed":
+        names = ("x", "w13", "w2", "ids", "gates", "scope", "out")
+        steps = launch_streamed(problem, STREAMED.choose("h200", problem))
+        follow(steps, dict(zip(names, (*args, out), strict=True)))
+    else:
+        launch_moe(problem, ROUTED.choose("h200", problem))(*args, out)
     flat = ids.reshape(-1)
     c1 = np.einsum("pk,pkn->pn", np.repeat(x.astype(float), top_k, 0), values(*first)[flat])
     h = c1[:, :width] / (1 + np.exp(-c1[:, :width])) * c1[:, width:]
     c2 = np.einsum("pk,pkn->pn", h, values(*second)[flat]) * gates.reshape(-1)[:, None]
     want = c2 if scope == "gemms" else c2.reshape(tokens, top_k, hidden).sum(1)
-    assert np.abs(out.numpy() - want).max() < 2.0**-9 * np.abs(want).max()
+    bits = 10 if variant == "streamed" else 9
+    assert np.abs(out.numpy() - want).max() < 2.0**-bits * np.abs(want).max()

@@ -48,13 +48,13 @@ def arrange(experts: int, top_k: int, most: int) -> hx.Kernel:
         hx.copy(hx.global_view(ids, ((1, places), (0, 1))), ours)
         for i, j in hx.elements(ours):
             chosen = ours[i, j] if j < pairs else -1
-            before[i, j] = 1 if 0 <= chosen and chosen < mine else 0
+            before[i, j] = 1 if chosen >= 0 and chosen < mine else 0
             ours[i, j] = 1 if chosen == mine else 0
         upto, passed, count = hx.cumsum(ours, 1), only(hx.sum(before, 1)), only(hx.sum(ours, 1))
         begin = passed if scattered else mine + passed // BM
         end = passed + count if scattered else mine + 1 + (passed + count) // BM
         # Choices that are no expert's leave blocks over.
-        end = blocks if mine == experts - 1 else end
+        end = end if mine < experts - 1 else blocks
         entry = hx.register_tensor(i32, (1,))
         for block in range(begin, end):
             ranks = (block - begin) * BM

@@ -33,6 +33,41 @@ class MoeConfig:
         return self.first.blocks(problem)
 
 
+@dataclass(frozen=True)
+class GatedConfig:
+    """BM rows and BN columns, gate's and up's, a block of WARPS, of which BLOCKS run on a
+    multiprocessor; SPLIT of them share the groups of k, and each has DEPTH on the way."""
+
+    BM: int
+    BN: int
+    DEPTH: int
+    SPLIT: int
+    WARPS: int
+    BLOCKS: int
+
+
+@dataclass(frozen=True)
+class WeightedConfig:
+    """The same of the second product, whose groups are not shared."""
+
+    BM: int
+    BN: int
+    DEPTH: int
+    WARPS: int
+    BLOCKS: int
+
+
+@dataclass(frozen=True)
+class StreamedConfig:
+    """How the two products of few rows an expert are computed, both by BM rows a block."""
+
+    first: GatedConfig
+    second: WeightedConfig
+
+    def blocks(self, problem: Sized) -> int:
+        return tiles(problem, self.first.BM, self.first.BN)
+
+
 DENSE = Table(
     rows={
         "h200": (
@@ -69,6 +104,29 @@ ROUTED = Table(
     ),
 )
 """`share` is how many rows an expert gets on average."""
+
+
+def _streamed(split: int, warps: int, blocks: int, *second: int) -> StreamedConfig:
+    return StreamedConfig(
+        GatedConfig(8, 128, 2, split, warps, blocks), WeightedConfig(8, second[0], 2, *second[1:])
+    )
+
+
+STREAMED = Table(
+    rows={
+        "h200": (
+            Row(_streamed(4, 8, 2, 256, 8, 2), most={"pairs": 8}),
+            Row(_streamed(4, 4, 3, 128, 4, 4), most={"pairs": 16}),
+            Row(_streamed(2, 4, 3, 256, 4, 2)),
+        ),
+    },
+    more=(
+        _streamed(2, 8, 3, 256, 4, 2),
+        _streamed(4, 8, 2, 128, 4, 4),
+        _streamed(2, 4, 3, 128, 8, 4),
+    ),
+)
+"""`pairs` are rows of all experts together."""
 
 
 def most_blocks(count: int, experts: int, high: int) -> int:

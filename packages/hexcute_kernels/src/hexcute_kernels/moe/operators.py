@@ -8,11 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import hexcute_core as hx
 from hexcute_core.errors import LaunchError
-from hexcute_kernels.moe.configs import DENSE, ROUTED, MoeConfig, W4A16Config, most_blocks
+from hexcute_kernels.moe.arrange import arrange
+from hexcute_kernels.moe.configs import (
+    DENSE,
+    ROUTED,
+    STREAMED,
+    MoeConfig,
+    StreamedConfig,
+    W4A16Config,
+    most_blocks,
+)
 from hexcute_kernels.moe.grouped import w4a16_gemm
 from hexcute_kernels.moe.packing import GROUP, ROWS, check_packed
 from hexcute_kernels.moe.routing import combine, count_pairs, gate_rows, gather, route
-from hexcute_kernels.operator import Launch, Operator, Problem, Run, Variant
+from hexcute_kernels.moe.streamed import add_up, gated_product, weighted_product
+from hexcute_kernels.operator import Launch, Operator, Problem, Run, Steps, Variant
 from hexcute_kernels.tables import constants
 from hexcute_kernels.tensors import Output, check_contiguous, check_rank, dtype_of
 
@@ -20,6 +30,13 @@ if TYPE_CHECKING:
     import torch
 
 NEEDS = ("wgmma", "tma")
+STREAMS = ("clusters",)
+FEW = 4
+"""Pairs of an expert on average up to which weights are streamed."""
+LOOK = 2048
+"""Pairs that one block looks through at once."""
+KEPT = 24576
+"""Numbers of a token, or of two of its rows between the products, that a block has room for."""
 
 
 def stacked(w: torch.Tensor) -> torch.Tensor:
@@ -35,6 +52,11 @@ def strips(w: torch.Tensor) -> torch.Tensor:
     import torch as torch_module
 
     return stacked(w).view(torch_module.float16).flatten(2)
+
+
+def flat(t: torch.Tensor) -> torch.Tensor:
+    """The same numbers in a row."""
+    return t.view(-1)
 
 
 def fits(p: Any) -> str | None:
@@ -205,11 +227,71 @@ def launch_moe(p: Routed, config: MoeConfig) -> Run:
     return run
 
 
+def fits_streamed(p: Routed) -> str | None:
+    """Whether few rows meet each expert, in sizes that blocks have room for."""
+    if not p.aligned:
+        return "takes tensors that start at a multiple of 16 bytes"
+    if p.share > FEW or p.pairs > LOOK:
+        return (
+            f"takes up to {FEW} rows an expert on average and {LOOK} together, got {p.share} and "
+            f"{p.pairs}"
+        )
+    if max(p.hidden, 2 * p.width) > KEPT:
+        return f"takes hidden up to {KEPT} and width up to {KEPT // 2}"
+    return None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The constants of a kernel that takes BM rows a block."""
+
+    BM: int
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """Those of a kernel that has none."""
+
+
+def launch_streamed(p: Routed, config: StreamedConfig) -> Steps | Run:
+    """The launches of a layer of few rows an expert by this configuration."""
+    if p.pairs == 0:
+        return lambda *args: args[-1].zero_()
+    bm = config.first.BM
+    if bm != config.second.BM:
+        raise LaunchError(f"moe: both products take the same rows a block, not {bm} and others")
+    blocks = most_blocks(p.pairs, p.experts, bm)
+    rows, summed = blocks * bm, p.scope == "layer"
+    work = [Output((blocks,), hx.i32), Output((rows,), hx.i32), Output((rows,), hx.i32)]
+    work.append(Output((rows, p.width), hx.f16))
+    expert, pair, token, h = (f"work{i}" for i in range(4))
+    ids, gates = ("ids", flat), ("gates", flat)
+    # What is still to be added up is not rounded.
+    result = hx.f32 if summed else hx.f16
+    c2 = "work4" if summed else "out"
+    first = gated_product(p.experts, p.hidden, p.width)
+    second = weighted_product(p.experts, p.width, p.hidden, result)
+    launches = [
+        Launch(arrange(p.experts, p.top_k, p.pairs), Rows(bm), (ids, expert, pair, token)),
+        Launch(first, config.first, ("x", ("w13", stacked), ("w13", strips), expert, token, h)),
+        Launch(
+            second, config.second, (h, ("w2", stacked), ("w2", strips), expert, pair, gates, c2)
+        ),
+    ]
+    if summed:
+        work.append(Output((p.pairs, p.hidden), hx.f32))
+        launches.append(Launch(add_up(p.top_k), Nothing(), (c2, "out")))
+    return Steps(tuple(work), tuple(launches))
+
+
 moe = Operator(
     'moe(Tensor x, Tensor w13, Tensor w2, Tensor ids, Tensor gates, str scope="layer") -> Tensor',
     describe=describe_moe,
     outputs=output,
-    variants=(Variant("wgmma", NEEDS, ROUTED, launch_moe, fits),),
+    variants=(
+        Variant("streamed", STREAMS, STREAMED, launch_streamed, fits_streamed),
+        Variant("wgmma", NEEDS, ROUTED, launch_moe, fits),
+    ),
     doc="""A mixture of experts: out[t] = sum over j of gates[t, j] (h W2[e]), where e = ids[t, j],
     h = silu(c1's left half) * c1's right half and c1 = x[t] W13[e].
 

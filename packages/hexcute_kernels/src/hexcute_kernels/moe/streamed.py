@@ -41,9 +41,7 @@ def weights_of(q, strip, expert, n, row, rows, begin, depth, steps):
 def room(rcs, depth):
     """Registers for `depth` groups of the weights of each of rcs' rows."""
     shapes = (u16, WORDS), (f16, 1), (f16, 1)
-    return [
-        [hx.register_tensor(t, (rc.shape[0], wide, depth)) for t, wide in shapes] for rc in rcs
-    ]
+    return [[hx.register_tensor(t, (rc.shape[0], wide, depth)) for t, wide in shapes] for rc in rcs]
 
 
 @hx.device
@@ -215,9 +213,7 @@ def weighted_product(experts: int, width: int, hidden: int, result: hx.DType) ->
                 at = hx.minimum(p, pairs - 1)
                 hx.copy(hx.global_view(gates[at:], ((1, 1), (1, 1))), factor)
             rc = hx.register_tensor(f32, (BN, BM))
-            lot = weights_of(
-                q, strip, known(mine, experts), hidden, column, BN, 0, DEPTH, steps
-            )
+            lot = weights_of(q, strip, known(mine, experts), hidden, column, BN, 0, DEPTH, steps)
             products(h, (block * BM,), [lot], 0, sx, [rc], DEPTH, True)
             hx.copy(rc, sc)
             hx.syncthreads()

@@ -1,0 +1,119 @@
+"""Few rows an expert: tables, products and sums, every lane of every block, and their code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from four_bits import packed, quantized, strips, weights, words
+
+from hexcute_core import f16, f32
+from hexcute_kernels.moe.arrange import arrange
+from hexcute_kernels.moe.configs import most_blocks
+from hexcute_kernels.moe.streamed import add_up, gated_product, weighted_product
+
+HOW: dict[str, Any] = {"target": "sm_90"}
+GARBAGE = -7
+
+
+def routes(kind: str, tokens: int, experts: int, top_k: int) -> np.ndarray:
+    """Each token's experts, all of its own; "ends" are the first and the last few, "masked" choices
+    are no expert's."""
+    rng = np.random.default_rng(2)
+    spread = {"ends": np.arange(experts) % (experts - 1) == 0}.get(kind, np.full(experts, True))
+    chances = rng.dirichlet(np.ones(experts)) * spread + 1e-6
+    chances /= chances.sum()
+    ids = np.stack([rng.choice(experts, top_k, False, chances) for _ in range(tokens)])
+    if kind == "masked":
+        ids[rng.random(ids.shape) < 0.5] = rng.choice([-1, experts])
+    return ids.reshape(-1).astype(np.int32)
+
+
+def tables(ids: np.ndarray, experts: int, top_k: int) -> tuple[np.ndarray, ...]:
+    """expert, pair and token, as the kernel fills them."""
+    blocks = most_blocks(ids.size, experts, 8)
+    expert, pair, token = (np.full(n, GARBAGE, np.int32) for n in (blocks, 8 * blocks, 8 * blocks))
+    arrange(experts, top_k, ids.size).simulate(ids, expert, pair, token, BM=8, **HOW)
+    return expert, pair, token
+
+
+@pytest.mark.parametrize("kind", ["ragged", "ends", "masked"])
+@pytest.mark.parametrize(
+    ("tokens", "experts", "top_k"), [(1, 8, 8), (1, 3, 1), (33, 5, 3), (60, 40, 5), (7, 256, 8)]
+)
+def test_tables_of_any_routing(kind: str, tokens: int, experts: int, top_k: int) -> None:
+    ids = routes(kind, tokens, experts, top_k)
+    expert, pair, token = tables(ids, experts, top_k)
+    assert ((expert >= -1) & (expert < experts)).all()
+    met = []
+    for block in np.flatnonzero(expert >= 0):
+        rows, owners = (t[8 * block : 8 * block + 8] for t in (pair, token))
+        real = rows < ids.size
+        assert real[0] and (np.diff(real.astype(int)) <= 0).all()
+        assert (ids[rows[real]] == expert[block]).all()
+        assert np.array_equal(owners, np.where(real, rows // top_k, -1))
+        met += rows[real].tolist()
+    # All that chose an expert, each once, an expert's in their order and after those before it.
+    chosen = np.flatnonzero((ids >= 0) & (ids < experts))
+    assert met == chosen[np.argsort(ids[chosen], kind="stable")].tolist()
+
+
+@pytest.mark.parametrize(
+    ("kind", "tokens", "experts", "top_k", "hidden", "width", "first", "second"),
+    [
+        ("ragged", 3, 5, 2, 256, 128, {}, {}),
+        ("ends", 9, 6, 3, 384, 128, {"BN": 64, "DEPTH": 1, "SPLIT": 4}, {"BN": 128, "DEPTH": 1}),
+        ("ragged", 20, 5, 1, 128, 256, {"WARPS": 8, "DEPTH": 1}, {"WARPS": 8, "DEPTH": 1}),
+        ("apart", 1, 4, 4, 256, 256, {"SPLIT": 4, "DEPTH": 1}, {"BN": 128, "BLOCKS": 4}),
+    ],
+)
+def test_a_layer_against_float64(
+    kind: str, tokens: int, experts: int, top_k: int, hidden: int, width: int,
+    first: dict[str, int], second: dict[str, int],
+) -> None:  # fmt: skip
+    pairs = tokens * top_k
+    w13, w2 = quantized(4, experts, hidden, 2 * width), quantized(5, experts, width, hidden)
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(tokens, hidden)).astype(np.float16)
+    gates = rng.uniform(0, 1, pairs).astype(np.float32)
+    ids = routes(kind, tokens, experts, top_k)
+    expert, pair, token = tables(ids, experts, top_k)
+    h = np.full((pair.size, width), np.nan, np.float16)
+    w = packed(*w13)
+    gated_product(experts, hidden, width).simulate(
+        x, words(w), strips(w), expert, token, h, **first, **HOW
+    )
+    rows = np.repeat(x.astype(np.float64), top_k, 0)
+    both = np.einsum("pk,pkn->pn", rows, weights(*w13)[ids])
+    mid = both[:, :width] / (1 + np.exp(-both[:, :width])) * both[:, width:]
+    want = np.einsum("pk,pkn->pn", mid, weights(*w2)[ids]) * gates[:, None]
+    w = packed(*w2)
+    for result in (f16, f32):
+        c = np.full((pairs, hidden), np.nan, np.float16 if result == f16 else np.float32)
+        weighted_product(experts, width, hidden, result).simulate(
+            h, words(w), strips(w), expert, pair, gates, c, **second, **HOW
+        )
+        assert np.abs(c - want).max() < 2.0**-10 * np.abs(want).max()
+    out = np.full((tokens, hidden), np.nan, np.float16)
+    add_up(top_k).simulate(c, out, **HOW)
+    exact = c.reshape(tokens, top_k, hidden).astype(np.float64).sum(1)
+    np.testing.assert_allclose(out, exact, rtol=2.0**-10, atol=2.0**-20)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "lots"),
+    [(gated_product(256, 7168, 256), 2), (weighted_product(256, 256, 7168, f16), 1)],
+)
+def test_weights_stream_by_sixteen_bytes_without_checks(kernel: Any, lots: int) -> None:
+    compiled = kernel.compile("sm_90")
+    copies = [line for line in compiled.explain(rejected=0).splitlines() if " copy gq" in line]
+    assert copies and all("16 bytes an instruction" in line for line in copies)
+    assert not compiled.built.local_memory
+    sass = compiled.sass()
+    assert "HMMA.16816.F32" in sass and not {"I2F.U16", "I2FP"} & set(
+        sass.replace(".F32", " ").split()
+    )
+    # No load of weights hangs on a condition.
+    loads = [line for line in sass.splitlines() if "LDG.E.128" in line]
+    assert len(loads) >= 8 * lots and not any("@" in line for line in loads)
