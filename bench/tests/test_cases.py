@@ -118,10 +118,13 @@ def test_a_moe_layer_is_the_weighted_sum_over_its_experts() -> None:
     assert case.error(out.half(), 0) < 2.0**-10
 
 
-def test_few_tokens_take_turns_through_all_experts() -> None:
+def test_single_tokens_take_turns_through_all_experts_and_several_meet_some() -> None:
     case = MoeCase(Shape.of(tokens=1), "gemms", SMALL, sets=4, device="cpu")
     met = {int(expert) for ids in case.ids for expert in ids.reshape(-1)}
     assert met == set(range(8))
+    sizes = MoeSizes(experts=256, top_k=8, hidden=64, width=64, group=32)
+    case = MoeCase(Shape.of(tokens=32), "gemms", sizes, sets=1, device="cpu")
+    assert 140 < case.ids[0].unique().numel() < 185
 
 
 def test_marlins_order_keeps_every_weight() -> None:

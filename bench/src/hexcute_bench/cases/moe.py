@@ -102,12 +102,13 @@ class MoeCase:
         self._references: dict[int, Any] = {}
 
     def _routes(self, index: int, device: str) -> Any:
-        """Experts of each token; sets of few tokens take turns through all experts."""
+        """Experts of each token. Sets of one token take turns through all experts; several tokens
+        meet as many as chance has it, which is what `moe_work` counts."""
         import torch
 
         size = self.sizes
         wanted = self.tokens * size.top_k
-        if wanted * self.sets <= size.experts:
+        if self.tokens == 1 and wanted * self.sets <= size.experts:
             chosen = torch.arange(index * wanted, (index + 1) * wanted, device=device)
             return chosen.view(self.tokens, size.top_k).to(torch.int32)
         draw = torch.rand((self.tokens, size.experts), device=device, generator=generator(device))
