@@ -115,15 +115,14 @@ def _streamed(split: int, warps: int, blocks: int, *second: int) -> StreamedConf
 STREAMED = Table(
     rows={
         "h200": (
-            Row(_streamed(4, 8, 2, 256, 8, 2), most={"pairs": 8}),
-            Row(_streamed(4, 4, 3, 128, 4, 4), most={"pairs": 16}),
-            Row(_streamed(2, 4, 3, 256, 4, 2)),
+            Row(_streamed(4, 4, 4, 128, 4, 4), most={"pairs": 16}),
+            Row(_streamed(4, 4, 4, 256, 4, 2)),
         ),
     },
     more=(
-        _streamed(2, 8, 3, 256, 4, 2),
-        _streamed(4, 8, 2, 128, 4, 4),
-        _streamed(2, 4, 3, 128, 8, 4),
+        _streamed(2, 4, 3, 256, 4, 2),
+        _streamed(4, 4, 4, 256, 8, 2),
+        _streamed(4, 4, 4, 128, 8, 4),
     ),
 )
 """`pairs` are rows of all experts together."""

@@ -103,7 +103,7 @@ w4a16_matmul = Operator(
     doc="""x ((q - zero) * scale), the weights in four bits, in groups of 128 along k.
 
     x: (m, k) in float16, row-major. w: what `pack(q, scale, zero)` gives of q (k, n), k a multiple
-    of 128 and n of 64. Each weight is rounded to float16 once, sums are in float32.
+    of 128 and n of 64. No weight is rounded, sums are in float32.
 
     Gives (m, n) in float16. Variant: "wgmma", on Hopper.
     """,
@@ -300,7 +300,9 @@ moe = Operator(
     from 0 to experts - 1, where others give results that mean nothing. gates: the same in float32.
     scope: "layer", or "gemms" for the rows before they are added up, times their gates.
 
-    Gives (tokens, hidden), or (tokens * top_k, hidden), in float16; c1 and h pass through float16.
-    Nothing waits for the GPU, so a CUDA graph may hold it. Variant: "wgmma", on Hopper.
+    Gives (tokens, hidden), or (tokens * top_k, hidden), in float16; h passes through float16.
+    Nothing waits for the GPU, so a CUDA graph may hold it. Variants: "streamed", on Hopper, up to 4
+    rows an expert on average, sums of a token's rows in float32 and rounded once; "wgmma", on
+    Hopper, where c1 and a token's rows pass through float16 too.
     """,
 )

@@ -3,10 +3,12 @@
     c[i, j] = sum over g of scale[g, j] (sum over k of g of x[i, k] (q[g, j, k] - zero[g, j]))
 
 A thread's 16 bytes of weights are its operands of a group g of k, so that nothing is exchanged, and
-what it has asked for is what is under way: DEPTH groups of BN rows a block and step. q - zero is
-exact in f16, and the scale meets the group's sum in f32, so that no weight is rounded. Blocks of a
-cluster SPLIT the groups among them and add their parts up through shared memory. Sizes are the
-model's and known when a kernel is compiled, so that no load asks whether it is inside.
+what it has asked for is what is under way: DEPTH groups of BN rows a block. Its loop loads nothing
+else: rows of x, scales and zero points wait in shared memory, since a number of two bytes would be
+made part of a word, and waited for, as soon as it is asked for. q - zero is exact in f16, and the
+scale meets the group's sum in f32, so that no weight is rounded. Blocks of a cluster SPLIT the
+groups among them and add their parts up through shared memory. Sizes are the model's and known when
+a kernel is compiled, so that no load asks whether it is inside.
 """
 
 from __future__ import annotations
@@ -26,48 +28,36 @@ HALVES = 32
 
 @hx.device
 def weights_of(q, strip, expert, n, row, rows, begin, depth, steps):
-    """`steps` times `depth` groups of `rows` rows from `row` on of an expert's n, with what scales
-    and shifts them."""
-    on = hx.along(1), hx.along(1, depth)
-    a_word = (rows, WORDS, depth, steps), (hx.along(2), hx.along(3), *on)
-    a_strip = (rows, 1, depth, steps), (hx.along(2), hx.along(1), *on)
-    gq = hx.global_view(q[expert, begin:, row:, :], a_word)
+    """`steps` times `depth` groups of `rows` rows from `row` on of an expert's n; and of all of
+    these groups what scales the weights, and what shifts them."""
+    a_word = (rows, WORDS, depth, steps)
+    gq = hx.global_view(
+        q[expert, begin:, row:, :],
+        (a_word, (hx.along(2), hx.along(3), hx.along(1), hx.along(1, depth))),
+    )
+    a_strip = (rows, depth * steps), (hx.along(2), hx.along(1))
     gs = hx.global_view(strip[expert, begin:, n * WORDS + row :], a_strip)
     gz = hx.global_view(strip[expert, begin:, n * (WORDS + 1) + row :], a_strip)
     return gq, gs, gz
 
 
 @hx.device
-def room(rcs, depth):
-    """Registers for `depth` groups of the weights of each of rcs' rows."""
-    shapes = (u16, WORDS), (f16, 1), (f16, 1)
-    return [[hx.register_tensor(t, (rc.shape[0], wide, depth)) for t, wide in shapes] for rc in rcs]
-
-
-@hx.device
-def ask(lots, tiles, step):
-    """Starts to bring what `step` multiplies."""
-    for views, parts in zip(lots, tiles):
-        for view, tile in zip(views, parts):
-            hx.copy(view[:, :, :, step], tile)
-
-
-@hx.device
-def accumulate(rcs, tiles, sx, step):
-    """rcs += the products of the groups in `tiles`, which meet x at `step` of sx."""
-    depth = tiles[0][0].shape[2]
-    for d in hx.static_range(depth):
-        parts = [hx.register_tensor(f32, rc.shape) for rc in rcs]
-        for part in parts:
-            hx.fill(part, 0.0)
-        for place in hx.static_range(GROUP // WORDS):
-            rx = hx.register_tensor(f16, (sx.shape[0], WORDS))
-            first = (step * depth + d) * GROUP + place * WORDS
-            hx.copy(sx[:, hx.ds(first, WORDS)], rx)
-            for part, (rq, _, zero) in zip(parts, tiles):
-                hx.gemm(part, differences(rq[:, :, d], place, zero[:, :, d]), rx)
-        for rc, part, (_, scale, _) in zip(rcs, parts, tiles):
-            rc += part * scale[:, :, d]
+def accumulate(rcs, tiles, strips, sx, group, d):
+    """rcs += the products of a group, whose weights are in d of `tiles`."""
+    parts = [hx.register_tensor(f32, rc.shape) for rc in rcs]
+    zeros = [hx.register_tensor(f16, (rc.shape[0], 1)) for rc in rcs]
+    for part, zero, (_, sz) in zip(parts, zeros, strips):
+        hx.fill(part, 0.0)
+        hx.copy(sz[:, hx.ds(group, 1)], zero)
+    for place in hx.static_range(GROUP // WORDS):
+        rx = hx.register_tensor(f16, (sx.shape[0], WORDS))
+        hx.copy(sx[:, hx.ds(group * GROUP + place * WORDS, WORDS)], rx)
+        for part, rq, zero in zip(parts, tiles, zeros):
+            hx.gemm(part, differences(rq[:, :, d], place, zero), rx)
+    for rc, part, (ss, _) in zip(rcs, parts, strips):
+        scale = hx.register_tensor(f16, (rc.shape[0], 1))
+        hx.copy(ss[:, hx.ds(group, 1)], scale)
+        rc += part * scale
 
 
 @hx.device
@@ -83,26 +73,30 @@ def bring(x, tops, column, sx):
 @hx.device
 def products(x, tops, lots, begin, sx, rcs, depth, early):
     """rcs = the weights of each of `lots` times rows of x from `tops` on, over the groups that sx
-    has room for, from `begin` on. While one step is multiplied, the next is on its way; where
-    `early`, x is there once the kernel before has ended."""
-    steps = sx.shape[1] // (GROUP * depth)
-    now = room(rcs, depth)
-    for rc in rcs:
-        hx.fill(rc, 0.0)
-    ask(lots, now, 0)
+    has room for, from `begin` on. A group that is multiplied makes room for the one `depth` later;
+    where `early`, x is there once the kernel before has ended."""
+    count = sx.shape[1] // GROUP
+    steps, rows = count // depth, rcs[0].shape[0]
+    tiles = [hx.register_tensor(u16, (rows, WORDS, depth)) for _ in lots]
+    for d in hx.static_range(depth):
+        for (gq, _, _), tile in zip(lots, tiles):
+            hx.copy(gq[:, :, d, 0], tile[:, :, d])
+    strips = [[hx.shared_tensor(f16, (rows, count)) for _ in range(2)] for _ in lots]
+    for (_, gs, gz), (ss, sz) in zip(lots, strips):
+        hx.copy(gs, ss)
+        hx.copy(gz, sz)
     if early:
         hx.primitive("griddepcontrol.wait")
     bring(x, tops, begin * GROUP, sx)
-    if steps > 1:
-        after = room(rcs, depth)
-        for half in range(steps // 2):
-            ask(lots, after, 2 * half + 1)
-            accumulate(rcs, now, sx, 2 * half)
-            if 2 * half + 2 < steps:
-                ask(lots, now, hx.minimum(2 * half + 2, steps - 1))
-            accumulate(rcs, after, sx, 2 * half + 1)
-    if steps % 2:
-        accumulate(rcs, now, sx, steps - 1)
+    for rc in rcs:
+        hx.fill(rc, 0.0)
+    for step in range(steps):
+        for d in hx.static_range(depth):
+            accumulate(rcs, tiles, strips, sx, step * depth + d, d)
+            if step + 1 < steps:
+                # The minimum tells the compiler that all of it is inside.
+                for (gq, _, _), tile in zip(lots, tiles):
+                    hx.copy(gq[:, :, d, hx.minimum(step + 1, steps - 1)], tile[:, :, d])
 
 
 @hx.device
@@ -203,7 +197,7 @@ def weighted_product(experts: int, width: int, hidden: int, result: hx.DType) ->
         column, block = hx.blockIdx.x * BN, hx.blockIdx.y
         sx = hx.shared_tensor(f16, (BM, GROUP * DEPTH * steps))
         sc = hx.shared_tensor(f32, (BN, BM))
-        # Tables of experts and pairs were complete before the kernel that this one follows began.
+        # The kernel before waited for the tables of experts and pairs, and only then let this begin.
         hx.primitive("griddepcontrol.launch")
         mine = number(expert, block)
         if mine >= 0:
