@@ -71,12 +71,9 @@ def bring(x, tops, column, sx):
 
 
 @hx.device
-def products(x, tops, lots, begin, sx, rcs, depth, early):
-    """rcs = the weights of each of `lots` times rows of x from `tops` on, over the groups that sx
-    has room for, from `begin` on. A group that is multiplied makes room for the one `depth` later;
-    where `early`, x is there once the kernel before has ended."""
-    count = sx.shape[1] // GROUP
-    steps, rows = count // depth, rcs[0].shape[0]
+def order(lots, rows, depth, count):
+    """Asks for the first `depth` groups of `rows` rows of each of `lots`, and for what scales and
+    shifts all `count` of them: where these will be, in registers and in shared memory."""
     tiles = [hx.register_tensor(u16, (rows, WORDS, depth)) for _ in lots]
     for d in hx.static_range(depth):
         for (gq, _, _), tile in zip(lots, tiles):
@@ -85,9 +82,15 @@ def products(x, tops, lots, begin, sx, rcs, depth, early):
     for (_, gs, gz), (ss, sz) in zip(lots, strips):
         hx.copy(gs, ss)
         hx.copy(gz, sz)
-    if early:
-        hx.primitive("griddepcontrol.wait")
-    bring(x, tops, begin * GROUP, sx)
+    return tiles, strips
+
+
+@hx.device
+def products(rcs, lots, ordered, sx, depth):
+    """rcs = the weights of each of `lots` times sx. A group that is multiplied makes room for the
+    one `depth` later."""
+    tiles, strips = ordered
+    steps = sx.shape[1] // (GROUP * depth)
     for rc in rcs:
         hx.fill(rc, 0.0)
     for step in range(steps):
@@ -147,7 +150,9 @@ def gated_product(experts: int, hidden: int, width: int) -> hx.Kernel:
                 for row in (column, width + column)
             ]
             rcs = [hx.register_tensor(f32, (columns, BM)) for _ in lots]
-            products(x, tops, lots, begin, sx, rcs, DEPTH, False)
+            ordered = order(lots, columns, DEPTH, DEPTH * steps)
+            bring(x, tops, begin * GROUP, sx)
+            products(rcs, lots, ordered, sx, DEPTH)
             for i, rc in enumerate(rcs):
                 hx.copy(rc, parts[i * columns : (i + 1) * columns, :])
             hx.cluster_sync()
@@ -197,18 +202,21 @@ def weighted_product(experts: int, width: int, hidden: int, result: hx.DType) ->
         column, block = hx.blockIdx.x * BN, hx.blockIdx.y
         sx = hx.shared_tensor(f16, (BM, GROUP * DEPTH * steps))
         sc = hx.shared_tensor(f32, (BN, BM))
-        # The kernel before waited for the tables of experts and pairs, and only then let this begin.
+        # The kernel before had waited for the tables of experts and pairs when it let this begin.
         hx.primitive("griddepcontrol.launch")
         mine = number(expert, block)
         if mine >= 0:
+            at = known(mine, experts)
+            lots = [weights_of(q, strip, at, hidden, column, BN, 0, DEPTH, steps)]
+            ordered = order(lots, BN, DEPTH, DEPTH * steps)
             owners = [number(pair, block * BM + r) for r in range(BM)]
             factors = [hx.register_tensor(f32, (1, 1)) for _ in owners]
             for p, factor in zip(owners, factors):
-                at = hx.minimum(p, pairs - 1)
-                hx.copy(hx.global_view(gates[at:], ((1, 1), (1, 1))), factor)
+                hx.copy(hx.global_view(gates[hx.minimum(p, pairs - 1) :], ((1, 1), (1, 1))), factor)
             rc = hx.register_tensor(f32, (BN, BM))
-            lot = weights_of(q, strip, known(mine, experts), hidden, column, BN, 0, DEPTH, steps)
-            products(h, (block * BM,), [lot], 0, sx, [rc], DEPTH, True)
+            hx.primitive("griddepcontrol.wait")
+            bring(h, (block * BM,), 0, sx)
+            products([rc], lots, ordered, sx, DEPTH)
             hx.copy(rc, sc)
             hx.syncthreads()
             for r, p in enumerate(owners):
