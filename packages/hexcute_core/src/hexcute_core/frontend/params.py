@@ -1,4 +1,5 @@
-"""`a[bm:, :]`: a tensor parameter and the buffer coordinate its views start from."""
+"""`a[bm:, :]`: a tensor parameter and the buffer coordinate its views start from; `a[i, j]`: the
+number there."""
 
 from __future__ import annotations
 
@@ -6,8 +7,9 @@ from dataclasses import dataclass
 
 from hexcute_core.dtypes import DType
 from hexcute_core.frontend.builder import current
+from hexcute_core.frontend.reads import read
 from hexcute_core.frontend.subscript import static_int
-from hexcute_core.scalar import Scalar, ScalarBase, as_scalar, binary, show
+from hexcute_core.scalar import Scalar, ScalarBase, Var, as_scalar, binary, show
 from hexcute_core.tile import GlobalTensor
 
 
@@ -29,8 +31,9 @@ class Param:
     def dtype(self) -> DType:
         return self.tensor.dtype
 
-    def __getitem__(self, index: object) -> Param:
-        """The origin moved: one entry a dimension, `start:` or an integer."""
+    def __getitem__(self, index: object) -> Param | Var:
+        """The origin moved: one entry a dimension, `start:` or an integer. With an integer for
+        every dimension, the number that stands there, which all threads read."""
         builder = current("a[start:, :]")
         entries = index if isinstance(index, tuple) else (index,)
         free = [d for d in range(len(self.origin)) if d not in self.fixed]
@@ -45,6 +48,8 @@ class Param:
             if not isinstance(entry, slice):
                 fixed.add(dim)
             origin[dim] = binary("add", origin[dim], self._start(dim, entry))
+        if len(fixed) == len(origin):
+            return read(self.tensor, tuple(origin))
         return Param(self.tensor, tuple(origin), frozenset(fixed))
 
     def _start(self, dim: int, entry: object) -> object:
