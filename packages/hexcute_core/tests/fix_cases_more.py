@@ -76,6 +76,42 @@ PLACES = [
     ("pass an int, a float, a symbol or a scalar", 'x = hx.cast("1", i32)', "x = hx.cast(1, i32)"),
 ]  # fmt: skip
 
+ROWS = "rows = hx.shared_tensor(i32, (16,))\n"
+NAMED = f"{ROWS}v = hx.global_view(a, ((16, 8), (rows, 1)))\n"
+VIEW = "x = hx.global_view(a, ((16, 8), ({}, 1)))"
+
+NAMES += [
+    ("name one of them: hx.along(1, rows)",
+     f"{ROWS}x = hx.global_view(a[0, :], ((16, 8), (hx.along(0, rows), 0)))",
+     f"{ROWS}x = hx.global_view(a[0, :], ((16, 8), (hx.along(1, rows), 0)))"),
+    ("copy the numbers to a shared tensor, let the threads meet, and name the rows by that",
+     f"{ROWS}w = hx.register_tensor(i32, (16,))\nhx.fill(w, 1)\n" + VIEW.format("w"),
+     f"{ROWS}w = hx.register_tensor(i32, (16,))\nhx.fill(w, 1)\nhx.copy(w, rows)\n"
+     "hx.syncthreads()\n" + VIEW.format("rows")),
+    ("copy the numbers to a shared tensor of here",
+     f"{CUDA}.cluster_dim = 2\n{ROWS}" + VIEW.format("hx.remote(rows, 1)"),
+     f"{CUDA}.cluster_dim = 2\n{ROWS}w = hx.register_tensor(i32, (16,))\n"
+     "hx.copy(hx.remote(rows, 1), w)\nhere = hx.shared_tensor(i32, (16,))\nhx.copy(w, here)\n"
+     "hx.syncthreads()\n" + VIEW.format("here")),
+    ("make it a shared tensor of i32, and hx.cast(x, i32) before the copy to it",
+     "w = hx.shared_tensor(f32, (16,))\n" + VIEW.format("w"),
+     f"{ROWS}w = hx.register_tensor(f32, (16,))\nhx.fill(w, 1.0)\n"
+     "hx.copy(hx.cast(w, i32), rows)\nhx.syncthreads()\n" + VIEW.format("rows")),
+    ("give the mode the tile's extent, and the tile one mode, one number a row",
+     f"{ROWS}x = hx.global_view(a, ((8, 8), (rows, 1)))",
+     f"{ROWS}x = hx.global_view(a, ((8, 8), (rows[0:8], 1)))"),
+    ("name the rows of one mode, and let the others step",
+     f"{ROWS}x = hx.global_view(a, ((16, 16), (rows, hx.along(1, rows))))",
+     f"{ROWS}x = hx.global_view(a, ((16, 16), (rows, 1)))"),
+    ("leave mbarrier= out: threads move such rows",
+     f"{NAMED}b = hx.mbarrier(1)\nhx.copy(v, s, mbarrier=b)", f"{NAMED}hx.copy(v, s)"),
+    ("leave reduce= out: threads move such rows",
+     f'{NAMED}hx.copy(s, v, reduce="add")', f"{NAMED}hx.copy(s, v)"),
+    ("leave it out, or copy the tile earlier", f"{NAMED}hx.prefetch(v)", f"{NAMED}hx.copy(v, s)"),
+    ("write hx.along(dim, step) with an int, or with a shared tile of i32",
+     VIEW.format("hx.along(0, 0.5)"), VIEW.format("hx.along(0, 2)")),
+]  # fmt: skip
+
 ROLE = "with hx.warp_groups_producer(1):\n"
 READER = "with hx.warp_groups_consumer(1):\n"
 ROLES = [

@@ -100,8 +100,9 @@ def number(w):
         if changed:
             w.line(f"{w.pick(changed)} += {w.pick(('1', w.pick(w.numbers)))}")
             return
-    name = w.name("v")
-    w.line(f"{name} = {w.number(0, 2)} + {w.scalar(w.number(0, 2))}")
+    name, value = w.name("v"), w.number(0, 2)
+    told = w.read(value) if w.chance(0.3) else w.scalar(value)
+    w.line(f"{name} = {w.number(0, 2)} + {told}")
     w.numbers.append(name)
 
 

@@ -24,6 +24,7 @@ from hexcute_core.synthesis.solve import RearrangeWarning
 from random_kernels.cells import NUMPY, Buffer
 from random_kernels.standin import Machine
 from random_kernels.tiles import Param
+from random_kernels.writer import KNOWN
 
 SCHEDULES = 2
 TYPES = {d.name: d for d in dtypes.ALL if d.name != "bool"} | {"boolean": dtypes.boolean}
@@ -82,6 +83,9 @@ def arguments(kernel):
             e.value if isinstance(e, ast.Constant) else sizes[e.id]
             for e in (extents.elts if isinstance(extents, ast.Tuple) else [extents])
         )
+        if arg.arg == "known":
+            found.append(np.array(KNOWN, np.int32))
+            continue
         low, high = (0, 4) if dtype.kind == "uint" else (0, 2) if dtype.kind == "bool" else (-3, 4)
         found.append(shifted(rng.integers(low, high, shape).astype(NUMPY[dtype.name]),
                              kernel.offset))  # fmt: skip

@@ -223,13 +223,17 @@ class Param:
             else:
                 origin[d] += int(entry)
                 fixed.append(d)
+        if len(fixed) == len(origin):
+            # An integer for every dimension: the number there.
+            return int(self.buffer.load([np.asarray(at) for at in origin]))
         return Param(self.machine, self.buffer, tuple(origin), tuple(fixed))
 
     def view(self, shape, stride):
         """Strides mean steps along the outermost dimension whose own stride divides them."""
         extents = self.buffer.array.shape
         units = [int(np.prod(extents[d + 1 :])) for d in range(len(extents))]
-        modes = [offsets(s, t, units) for s, t in zip(shape, stride)]
+        free = next(d for d in range(len(units)) if d not in self.fixed)
+        modes = [offsets(s, t, units, free) for s, t in zip(shape, stride)]
         at = []
         for d, start in enumerate(self.origin):
             total = np.asarray(start)
@@ -240,23 +244,27 @@ class Param:
 
 
 class Along:
-    """A stride of `step` along dimension `dim`."""
+    """A stride of `step` along dimension `dim`, or a tile of places there."""
 
     def __init__(self, dim, step=1):
         self.dim, self.step = dim, step
 
 
-def offsets(shape, stride, units):
-    """For each dimension, how far each place of a mode lies along it."""
+def offsets(shape, stride, units, free):
+    """For each dimension, how far each place of a mode lies along it; `free` is the first that a
+    tile of numbers may speak of."""
     if isinstance(shape, tuple):
         total = [np.zeros(1, int) for _ in units]
         for s, t in zip(shape, stride):
-            inner = offsets(s, t, units)
+            inner = offsets(s, t, units, free)
             # First fastest: the sub-modes that come later are the slower digits.
             total = [np.add.outer(b, a).reshape(-1) for a, b in zip(total, inner)]
         return total
     found = [np.zeros(shape, int) for _ in units]
-    if isinstance(stride, Along):
+    numbers = stride.step if isinstance(stride, Along) else stride
+    if isinstance(numbers, Tile):
+        found[stride.dim if isinstance(stride, Along) else free] = numbers.load()
+    elif isinstance(stride, Along):
         found[stride.dim] = np.arange(shape) * stride.step
     elif stride:
         dim = next(d for d, unit in enumerate(units) if stride % unit == 0)

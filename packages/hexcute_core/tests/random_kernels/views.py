@@ -1,5 +1,6 @@
 """Views of global memory for a tile of a given shape: permuted, strided, split into sub-modes,
-broadcast, overlapping, begun before their buffer or reaching beyond it.
+broadcast, overlapping, begun before their buffer or reaching beyond it, or of rows that a tile of
+numbers names.
 
 Each mode of the tile is a list of sub-modes (extent, dimension, step), first fastest.
 """
@@ -9,8 +10,8 @@ from __future__ import annotations
 from math import prod
 
 HOW = ("plain", "plain", "plain", "permuted", "permuted", "strided", "flat", "split", "split",
-       "broadcast", "overlap")  # fmt: skip
-ONE_TO_ONE = HOW[:-2]
+       "named", "broadcast", "overlap")  # fmt: skip
+ONE_TO_ONE = HOW[:-3]
 STARTS = (1, 3, 4, 8, 16, -1, -3, -8)
 """Where a view begins, if not with its buffer."""
 
@@ -22,22 +23,37 @@ def view(w, dtype, shape, output=False, trips=None, how=None):
     tiles, and the index picks one.
     """
     how = how or w.pick(ONE_TO_ONE if output else HOW)
+    if how == "named" and w.barrier != "hx.syncthreads()":
+        # A role's threads may stand in a slot, where none of them wait for another.
+        how = "permuted"
     larger = None
     if trips is None and how == "plain" and w.chance(0.2):
         larger = [w.pick((0, 0, 1, 3, 8)) for _ in shape]
     whole = tuple(e + x for e, x in zip(shape, larger)) if larger else tuple(shape)
     modes, rank = _modes(w, whole, how)
+    named = (w.number(0, len(shape) - 1),) if how == "named" else ()
+    rows = [_rows(w, shape[m]) for m in named]
     if trips is not None:
         dim = w.number(0, rank - 1)
         step = _span(modes, dim)
         modes.append([(max(trips[1], 1), dim, step)])
     origins, extents = _placed(w, modes, rank, output)
-    text = _text(w, dtype, modes, origins, extents, output, trips)
+    text = _text(w, dtype, modes, origins, extents, output, trips, dict(zip(named, rows)))
     if trips is not None:
         return f"{text}[{':, ' * len(shape)}{trips[0]}]"
     if larger and any(larger):
         return f"{text}[{', '.join(_slice(w, e, x) for e, x in zip(shape, larger))}]"
     return text
+
+
+def _rows(w, count):
+    """A shared tensor of so many numbers, there for all threads; some name no row at all."""
+    source = view(w, "i32", (count,), how="plain")
+    rows = w.rows(count)
+    w.line(f"hx.copy({source}, {rows.name})")
+    rows.state = "issued" if w.explicit else "written"
+    w.reads(rows)
+    return rows.name
 
 
 def _slice(w, extent, spare):
@@ -123,8 +139,9 @@ def _placed(w, modes, rank, output):
     return origins, extents
 
 
-def _text(w, dtype, modes, origins, extents, output, trips):
-    """Declares the parameter, writes the view, and gives its name."""
+def _text(w, dtype, modes, origins, extents, output, trips, rows):
+    """Declares the parameter, writes the view, and gives its name; `rows` are the tiles that name
+    the places of modes."""
     names = [w.extent(e) for e in extents]
     if len(extents) < 3 and w.chance(0.08):
         # A dimension that is indexed by an integer.
@@ -147,6 +164,10 @@ def _text(w, dtype, modes, origins, extents, output, trips):
         if trips is not None and i == len(modes) - 1:
             counts = [trips[2]]
         steps = [_stride(w, d, step, names, extents) for _, d, step in mode]
+        if i in rows:
+            first = mode[0][1] == min({*range(len(extents))} - fixed)
+            bare = first and w.chance(0.5)
+            steps = [rows[i] if bare else f"hx.along({mode[0][1]}, {rows[i]})"]
         single = len(mode) == 1
         shape.append(counts[0] if single else f"({', '.join(counts)})")
         stride.append(steps[0] if single else f"({', '.join(steps)})")

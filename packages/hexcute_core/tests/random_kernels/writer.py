@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+KNOWN = (*range(8), -1, -3)
+"""What the parameter `known` of a kernel holds."""
+
 
 @dataclass(frozen=True)
 class Held:
@@ -29,6 +32,14 @@ class Shared:
     dtype: str
     shape: tuple
     state: str = "clean"
+
+
+class Rows(Shared):
+    """A shared tensor of numbers that name rows: whatever copies by them reads it, at any time."""
+
+    def __setattr__(self, name, value):
+        # No barrier ends that.
+        super().__setattr__(name, "read" if name == "state" and value == "clean" else value)
 
 
 class Writer:
@@ -95,6 +106,13 @@ class Writer:
         self.sizes[name] = value
         return name
 
+    def read(self, value):
+        """A number of that value from memory, as text."""
+        if "known" not in self.params:
+            self.params["known"] = f"i32[{len(KNOWN)}]"
+        at = KNOWN.index(value)
+        return f"known[{self.scalar(at) if self.chance(0.3) else at}]"
+
     def extent(self, value):
         """An extent of a parameter as text: the number, or a symbol of that value."""
         if self.chance(0.6):
@@ -133,6 +151,13 @@ class Writer:
     def shared_tensor(self, dtype, shape):
         made = Shared(self.name("s"), dtype, tuple(shape))
         self.line(f"{made.name} = hx.shared_tensor({dtype}, {made.shape})")
+        self.shared.append(made)
+        return made
+
+    def rows(self, count):
+        """A shared tensor for so many numbers of rows, which nobody else writes."""
+        made = Rows(self.name("rows"), "rows", (count,), "written")
+        self.line(f"{made.name} = hx.shared_tensor(i32, {made.shape})")
         self.shared.append(made)
         return made
 

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from hexcute_core.driver.lookups import Lanes, Numbers, looked_up, lookups
 from hexcute_core.scalar import Const, Scalar, Var
 from hexcute_core.scalar.visit import walk
 from hexcute_core.simulator.lanes import LaneState
@@ -89,6 +90,7 @@ class Accesses:
         ]
         names = [s.var.name for s in found]
         self._own = {s.var.name: s.value for s in found if names.count(s.var.name) == 1}
+        self._lookups = lookups(lowered.body)
         self._compiled: dict[Scalar, Evaluate] = {}
         self.sites: dict[int, list[Site]] = {}
         for site in _sites(lowered.body, authors):
@@ -109,7 +111,9 @@ class Accesses:
                         pending.append(operand)  # type: ignore[arg-type]
         seen: set[str] = set()
         while pending:
-            for node in walk(pending.pop()):
+            here = pending.pop()
+            pending += looked_up(here, self._lookups)
+            for node in walk(here):
                 if isinstance(node, Var) and node.name not in seen | looped:
                     seen.add(node.name)
                     if node.name in self._own:
@@ -117,9 +121,16 @@ class Accesses:
                     else:
                         yield node
 
-    def touched(self, site: Site, names: Mapping[str, Value], team: Team, array: str) -> Touched:
+    def touched(
+        self,
+        site: Site,
+        names: Mapping[str, Value],
+        team: Team,
+        array: str,
+        numbers: Numbers | None = None,
+    ) -> Touched:
         """What a site touches where the author's variables are `names`; `array` is the register
-        tensor of the copy, "" where it has none."""
+        tensor of the copy, "" where it has none, and `numbers` name the rows where a tile does."""
         turns = 1
         for _, values in site.loops:
             turns *= len(values)
@@ -130,7 +141,7 @@ class Accesses:
         for name, values in reversed(site.loops):
             vars[name] = np.asarray(values, dtype=np.int32)[turn % len(values)]
             turn = turn // len(values)
-        machine = LaneState(vars, lanes, [(0, 0, 0)])
+        machine = Lanes(vars, lanes, self._number_at, numbers)
         rows = np.full((lanes, 5), -1, dtype=np.int64)
         rows[:, THREAD] = thread
         runs, inside = (np.ones(lanes, dtype=bool) for _ in range(2))
@@ -155,6 +166,10 @@ class Accesses:
         zeroed = rows[runs & ~inside]
         zeroed[:, GLOBAL] = -1
         return Touched(rows[runs & inside], zeroed)
+
+    def _number_at(self, machine: LaneState, array: str) -> Value | None:
+        where = self._lookups.get(array)
+        return None if where is None else self.value(machine, where)
 
     def value(self, machine: LaneState, e: Scalar) -> Value:
         """`e` on every lane; what the lowering defined is evaluated where it is first used."""

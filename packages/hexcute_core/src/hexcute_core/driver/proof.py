@@ -6,6 +6,9 @@ tile coordinate, its digits over the view's sub-modes, the tensor's strides and 
 layout's function table. They must be one set, for every thread and call, at several values of what
 is known at run time alone, drawn within what the compiler takes to be known of it.
 
+Where a tile of numbers names rows, the numbers are drawn as well, inside their dimension and beside
+it, and which of them a call looks up follows from its addresses in shared memory.
+
 A shared tensor may begin anywhere in the arena, at one place for all its copies. What is not
 covered is listed in the result: boxes of TMA, descriptors of wgmma, the cells in which reductions
 and scans meet, and copies for which no values were found.
@@ -32,6 +35,7 @@ from hexcute_core.driver.accesses import (
     Site,
     Touched,
 )
+from hexcute_core.driver.lookups import Numbers, found_at, named_side, numbers_at
 from hexcute_core.errors import SimulationError, VerifyError
 from hexcute_core.runtime.specialisation import NARROW_LIMIT
 from hexcute_core.scalar import Scalar, Var
@@ -125,6 +129,9 @@ class _Prover:
             raise VerifyError(f"nothing was lowered of {subject(op)}", op.span)
         if any(v.name.startswith("threadIdx") for v in self._variables(op)):
             return "every thread begins where its own number says"
+        side = named_side(self._program, op)
+        if side is not None and side[2].tensor not in self._bases:
+            return f"no copy before it shows where `{side[2].tensor}` lies"
         for site in sites:
             self._operands(site, op)
             free = {v.name: v for v in (*self._accesses.free(site), *self._variables(op))}
@@ -132,8 +139,11 @@ class _Prover:
             for attempt in range(TRIES if free else 1):
                 names = {v.name: self._drawn(v, random, attempt) for v in free.values()}
                 try:
-                    wanted, beyond = self._meant(op, team, names)
-                    touched = self._accesses.touched(site, names, team, self._array(op))
+                    rows = self._numbers(op, names, random)
+                    wanted, beyond = self._meant(op, team, names, rows)
+                    touched = self._accesses.touched(
+                        site, names, team, self._array(op), self._found(op, rows)
+                    )
                 except (_Unsuited, SimulationError) as error:
                     why = str(error) if isinstance(error, SimulationError) else why
                     continue
@@ -169,6 +179,7 @@ class _Prover:
         scalars: list[Scalar] = []
         for ref in (op.src, op.dst):
             scalars += [*ref.starts, *([] if ref.rank is None else [ref.rank])]
+            scalars += [] if ref.rows is None else ref.rows.starts
             view = self._program.tensor(ref.tensor)
             if isinstance(view, GlobalView):
                 scalars += [*view.origin, *self._program.param(view.param).shape]
@@ -203,7 +214,28 @@ class _Prover:
         found = self._accesses.value(LaneState(names, 1, [(0, 0, 0)]), e)
         return int(found)
 
-    def _meant(self, op: Copy, team: Team, names: dict[str, Value]) -> tuple[Touched, Rows]:
+    def _numbers(self, op: Copy, names: dict[str, Value], random: Random) -> Table | None:
+        """Numbers for all of the tile that names rows of `op`, within their dimension or beside it;
+        None where none does."""
+        side = named_side(self._program, op)
+        if side is None:
+            return None
+        view, dim, rows = side
+        extent = self._number(self._program.param(view.param).shape[dim], names)
+        shape = self._table(rows.tensor).shape
+        return np.array([random.randint(-1, extent) for _ in range(prod(shape))]).reshape(shape)
+
+    def _found(self, op: Copy, numbers: Table | None) -> Numbers | None:
+        """What a call of `op` finds at bytes of the arena, where `numbers` name its rows."""
+        side = named_side(self._program, op)
+        if side is None or numbers is None:
+            return None
+        *_, rows = side
+        return found_at(self._bases[rows.tensor], self._table(rows.tensor), numbers)
+
+    def _meant(
+        self, op: Copy, team: Team, names: dict[str, Value], numbers: Table | None
+    ) -> tuple[Touched, Rows]:
         """What the tiles of `op` say that it touches, and rows of registers beyond the tile."""
         plan, rank = self._solution.copies[op.id], len(op.dst.shape)
         starts = digits(np.arange(team.threads), plan.thread, rank)
@@ -234,21 +266,35 @@ class _Prover:
                     if ref.rank is not None:
                         rows[:, BLOCK] = self._number(ref.rank, names)
                 case GlobalView():
-                    rows[:, GLOBAL], there = self._element(tensor, where, names)
+                    named = None
+                    if ref.rows is not None and numbers is not None:
+                        first = [self._number(e, names) for e in ref.rows.starts]
+                        named = numbers_at(tensor, ref.rows, first, where, numbers)
+                        if named is None:
+                            raise _Unsuited
+                    rows[:, GLOBAL], there = self._element(tensor, where, names, named)
                     exists &= there
         zeroed, beyond = rows[held & ~exists], rows[~held]
         zeroed[:, GLOBAL] = beyond[:, GLOBAL] = -1
         return Touched(rows[held & exists], zeroed), beyond
 
     def _element(
-        self, view: GlobalView, where: Sequence[Table], names: dict[str, Value]
+        self,
+        view: GlobalView,
+        where: Sequence[Table],
+        names: dict[str, Value],
+        named: Table | None,
     ) -> tuple[Table, Table]:
-        """The row-major number of a view's elements in their tensor, and which exist."""
+        """The row-major number of a view's elements in their tensor, and which exist; `named` are
+        the numbers of their rows, where a tile names them."""
         shape = [self._number(e, names) for e in self._program.param(view.param).shape]
         if prod(shape) >= (1 << 62 if self._program.promise.wide else NARROW_LIMIT):
             raise _Unsuited
         at = [np.full(len(where[0]), self._number(e, names)) for e in view.origin]
-        for index, subs in zip(where, view.modes):
+        for m, (index, subs) in enumerate(zip(where, view.modes)):
+            if named is not None and m == view.named:
+                at[subs[0].dim] = at[subs[0].dim] + named
+                continue
             for sub, digit in self._digits(subs, index, names):
                 at[sub.dim] = at[sub.dim] + digit * self._number(sub.step, names)
         number, exists = np.zeros_like(at[0]), np.ones(len(at[0]), dtype=bool)

@@ -100,6 +100,11 @@ def prefetch(view: object) -> None:
             f"hx.prefetch brings global memory into L2, got {describe(tile)}",
             fix="pass a global view or a part of one",
         )
+    if tile.ref.rows is not None:
+        raise builder.error(
+            f"hx.prefetch is TMA's, and the rows of {describe(tile)} are named by a tile",
+            fix="leave it out, or copy the tile earlier",
+        )
     builder.emit(Prefetch(builder.next_id(), tile.ref, builder.span))
 
 
@@ -112,6 +117,7 @@ def _completes(builder: Builder, a: Tile, b: Tile, mbarrier: object) -> tuple[st
             f"hx.copy of {describe(a)} to {describe(b)} completes on no mbarrier",
             fix="only copies from global to shared memory do",
         )
+    _steps(builder, a, "mbarrier")
     if builder.region.inside("produce") is not None:
         raise builder.error(
             "a copy into a pipeline's slot completes on the pipeline's own barrier",
@@ -137,12 +143,23 @@ def _reduction(builder: Builder, a: Tile, b: Tile, reduce: object) -> Reduction:
             if isinstance(b.tensor, GlobalView)
             else "combine in registers, or leave reduce= out",
         )
+    _steps(builder, b, "reduce")
     if b.dtype not in REDUCED[found]:
         raise builder.error(
             f"TMA does not combine {b.dtype} by {found}: {describe(b)}",
             fix=f"use one of {', '.join(map(str, REDUCED[found]))}",
         )
     return found
+
+
+def _steps(builder: Builder, view: Tile, word: str) -> None:
+    """Refuses rows that a tile names where TMA alone would do."""
+    if view.ref.rows is not None:
+        raise builder.error(
+            f"{word}= is TMA's, which moves rows that lie one after another, and those of "
+            f"{describe(view)} are named by a tile",
+            fix=f"leave {word}= out: threads move such rows",
+        )
 
 
 def _hint(builder: Builder, a: Tile, b: Tile, hint: object) -> Hint:

@@ -10,15 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hexcute_core.frontend.poly import Poly, constant, divide, poly, product, scalar
+from hexcute_core.frontend.subscript import static_int
 from hexcute_core.scalar import Const, Scalar, as_scalar, show
 
 
 @dataclass(frozen=True)
 class Along:
-    """A stride given as a coordinate step: `step` elements along dimension `dim`."""
+    """A stride given as a coordinate step: `step` elements along dimension `dim`, or a tile of
+    coordinates."""
 
     dim: int
-    step: int = 1
+    step: object = 1
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,14 @@ def _along(stride: Along, rank: int, fixed: frozenset[int]) -> Lifted | Refused:
         )
     if stride.dim in fixed:
         return _moved(stride.dim)
-    return Lifted(stride.step, stride.dim)
+    step = static_int(stride.step)
+    if step is None:
+        return Refused(
+            f"hx.along of dimension {stride.dim} takes a step known at compile time, got "
+            f"{stride.step!r}",
+            "write hx.along(dim, step) with an int, or with a shared tile of i32",
+        )
+    return Lifted(step, stride.dim)
 
 
 def _symbolic(stride: object, step: Scalar, shape: Sequence[Scalar], dim: int) -> Refused:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hexcute_core.frontend.builder import current
 from hexcute_core.frontend.lift import Along, Refused, lift
 from hexcute_core.frontend.params import Param
+from hexcute_core.frontend.rows import named_mode, names_places
 from hexcute_core.frontend.subscript import static_int, whole
 from hexcute_core.frontend.tiles import Tile, describe
 from hexcute_core.scalar import as_scalar
-from hexcute_core.tile import GlobalView, SubMode
+from hexcute_core.tile import GlobalView, SubMode, TileRef
 
 
 def global_view(buffer: object, layout: object) -> Tile:
@@ -16,8 +19,9 @@ def global_view(buffer: object, layout: object) -> Tile:
 
     `layout` is (shape, stride), in elements, one entry a mode; an entry may be a tuple of
     sub-modes, first fastest. Strides are read against the buffer's row-major strides and become
-    steps along its dimensions; `hx.along(dim, step)` names the dimension directly. Raises
-    `FrontendError` where a stride has no single meaning.
+    steps along its dimensions; `hx.along(dim, step)` names the dimension directly. One stride may
+    be a shared tile of i32, which says where each element of its mode lies. Raises `FrontendError`
+    where a stride has no single meaning.
     """
     builder = current("hx.global_view")
     if not isinstance(buffer, Param):
@@ -37,11 +41,27 @@ def global_view(buffer: object, layout: object) -> Tile:
             fix="give one stride a mode",
         )
     name = builder.take_hint(f"view_{buffer.tensor.name}")
-    modes = tuple(_mode(buffer, e, s) for e, s in zip(shape, stride))
+    named = [m for m, s in enumerate(stride) if names_places(s)]
+    if len(named) > 1:
+        raise builder.error(
+            f"modes {named[0]} and {named[1]} of a view are named by tiles",
+            fix="name the rows of one mode, and let the others step",
+        )
+    modes: list[tuple[SubMode, ...]] = []
+    rows: TileRef | None = None
+    for e, s in zip(shape, stride):
+        if names_places(s):
+            mode, rows = named_mode(buffer, e, s)
+            modes.append((mode,))
+        else:
+            modes.append(_mode(buffer, e, s))
     origin = tuple(builder.stable(start, f"{name}_at") for start in buffer.origin)
-    view = GlobalView(name, buffer.tensor.name, buffer.dtype, origin, modes, builder.span)
+    view = GlobalView(
+        name, buffer.tensor.name, buffer.dtype, origin, tuple(modes), builder.span,
+        named[0] if named else None,
+    )  # fmt: skip
     builder.add_tensor(view)
-    return Tile(view, whole(view))
+    return Tile(view, replace(whole(view), rows=rows))
 
 
 def _mode(buffer: Param, shape: object, stride: object) -> tuple[SubMode, ...]:
@@ -73,6 +93,7 @@ def _text(value: object) -> str:
     return str(value)
 
 
-def along(dim: int, step: int = 1) -> Along:
-    """A stride of `step` elements along dimension `dim` of the buffer, whatever its extents."""
+def along(dim: int, step: int | Tile = 1) -> Along:
+    """A stride of `step` elements along dimension `dim` of the buffer, whatever its extents, or a
+    tile of numbers that are coordinates there."""
     return Along(dim, step)

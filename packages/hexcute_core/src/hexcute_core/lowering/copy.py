@@ -10,6 +10,7 @@ from hexcute_core.lowering.context import Context, nest, register_offset, rep_mo
 from hexcute_core.lowering.digits import digits
 from hexcute_core.lowering.elementwise import lower_same
 from hexcute_core.lowering.global_address import GlobalAddress
+from hexcute_core.lowering.rows import LookedUp, look_up
 from hexcute_core.lowering.shared_address import SharedAddress, address
 from hexcute_core.lowering.threads import WARP
 from hexcute_core.scalar import Const, Scalar, add, compare, land
@@ -28,7 +29,8 @@ def lower_copy(ctx: Context, op: Copy) -> tuple[th.Stmt, ...]:
     plan = ctx.solution.copies[op.id]
     sizes = [rep.size for rep in plan.reps]
     loops = ctx.loops(sizes)
-    sides = [_side(ctx, op, ref, plan, loops) for ref in (op.src, op.dst)]
+    looked_up = look_up(ctx, op, plan, loops)
+    sides = [_side(ctx, ref, plan, loops, looked_up) for ref in (op.src, op.dst)]
     (source, source_ok), (target, target_ok) = sides
     predicate = target_ok if source_ok is None else source_ok
     within = inside(
@@ -42,10 +44,12 @@ def lower_copy(ctx: Context, op: Copy) -> tuple[th.Stmt, ...]:
         if predicate is not None and guard is not None and plan.row.name.startswith("st."):
             predicate, guard = land(guard, predicate), None
         if predicate is not None:
-            if within is not None and not plan.row.asynchronous:
+            if within is not None and not plan.row.asynchronous and looked_up is None:
                 predicate, within = land(within, predicate), None
             operands = (*operands, predicate)
         body = (th.Prim(plan.row.name, operands, op.span, op.id),)
+    if looked_up is not None:
+        body = (*looked_up.statements, *body)
     if within is not None:
         body = (th.If(within, body, _zeros(source, target), op.span, op.id),)
     # A copy between memories holds no register from call to call: long ones need not unroll.
@@ -79,7 +83,11 @@ def _first_holder(ctx: Context, plan: CopyPlan) -> Scalar | None:
 
 
 def _side(
-    ctx: Context, op: Copy, ref: TileRef, plan: CopyPlan, loops: list[Scalar]
+    ctx: Context,
+    ref: TileRef,
+    plan: CopyPlan,
+    loops: list[Scalar],
+    looked_up: LookedUp | None,
 ) -> tuple[th.Operand, Scalar | None]:
     """The operand for one side of the copy and, for global memory, its predicate."""
     tensor = ctx.program.tensor(ref.tensor)
@@ -90,8 +98,9 @@ def _side(
     if isinstance(tensor, GlobalView):
         reps = list(zip(modes, loops))
         place = GlobalAddress(
-            ctx.program, ctx.facts, ref, ctx.team, plan.thread, reps, ctx.once
-        )
+            ctx.program, ctx.facts, ref, ctx.team, plan.thread, reps, ctx.once,
+            None if looked_up is None else looked_up.number,
+        )  # fmt: skip
         offset, predicate = place.at()
         return th.GlobalPtr(tensor.param, offset, tensor.dtype), predicate
     shared = SharedAddress(

@@ -5,6 +5,8 @@ coordinate_d = origin_d + starts + thread digits + repetitions; the offset is
 proved; it is never a comparison of linear offsets, so a tail cannot wrap into the next row, nor
 what lies before a row into the one before.
 
+Along a mode whose places are named, what is added is the number that was looked up for this call.
+
 A mode with sub-modes splits an index into digits. Where those of the start, of the thread and of
 the repetitions never carry into one another, each is split on its own; else their sum is.
 """
@@ -29,7 +31,7 @@ Moves = list[tuple[Scalar, int]]
 class GlobalAddress:
     """Addresses of one copy's side in one global view: digits `thread` of the thread's number in
     its team, and repetitions `reps`, each with the scalar that is its digit; `once` is given what
-    depends on the thread alone."""
+    depends on the thread alone; `looked_up` is where the view's named mode has this call."""
 
     def __init__(
         self,
@@ -40,6 +42,7 @@ class GlobalAddress:
         thread: Sequence[Mode],
         reps: Sequence[tuple[Mode, Scalar]],
         once: Callable[[Scalar], Scalar],
+        looked_up: Scalar | None = None,
     ) -> None:
         view = program.tensor(ref.tensor)
         assert isinstance(view, GlobalView)
@@ -53,6 +56,10 @@ class GlobalAddress:
         self._moves: list[list[Scalar]] = [[] for _ in range(rank)]
         found = digits(index_in(team), [m.size for m in thread], team.threads)
         for m, (subs, start) in enumerate(zip(view.modes, ref.starts)):
+            if m == view.named:
+                assert looked_up is not None
+                self._moves[subs[0].dim].append(looked_up)
+                continue
             mine, again = (
                 [(mode, d) for mode, d in pairs if mode.step and ref.kept[mode.dim] == m]
                 for pairs in (tuple(zip(thread, found)), reps)

@@ -17,7 +17,7 @@ from hexcute_core.errors import SimulationError, SourceSpan
 from hexcute_core.scalar import Scalar
 from hexcute_core.simulator.tile_math import combine
 from hexcute_core.simulator.values import Array, from_bytes, storage, to_bytes
-from hexcute_core.tile import GlobalView, RegisterTensor, SharedTensor, TileRef
+from hexcute_core.tile import GlobalView, RegisterTensor, SharedTensor, TileRef, rows_of
 
 Index = Callable[[Scalar], int]
 """The integer a scalar is in the running block."""
@@ -73,7 +73,7 @@ class TileMemory:
         """The tile's cells, of shape `ref.shape`."""
         view = self.views.get(ref.tensor)
         if view is not None:
-            buffer, place, inside = self._locate(view, ref, index)
+            buffer, place, inside = self._locate(view, ref, index, span)
             cells = buffer.cells[place] if len(buffer.cells) else buffer.cells.dtype.type(0)
             masked: Array = np.where(inside, cells, buffer.cells.dtype.type(0))
             return masked
@@ -96,7 +96,7 @@ class TileMemory:
         `reduction`."""
         view = self.views.get(ref.tensor)
         if view is not None:
-            buffer, place, inside = self._locate(view, ref, index)
+            buffer, place, inside = self._locate(view, ref, index, span)
             new = np.broadcast_to(cells, inside.shape)[inside]
             if reduction is not None:
                 new = combine(reduction, buffer.cells[place[inside]], new)
@@ -118,11 +118,19 @@ class TileMemory:
             )
         return self.cluster[rank].local[ref.tensor]
 
-    def _locate(self, view: GlobalView, ref: TileRef, index: Index) -> tuple[Buffer, Array, Array]:
+    def _locate(
+        self, view: GlobalView, ref: TileRef, index: Index, span: SourceSpan
+    ) -> tuple[Buffer, Array, Array]:
         """Linear index and in-bounds mask of every element of the tile."""
         buffer = self.buffers[view.param]
         coords = [np.full([1] * len(ref.extents), index(o), dtype=np.int64) for o in view.origin]
+        rows = rows_of(view, ref)
         for m, submodes in enumerate(view.modes):
+            if m == view.named and rows is not None:
+                line = [-1 if axis == m else 1 for axis in range(len(ref.extents))]
+                numbers = self.read(rows, index, span).astype(np.int64)
+                coords[submodes[0].dim] = coords[submodes[0].dim] + numbers.reshape(line)
+                continue
             rest = index(ref.starts[m]) + np.arange(ref.extents[m], dtype=np.int64)
             for s, sub in enumerate(submodes):
                 extent = index(sub.extent)

@@ -84,7 +84,7 @@ def check_global_runs(
         for corner in cartesian(*ways):
             at = np.zeros((*coords.shape[:-1], last + 1), dtype=np.int64)
             for d, m in enumerate(ref.kept):
-                _move(at, view.modes[m], corner[d] + coords[..., d])
+                _move(at, view.modes[m], corner[d] + coords[..., d], m == view.named)
             ahead = at - at[:, :1]
             ahead[..., last] -= np.arange(run)
             if ahead.any() or (at[:, 0, last] % run).any():
@@ -126,8 +126,11 @@ def _first_begins(
     return range(0, period, step), more
 
 
-def _move(at: Table, subs: Sequence[SubMode], index: Table) -> None:
-    """Adds to the coordinates `at` how far `index` along a mode leads."""
+def _move(at: Table, subs: Sequence[SubMode], index: Table, named: bool) -> None:
+    """Adds to the coordinates `at` how far `index` along a mode leads; where the places are named
+    by numbers, these may be any, such as odd ones with gaps between."""
+    if named:
+        index = 3 * index + 1 - index % 2
     for i, sub in enumerate(subs):
         digit = index if i == len(subs) - 1 else index % _size(sub)
         assert isinstance(sub.step, Const)

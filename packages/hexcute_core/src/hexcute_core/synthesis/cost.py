@@ -83,8 +83,10 @@ def sectors(plan: CopyPlan, memory: GlobalTile, bits: int) -> int:
 
 
 def global_cost(plan: CopyPlan, memory: GlobalTile, bits: int, warps: float) -> float:
-    """Clocks of the global side of a copy, once."""
-    return warps * plan.calls * (ISSUE_SLOT + CLOCKS_A_SECTOR * sectors(plan, memory, bits))
+    """Clocks of the global side of a copy, once; where rows are named, each call reads one number
+    of shared memory before."""
+    each = ISSUE_SLOT + CLOCKS_A_SECTOR * sectors(plan, memory, bits)
+    return warps * plan.calls * (each + (2 * ISSUE_SLOT if memory.named else 0.0))
 
 
 def shared_cost(plan: CopyPlan, wavefronts: float, warps: float) -> float:

@@ -145,7 +145,7 @@ def _tensors(solution: Solution) -> Iterator[TensorEntry]:
     for t in solution.program.tensors:
         match t:
             case GlobalView():
-                dims = ", ".join(_mode(m) for m in t.modes)
+                dims = ", ".join(_mode(m, i == t.named) for i, m in enumerate(t.modes))
                 yield TensorEntry(t.name, "global", str(t.dtype), (), f"({dims}) of {t.param}", 0)
             case SharedTensor():
                 if t.name in solution.shared:
@@ -158,8 +158,8 @@ def _tensors(solution: Solution) -> Iterator[TensorEntry]:
                     yield TensorEntry(name, "register", dtype, t.shape, str(f), f.values)
 
 
-def _mode(mode: tuple[SubMode, ...]) -> str:
-    parts = [f"{s.extent}:{s.step}@{s.dim}" for s in mode]
+def _mode(mode: tuple[SubMode, ...], named: bool) -> str:
+    parts = [f"{s.extent}:{'rows' if named else s.step}@{s.dim}" for s in mode]
     return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
 
 

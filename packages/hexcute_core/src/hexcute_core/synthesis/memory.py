@@ -20,13 +20,15 @@ class GlobalTile:
 
     `modes[d]` are the sub-modes of tile dimension d as `size:step@buffer dim` (first fastest);
     `contiguous` is the tile dimension whose steps are consecutive elements, or None; `vector` is
-    the widest number of elements that is aligned and never straddles an edge.
+    the widest number of elements that is aligned and never straddles an edge. Where the rows are
+    `named`, a thread looks up where its next ones lie before it moves them.
     """
 
     modes: tuple[tuple[Mode, ...], ...]
     contiguous: int | None
     vector: int
     order: tuple[int, ...]
+    named: bool = False
 
 
 def describe_global(program: TileProgram, facts: Facts, ref: TileRef) -> GlobalTile:
@@ -41,6 +43,8 @@ def describe_global(program: TileProgram, facts: Facts, ref: TileRef) -> GlobalT
     contiguous = None
     run = 1
     for d, subs in enumerate(modes):
+        if ref.kept[d] == view.named:
+            continue
         if subs and subs[0].dim == last and subs[0].step == 1 and subs[0].size > 1:
             contiguous, run = d, subs[0].size
     vector = 1
@@ -51,7 +55,7 @@ def describe_global(program: TileProgram, facts: Facts, ref: TileRef) -> GlobalT
     strides = _order_key(modes, last)
     # Vectors run along the contiguous dimension; what only repeats elements comes last.
     order = tuple(sorted(range(len(modes)), key=lambda d: (d != contiguous, *strides[d])))
-    return GlobalTile(tuple(modes), contiguous, vector, order)
+    return GlobalTile(tuple(modes), contiguous, vector, order, view.named is not None)
 
 
 def _constant(s: SubMode) -> Mode:
@@ -89,6 +93,10 @@ def start_in_row(facts: Facts, view: GlobalView, ref: TileRef, last: int, contig
     every step of it but those of its dimension `contiguous`, may begin."""
     limit = facts.divisor(view.origin[last])
     for m, subs in enumerate(view.modes):
+        if m == view.named:
+            # Numbers that may be any.
+            limit = 1 if subs[0].dim == last else limit
+            continue
         kept = m in ref.kept
         for i, s in enumerate(subs):
             leading = kept and ref.kept[contiguous] == m and i == 0

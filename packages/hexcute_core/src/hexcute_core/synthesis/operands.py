@@ -124,6 +124,8 @@ def bulk_plan(
         )
     if bulk is None:
         return f"{arch.name} has no TMA"
+    if view.named is not None:
+        return "the rows lie where another tile says, TMA moves those that follow one another"
     if size == 0 or len(param.shape) > bulk.rank:
         return f"{view.dtype} tensors of rank {len(param.shape)} have no tensor map"
     if param.name not in program.promise.aligned:

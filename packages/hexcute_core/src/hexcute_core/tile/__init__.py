@@ -47,6 +47,7 @@ from hexcute_core.tile.tensors import (
     SubMode,
     Tensor,
     TileRef,
+    rows_of,
 )
 
 __all__ = [
@@ -55,5 +56,5 @@ __all__ = [
     "GlobalView", "If", "Mbarrier", "MbarrierOp", "NamedBarrier", "NamedBarrierOp", "Pipeline",
     "PipelineRelease", "PipelineWait", "Prefetch", "Produce", "Reached", "Rearrange",
     "Reduce", "RegisterTensor", "Role", "Scan", "SetElement", "SharedTensor", "Stmt", "SubMode",
-    "Sync", "Tensor", "TileProgram", "TileRef", "While", "digest", "reached",
+    "Sync", "Tensor", "TileProgram", "TileRef", "While", "digest", "reached", "rows_of",
 ]  # fmt: skip

@@ -116,7 +116,7 @@ def _tensor(tensor: Tensor) -> str:
     match tensor:
         case GlobalView():
             origin = ", ".join(show(start) for start in tensor.origin)
-            modes = ", ".join(_mode(mode) for mode in tensor.modes)
+            modes = ", ".join(_mode(m, i == tensor.named) for i, m in enumerate(tensor.modes))
             return f"{tensor.name} = view {tensor.param}({origin}) {tensor.dtype} ({modes})"
         case SharedTensor():
             return f"{tensor.name} = shared {tensor.dtype} {_shape(tensor.shape)}"
@@ -130,8 +130,8 @@ def _shape(extents: Sequence[int]) -> str:
     return f"({', '.join(str(extent) for extent in extents)})"
 
 
-def _mode(mode: Sequence[SubMode]) -> str:
-    subs = [f"{show(s.extent)}:{show(s.step)}@{s.dim}" for s in mode]
+def _mode(mode: Sequence[SubMode], named: bool) -> str:
+    subs = [f"{show(s.extent)}:{'rows' if named else show(s.step)}@{s.dim}" for s in mode]
     return subs[0] if len(subs) == 1 else f"({', '.join(subs)})"
 
 
@@ -158,7 +158,8 @@ class _Printer:
                 parts.append(":" if full else f"{show(start)}:+{extent}")
         named = "" if all(part == ":" for part in parts) else f"[{', '.join(parts)}]"
         where = "" if ref.rank is None else f" of block {show(ref.rank)}"
-        return f"{ref.tensor}{named}{where}"
+        rows = "" if ref.rows is None else f" at {self.ref(ref.rows)}"
+        return f"{ref.tensor}{named}{where}{rows}"
 
     def _whole(self, name: str) -> tuple[int, ...]:
         tensor = self.tensors.get(name)

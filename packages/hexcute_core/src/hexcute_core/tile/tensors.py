@@ -6,12 +6,12 @@ coordinate `dim` of the parameter, so bounds are compared a dimension at a time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias, Union
 
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import SourceSpan
-from hexcute_core.scalar import Scalar
+from hexcute_core.scalar import Scalar, add
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,9 @@ class GlobalView:
 
     `modes[m]` lists the sub-modes of mode m, first fastest. A mode whose extents are all
     constants may be part of a tile; one with a run-time extent must be indexed by an integer.
+    The elements of mode `named`, where there is one, lie anywhere: its one sub-mode is
+    `extent:1@dim`, and element i lies at `origin + rows[i]@dim`, where `rows` is the tile of
+    numbers that a reference brings.
     """
 
     name: str
@@ -48,6 +51,7 @@ class GlobalView:
     origin: tuple[Scalar, ...]
     modes: tuple[tuple[SubMode, ...], ...]
     span: SourceSpan
+    named: int | None = None
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,8 @@ class TileRef:
 
     Mode m covers [starts[m], starts[m] + extents[m]). Modes in `kept`, in order, are the
     dimensions of the tile; the others were indexed by an integer and have extent 1. `rank` is the
-    block of the cluster whose shared tensor it is, by number, None for this block's own.
+    block of the cluster whose shared tensor it is, by number, None for this block's own. `rows` is
+    the shared tile that says where the elements of a view's `named` mode lie, all of the mode.
     """
 
     tensor: str
@@ -87,8 +92,23 @@ class TileRef:
     extents: tuple[int, ...]
     kept: tuple[int, ...]
     rank: Scalar | None = None
+    rows: TileRef | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the tile in elements."""
         return tuple(self.extents[m] for m in self.kept)
+
+
+def rows_of(view: GlobalView, ref: TileRef) -> TileRef | None:
+    """The numbers that say where the elements of `ref`, a part of `view`, lie along its `named`
+    mode: a tile of one mode, or of none where that mode was indexed by an integer; None where all
+    modes step."""
+    if view.named is None or ref.rows is None:
+        return None
+    (mode,) = ref.rows.kept
+    starts, extents = list(ref.rows.starts), list(ref.rows.extents)
+    starts[mode] = add(starts[mode], ref.starts[view.named])
+    extents[mode] = ref.extents[view.named]
+    kept = ref.rows.kept if view.named in ref.kept else ()
+    return replace(ref.rows, starts=tuple(starts), extents=tuple(extents), kept=kept)

@@ -52,6 +52,7 @@ from hexcute_core.tile.remote import verify_reach, verify_slots
 from hexcute_core.tile.tensors import (
     GlobalView,
     RegisterTensor,
+    SharedTensor,
     SubMode,
     Tensor,
     TileRef,
@@ -277,10 +278,29 @@ class _Checker:
         if ref.rank is not None:
             self.index(ref.rank, scope, span)
         verify_reach(self, ref, tensor, span)
+        self.need(
+            (ref.rows is None) == (not isinstance(tensor, GlobalView) or tensor.named is None),
+            f"rows of `{tensor.name}` with nothing or with too much to name them",
+            span,
+        )
         if isinstance(tensor, GlobalView):
+            if ref.rows is not None:
+                self.rows(tensor, ref.rows, scope, span)
             for e in (*tensor.origin, *(x for m in tensor.modes for s in m for x in _parts(s))):
                 self.index(e, scope, span)
         return tensor
+
+    def rows(self, view: GlobalView, rows: TileRef, scope: Scope, span: SourceSpan) -> None:
+        """The numbers that name the places of a view's mode: one an element, steps of one."""
+        held = self.ref(rows, scope, span, SharedTensor)
+        self.need(rows.rank is None, f"rows named by `{held.name}` of another block", span)
+        self.need(held.dtype == dtypes.i32, f"rows named by {held.dtype} `{held.name}`", span)
+        (sub, *more) = view.modes[view.named or 0]
+        plain = not more and isinstance(sub.step, Const) and sub.step.value == 1
+        self.need(plain, f"the named mode of `{view.name}` takes other steps than one", span)
+        extent = _extents(view)[view.named or 0]
+        fits = rows.shape == (extent,)
+        self.need(fits, f"{rows.shape} numbers name {extent} rows of `{view.name}`", span)
 
     def condition(self, e: Scalar, scope: Scope, span: SourceSpan) -> None:
         self.scalar(e, scope, span)

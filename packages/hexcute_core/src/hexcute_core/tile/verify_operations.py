@@ -77,6 +77,9 @@ def verify_operation(
             if stmt.src.rank is not None or stmt.dst.rank is not None:
                 held = _REGISTER in (type(src), type(dst))
                 checks.need(held, f"`{src.name}` to `{dst.name}` of another block", span)
+            if stmt.completes is not None or stmt.reduce is not None:
+                steps = stmt.src.rows is None and stmt.dst.rows is None
+                checks.need(steps, "TMA of rows that a tile names", span)
             if stmt.completes is not None:
                 verify_mbarrier(checks, *stmt.completes, span)
                 checks.index(stmt.completes[1], scope, span)
@@ -90,6 +93,7 @@ def verify_operation(
                 checks.need(outside, f"a copy with the hint {stmt.hint}", span)
         case Prefetch():
             checks.ref(stmt.src, scope, span, _GLOBAL)
+            checks.need(stmt.src.rows is None, "a prefetch of rows that a tile names", span)
         case Gemm():
             a, b = (checks.ref(r, scope, span, _REGISTER, _SHARED) for r in (stmt.a, stmt.b))
             checks.ref(stmt.c, scope, span, _REGISTER)

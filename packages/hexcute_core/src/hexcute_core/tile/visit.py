@@ -78,7 +78,10 @@ def operands(op: TileOp) -> tuple[TileRef, ...]:
     match op:
         case Fill():
             return ()
-        case Copy() | Prefetch() | CastTile() | Reduce() | Rearrange():
+        case Copy():
+            # Numbers that name rows of either side are read as well.
+            return (op.src, *(ref.rows for ref in (op.src, op.dst) if ref.rows is not None))
+        case Prefetch() | CastTile() | Reduce() | Rearrange():
             return (op.src,)
         case Gemm():
             return (op.a, op.b)
