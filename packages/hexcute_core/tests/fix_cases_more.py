@@ -108,6 +108,11 @@ NAMES += [
     ("leave reduce= out: threads move such rows",
      f'{NAMED}hx.copy(s, v, reduce="add")', f"{NAMED}hx.copy(s, v)"),
     ("leave it out, or copy the tile earlier", f"{NAMED}hx.prefetch(v)", f"{NAMED}hx.copy(v, s)"),
+    ("copy a global view to registers, hx.copy(view, r, outside=-1), and those on",
+     "hx.copy(g, s, outside=1.0)", "hx.copy(g, r, outside=1.0)\nhx.copy(r, s)"),
+    ("write a number, or hx.where(inside, r, tile) afterwards",
+     "hx.copy(g, r, outside=q)", "hx.copy(g, r, outside=2.0)"),
+    ("name one of its modes, from 0 to 1", "x = hx.iota((16, 8), 2)", "x = hx.iota((16, 8), 1)"),
     ("write hx.along(dim, step) with an int, or with a shared tile of i32",
      VIEW.format("hx.along(0, 0.5)"), VIEW.format("hx.along(0, 2)")),
 ]  # fmt: skip

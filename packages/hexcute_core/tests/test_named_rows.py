@@ -84,10 +84,7 @@ def scattered(x: f32[t, n], idx: i32[t], y: f32[m, n], *, BM: int = 24, BN: int 
     hx.attrs.cuda.block_dim = 96
     bt = hx.blockIdx.x * BM
     names, rows = hx.register_tensor(i32, (BM,)), hx.shared_tensor(i32, (BM,))
-    hx.copy(hx.global_view(idx[bt:], ((BM,), (1,))), names)
-    for (i,) in hx.elements(names):
-        if bt + i >= t:
-            names[i] = -1
+    hx.copy(hx.global_view(idx[bt:], ((BM,), (1,))), names, outside=-1)
     hx.copy(names, rows)
     hx.syncthreads()
     r = hx.register_tensor(f32, (BM, BN))

@@ -60,6 +60,7 @@ from hexcute_core.frontend.elementwise import (
     where,
 )
 from hexcute_core.frontend.gemm import gemm, wait_gemm
+from hexcute_core.frontend.iota import iota
 from hexcute_core.frontend.launch import Attrs, GridDim, Index
 from hexcute_core.frontend.loops import elements, grid, persistent, static_range, unroll
 from hexcute_core.frontend.pipelines import pipeline
@@ -100,7 +101,7 @@ __all__ = [
     "cp_async_commit", "cp_async_wait", "cummax", "cummin", "cumprod", "cumsum", "device", "dim",
     "dims", "ds", "elect", "elements", "erf", "exp", "exp2", "f16", "f32", "f64", "f8e4m3",
     "f8e5m2", "fill", "floor", "gemm", "global_view", "grid", "gridDim", "i1", "i16", "i2", "i32",
-    "i4", "i64", "i8", "isnan", "log", "log2", "max", "maximum", "mbarrier", "min", "minimum",
+    "i4", "i64", "i8", "iota", "isnan", "log", "log2", "max", "maximum", "mbarrier", "min", "minimum",
     "named_barrier", "persistent", "pipeline", "prefetch", "primitive", "rcp", "rearrange",
     "reduce", "register_tensor", "remote", "rsqrt", "scan", "select", "shared_tensor", "sin",
     "sqrt", "static_range", "sum", "sync_role", "syncthreads", "tanh", "tf32", "threadIdx",

@@ -108,12 +108,12 @@ class Buffer:
             raise Invalid("a buffer both read and written")
         self.used = how
 
-    def load(self, at):
-        """Cells at coordinate arrays `at`, 0 outside."""
+    def load(self, at, outside=0):
+        """Cells at coordinate arrays `at`, `outside` where there are none."""
         self.use("read")
         inside = self.inside(at)
         clipped = tuple(np.clip(a, 0, n - 1) for a, n in zip(at, self.array.shape))
-        return np.where(inside, self.array[clipped].astype(wide(self.dtype)), 0)
+        return np.where(inside, self.array[clipped].astype(wide(self.dtype)), outside)
 
     def combine(self, at, values, op, writer):
         """Adds what lies inside to what is there, or keeps the least or the greatest."""

@@ -13,7 +13,10 @@ def load(w, dtype, shape, trips=None):
     held = w.register(dtype, shape)
     path = w.pick(("direct", "direct", "direct", "staged", "staged", "through", "parts"))
     if path == "direct" or trips is not None:
-        w.line(f"hx.copy({view(w, dtype, shape, trips=trips)}, {held})")
+        source, other = view(w, dtype, shape, trips=trips), ""
+        if dtype != "boolean" and w.chance(0.2):
+            other = f", outside={w.pick(('1', '3', w.scalar(2)))}"
+        w.line(f"hx.copy({source}, {held}{other})")
     elif path == "parts":
         _in_parts(w, dtype, shape, held)
     else:

@@ -107,13 +107,16 @@ class Machine:
 
     # Operations
 
-    def copy(self, src, dst, mbarrier=None, reduce=None, hint=None):
+    def copy(self, src, dst, mbarrier=None, reduce=None, hint=None, outside=None):
         if src.shape != dst.shape or src.dtype != dst.dtype:
             raise Invalid("a copy between different tiles")
         if reduce is not None:
             dst.combine(src.load(), reduce)
             return
         slot = isinstance(dst, Tile) and dst.shared and isinstance(src, View)
+        if outside is not None:
+            dst.store(src.load(outside))
+            return
         later = slot and self.explicit and mbarrier is None
         dst.store(src.load(), later)
         if later:

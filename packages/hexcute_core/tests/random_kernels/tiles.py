@@ -197,8 +197,8 @@ class View:
     def __getitem__(self, index):
         return View(self.machine, self.buffer, [a[index] for a in self.at])
 
-    def load(self):
-        return self.buffer.load(self.at)
+    def load(self, outside=0):
+        return self.buffer.load(self.at, outside)
 
     def store(self, values, later=False):
         self.buffer.store(self.at, values, self.machine.writer())

@@ -11,7 +11,7 @@ from hexcute_core.arch.boxes import HINTS, REDUCED, Hint, Reduction
 from hexcute_core.frontend.barriers import completion
 from hexcute_core.frontend.builder import Builder, current
 from hexcute_core.frontend.tileops import tile_of
-from hexcute_core.frontend.tiles import LazyTile, Tile, describe, store
+from hexcute_core.frontend.tiles import LazyTile, Tile, TileValue, describe, number_of, store
 from hexcute_core.scalar import Scalar
 from hexcute_core.tile import Copy, GlobalView, Prefetch, SharedTensor
 
@@ -22,6 +22,7 @@ def copy(
     mbarrier: object = None,
     reduce: object = None,
     hint: object = None,
+    outside: object = None,
 ) -> None:
     """dst[...] = src[...]: moves a tile between global memory, shared memory and registers, or from
     registers to registers.
@@ -30,7 +31,8 @@ def copy(
     zero; those of a global destination are not written. With an `mbarrier`, a copy from global to
     shared memory goes by TMA, returns at once and completes its bytes there. With `reduce`, "add",
     "min" or "max", a shared tile is combined with what global memory holds, by TMA alone. `hint`,
-    "evict_first" or "evict_last", says when bytes that TMA moves leave L2.
+    "evict_first" or "evict_last", says when bytes that TMA moves leave L2. `outside`, a number,
+    is what registers get in place of zero where a view leaves its tensor.
     """
     builder = current("hx.copy")
     if isinstance(dst, LazyTile):
@@ -46,6 +48,7 @@ def copy(
             if a.shape != b.shape
             else f"write hx.copy(hx.cast(x, {b.dtype}), y) with x in registers",
         )
+    other = None if outside is None else _outside(builder, a, b, outside)
     if a.in_registers and b.in_registers:
         _plain(builder, a, b, mbarrier, reduce, hint)
         store(b, a)
@@ -72,6 +75,7 @@ def copy(
             None if mbarrier is None else _completes(builder, a, b, mbarrier),
             None if reduce is None else _reduction(builder, a, b, reduce),
             None if hint is None else _hint(builder, a, b, hint),
+            other,
         )
     )
 
@@ -160,6 +164,22 @@ def _steps(builder: Builder, view: Tile, word: str) -> None:
             f"{describe(view)} are named by a tile",
             fix=f"leave {word}= out: threads move such rows",
         )
+
+
+def _outside(builder: Builder, a: Tile, b: Tile, value: object) -> Scalar:
+    """What registers `b` get where the view `a` leaves its tensor."""
+    if not (isinstance(a.tensor, GlobalView) and b.in_registers):
+        raise builder.error(
+            f"outside= of hx.copy of {describe(a)} to {describe(b)}: what is copied to shared "
+            "memory reads as zero there, and nothing else has an outside",
+            fix="copy a global view to registers, hx.copy(view, r, outside=-1), and those on",
+        )
+    if isinstance(value, TileValue):
+        raise builder.error(
+            f"outside= is one number for all elements, got {describe(value)}",
+            fix="write a number, or hx.where(inside, r, tile) afterwards",
+        )
+    return number_of(value, b.dtype)
 
 
 def _hint(builder: Builder, a: Tile, b: Tile, hint: object) -> Hint:

@@ -8,6 +8,7 @@ from hexcute_core.dtypes import boolean, i32
 from hexcute_core.lowering.bounds import inside
 from hexcute_core.lowering.context import Context, nest, register_offset, rep_modes
 from hexcute_core.lowering.digits import digits
+from hexcute_core.lowering.elements import resolve
 from hexcute_core.lowering.elementwise import lower_same
 from hexcute_core.lowering.global_address import GlobalAddress
 from hexcute_core.lowering.rows import LookedUp, look_up
@@ -48,23 +49,36 @@ def lower_copy(ctx: Context, op: Copy) -> tuple[th.Stmt, ...]:
                 predicate, within = land(within, predicate), None
             operands = (*operands, predicate)
         body = (th.Prim(plan.row.name, operands, op.span, op.id),)
+        if op.outside is not None and predicate is not None and not _is_true(predicate):
+            other = _set(target, resolve(ctx, op.outside))
+            body = (*body, th.If(predicate, (), other, op.span))
     if looked_up is not None:
         body = (*looked_up.statements, *body)
     if within is not None:
-        body = (th.If(within, body, _zeros(source, target), op.span, op.id),)
+        beyond = () if isinstance(source, th.Regs) else _zeros(target)
+        body = (th.If(within, body, beyond, op.span, op.id),)
     # A copy between memories holds no register from call to call: long ones need not unroll.
     registers = any(isinstance(t, RegisterTensor) for t in (src, dst))
     whole = nest(loops, sizes, body, None if registers else UNROLLED)
     return whole if guard is None else (th.If(guard, whole, (), op.span, op.id),)
 
 
-def _zeros(source: th.Operand, target: th.Operand) -> tuple[th.Stmt, ...]:
+def _zeros(target: th.Operand) -> tuple[th.Stmt, ...]:
     """What a thread's registers hold of coordinates beyond the tile."""
-    if not isinstance(target, th.Regs) or isinstance(source, th.Regs):
+    if not isinstance(target, th.Regs):
         return ()
-    zero = Const(0.0 if target.dtype.is_float else 0, target.dtype)
+    return _set(target, Const(0.0 if target.dtype.is_float else 0, target.dtype))
+
+
+def _set(target: th.Operand, value: Scalar) -> tuple[th.Stmt, ...]:
+    """The registers of one call, all of them `value`."""
+    assert isinstance(target, th.Regs)
     places = [add(target.offset, p + w) for p in target.pieces for w in range(target.width)]
-    return tuple(th.SetElement(target.array, place, zero) for place in places)
+    return tuple(th.SetElement(target.array, place, value) for place in places)
+
+
+def _is_true(predicate: Scalar) -> bool:
+    return isinstance(predicate, Const) and bool(predicate.value)
 
 
 def _first_holder(ctx: Context, plan: CopyPlan) -> Scalar | None:

@@ -272,7 +272,11 @@ class _BlockRun:
                 cell = cast_tile(one, stmt.value.dtype, memory.dtype(stmt.dst))
                 memory.write(stmt.dst, np.full(stmt.dst.shape, cell[0]), at, span)
             case Copy() | Rearrange():
-                cells = memory.read(stmt.src, at, span)
+                other = stmt.outside if isinstance(stmt, Copy) else None
+                filled = None if other is None else self._uniform_cell(
+                    self._value(other, scope), scope
+                ).astype(storage(other.dtype))  # fmt: skip
+                cells = memory.read(stmt.src, at, span, filled)
                 reduction = stmt.reduce if isinstance(stmt, Copy) else None
                 memory.write(stmt.dst, cells, at, span, reduction)
                 if isinstance(stmt, Copy) and stmt.completes is not None:

@@ -69,13 +69,17 @@ class TileMemory:
         """What the tile's elements take in memory."""
         return prod(ref.shape) * self.dtype(ref).bits // 8
 
-    def read(self, ref: TileRef, index: Index, span: SourceSpan) -> Array:
-        """The tile's cells, of shape `ref.shape`."""
+    def read(
+        self, ref: TileRef, index: Index, span: SourceSpan, outside: Array | None = None
+    ) -> Array:
+        """The tile's cells, of shape `ref.shape`; `outside`, or zero, where a view leaves its
+        tensor."""
         view = self.views.get(ref.tensor)
         if view is not None:
             buffer, place, inside = self._locate(view, ref, index, span)
             cells = buffer.cells[place] if len(buffer.cells) else buffer.cells.dtype.type(0)
-            masked: Array = np.where(inside, cells, buffer.cells.dtype.type(0))
+            other = buffer.cells.dtype.type(0) if outside is None else outside
+            masked: Array = np.where(inside, cells, other)
             return masked
         tile = self._holder(ref, index, span)
         window = _window(tile, ref, index, span)

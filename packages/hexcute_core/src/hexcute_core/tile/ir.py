@@ -49,7 +49,8 @@ class Copy:
     Elements of a global source outside the buffer read as zero; those of a global destination
     are not written. `completes` names the mbarrier, and its number, on which a load by TMA
     completes its bytes. With `reduce`, which goes from shared to global memory,
-    dst[x] = reduce(dst[x], src[x]), atomically. `hint` means nothing but time.
+    dst[x] = reduce(dst[x], src[x]), atomically. `hint` means nothing but time. `outside`, of the
+    elements' type, is what registers get in place of zero.
     """
 
     id: int
@@ -59,6 +60,7 @@ class Copy:
     completes: tuple[str, Scalar] | None = None
     reduce: Reduction | None = None
     hint: Hint | None = None
+    outside: Scalar | None = None
 
 
 @dataclass(frozen=True)

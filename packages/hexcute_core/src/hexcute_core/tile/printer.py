@@ -180,6 +180,7 @@ class _Printer:
                 if stmt.completes is not None:
                     how += f" completes {stmt.completes[0]}[{show(stmt.completes[1])}]"
                 how += "" if stmt.hint is None else f" {stmt.hint}"
+                how += "" if stmt.outside is None else f" outside {show(stmt.outside)}"
                 yield f"%{stmt.id} copy {self.ref(stmt.src)} -> {self.ref(stmt.dst)}{how}"
             case Prefetch():
                 yield f"%{stmt.id} prefetch {self.ref(stmt.src)}"

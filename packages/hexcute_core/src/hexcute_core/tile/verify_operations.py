@@ -88,6 +88,11 @@ def verify_operation(
                 checks.need(ways, f"`{src.name}` combined with `{dst.name}`", span)
                 known = dst.dtype in REDUCED.get(stmt.reduce, ())
                 checks.need(known, f"{dst.dtype} combined by {stmt.reduce}", span)
+            if stmt.outside is not None:
+                checks.scalar(stmt.outside, scope, span)
+                ways = type(src) is _GLOBAL and type(dst) is _REGISTER
+                fits = ways and stmt.outside.dtype == dst.dtype
+                checks.need(fits, f"`{dst.name}` gets {stmt.outside} for what is outside", span)
             if stmt.hint is not None:
                 outside = stmt.hint in HINTS and _GLOBAL in (type(src), type(dst))
                 checks.need(outside, f"a copy with the hint {stmt.hint}", span)

@@ -195,7 +195,8 @@ def _own_scalars(op: TileOp) -> tuple[Scalar, ...]:
         case Fill():
             return (op.value,)
         case Copy():
-            return () if op.completes is None else (op.completes[1],)
+            completes = () if op.completes is None else (op.completes[1],)
+            return completes if op.outside is None else (*completes, op.outside)
         case Gemm():
             return (op.accumulate,)
         case Elementwise():
