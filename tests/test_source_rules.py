@@ -78,6 +78,7 @@ def allowed(path: str, module: str) -> bool:
             "cuda": {"runtime", "toolchain"},
             "hidet": {"backend"},
             "ml_dtypes": {"simulator"},
+            "mypy": {"mypy_plugin.py"},
             "pytest": {"pytest_plugin.py"},
             "torch": {"runtime"},
             "tqdm": {"simulator"},

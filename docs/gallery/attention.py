@@ -4,6 +4,8 @@
 from the first product to the second in the registers where it is.
 """
 
+from typing import Any
+
 import hexcute_core as hx
 from hexcute_core import f16, f32
 
@@ -12,7 +14,10 @@ LOG2_E = 1.4426950408889634
 
 
 @hx.device
-def weighed(rs, top, total, scale, row, column, last, causal):
+def weighed(
+    rs: hx.Tile, top: hx.Tile, total: hx.Tile, scale: float, row: Any, column: Any, last: Any,
+    causal: bool,
+) -> Any:  # fmt: skip
     """(weights, maxima, sums, factor for what was summed before) of one tile of scores, which
     begins at `row` and `column`."""
     rs = rs * (scale * LOG2_E)
@@ -25,14 +30,14 @@ def weighed(rs, top, total, scale, row, column, last, causal):
     return weights, higher, total * before + hx.sum(weights, 1), before
 
 
-def attention(D, causal):
+def attention(D: int, causal: bool) -> hx.Kernel:
     """The kernel for heads of `D` elements."""
 
     @hx.kernel
     def attention(
         q: f16[b, hq, sq, D], k: f16[b, hk, sk, D], v: f16[b, hk, sk, D], o: f16[b, hq, sq, D],
         scale: f32, *, BM: int = 64, BN: int = 64,
-    ):  # fmt: skip
+    ) -> None:  # fmt: skip
         hx.attrs.cuda.grid_dim = hx.cdiv(sq, BM), hq, b
         hx.attrs.cuda.block_dim = 128
         bm, head, z = hx.blockIdx.x * BM, hx.blockIdx.y, hx.blockIdx.z
@@ -44,7 +49,9 @@ def attention(D, causal):
         rq, ro = hx.register_tensor(f16, (BM, D)), hx.register_tensor(f32, (BM, D))
         top, total = hx.register_tensor(f32, (BM, 1)), hx.register_tensor(f32, (BM, 1))
         hx.copy(hx.global_view(q[z, head, bm:, :], ((BM, D), (D, 1))), rq)
-        hx.fill(ro, 0.0), hx.fill(top, -1e30), hx.fill(total, 0.0)
+        hx.fill(ro, 0.0)
+        hx.fill(top, -1e30)
+        hx.fill(total, 0.0)
         for i in range(tiles):
             hx.copy(gk[:, :, i], tk)
             hx.copy(gv[:, :, i], tv)
@@ -65,14 +72,14 @@ def attention(D, causal):
     return attention
 
 
-def attention_hopper(D, causal):
+def attention_hopper(D: int, causal: bool) -> hx.Kernel:
     """The same where one warp group has TMA fill slots with keys and values, and two multiply."""
 
     @hx.kernel
     def attention(
         q: f16[b, hq, sq, D], k: f16[b, hk, sk, D], v: f16[b, hk, sk, D], o: f16[b, hq, sq, D],
         scale: f32, *, BM: int = 128, BN: int = 64, STAGES: int = 2,
-    ):  # fmt: skip
+    ) -> None:  # fmt: skip
         hx.attrs.cuda.grid_dim = hx.cdiv(sq, BM), hq, b
         bm, head, z = hx.blockIdx.x * BM, hx.blockIdx.y, hx.blockIdx.z
         last = hx.minimum(sk, bm + BM) if causal else sk
@@ -93,7 +100,9 @@ def attention_hopper(D, causal):
         with hx.warp_groups_consumer(2, registers=240):
             ro = hx.register_tensor(f32, (BM, D))
             top, total = hx.register_tensor(f32, (BM, 1)), hx.register_tensor(f32, (BM, 1))
-            hx.fill(ro, 0.0), hx.fill(top, -1e30), hx.fill(total, 0.0)
+            hx.fill(ro, 0.0)
+            hx.fill(top, -1e30)
+            hx.fill(total, 0.0)
             once.wait()
             for i in range(tiles):
                 rs = hx.register_tensor(f32, (BM, BN))

@@ -10,14 +10,14 @@ from hexcute_core import f16, f32, i32
 stored, edges, m, n, k = hx.dims("stored edges m n k")
 
 
-def block_sparse(BM, BK):
+def block_sparse(BM: int, BK: int) -> hx.Kernel:
     """The kernel for blocks of `BM` x `BK`."""
 
     @hx.kernel
     def block_sparse(
         values: f16[stored, BM, BK], starts: i32[edges], column: i32[stored], b: f16[n, k],
         c: f16[m, n], *, BN: int = 64,
-    ):  # fmt: skip
+    ) -> None:  # fmt: skip
         hx.attrs.cuda.grid_dim = edges - 1, hx.cdiv(n, BN)
         hx.attrs.cuda.block_dim = 128
         r, bn = hx.blockIdx.x, hx.blockIdx.y * BN

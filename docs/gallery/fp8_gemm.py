@@ -16,7 +16,7 @@ BK = 128
 def fp8_gemm(
     a: f8e4m3[m, k], b: f8e4m3[n, k], a_scale: f32[m, g], b_scale: f32[gn, g], c: bf16[m, n],
     *, BM: int = 64, BN: int = 64,
-):  # fmt: skip
+) -> None:  # fmt: skip
     hx.attrs.cuda.grid_dim = hx.cdiv(m, BM), hx.cdiv(n, BN)
     hx.attrs.cuda.block_dim = 128
     bm, bn, tiles = hx.blockIdx.x * BM, hx.blockIdx.y * BN, hx.cdiv(k, BK)
@@ -40,7 +40,7 @@ def fp8_gemm(
 def fp8_gemm_hopper(
     a: f8e4m3[m, k], b: f8e4m3[n, k], a_scale: f32[m, g], b_scale: f32[gn, g], c: bf16[m, n],
     *, BM: int = 128, BN: int = 64, STAGES: int = 3,
-):  # fmt: skip
+) -> None:  # fmt: skip
     hx.attrs.cuda.grid_dim = hx.cdiv(m, BM), hx.cdiv(n, BN)
     bm, bn, tiles = hx.blockIdx.x * BM, hx.blockIdx.y * BN, hx.cdiv(k, BK)
     ga = hx.global_view(a[bm:, :], ((BM, BK, tiles), (k, 1, BK)))

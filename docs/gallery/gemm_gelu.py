@@ -4,6 +4,8 @@ Twice: for any GPU, where the threads of a block copy ahead by cp.async and mult
 Hopper, where one warp group has TMA fill slots and two others multiply straight from them.
 """
 
+from typing import Any
+
 import hexcute_core as hx
 from hexcute_core import bf16, f32
 
@@ -11,7 +13,7 @@ m, n, k = hx.dims("m n k")
 
 
 @hx.device
-def finished(rc, bias, bn):
+def finished(rc: hx.Tile, bias: hx.Param, bn: Any) -> Any:
     """gelu(rc + bias), as bf16."""
     rb = hx.register_tensor(bf16, (1, rc.shape[1]))
     hx.copy(hx.global_view(bias[bn:], ((1, rc.shape[1]), (0, 1))), rb)
@@ -23,7 +25,7 @@ def finished(rc, bias, bn):
 def gemm_gelu(
     a: bf16[m, k], b: bf16[n, k], bias: bf16[n], c: bf16[m, n],
     *, BM: int = 64, BN: int = 64, BK: int = 32, STAGES: int = 3,
-):  # fmt: skip
+) -> None:  # fmt: skip
     hx.attrs.cuda.grid_dim = hx.cdiv(m, BM), hx.cdiv(n, BN)
     hx.attrs.cuda.block_dim = 128
     bm, bn, tiles = hx.blockIdx.x * BM, hx.blockIdx.y * BN, hx.cdiv(k, BK)
@@ -55,7 +57,7 @@ def gemm_gelu(
 def gemm_gelu_hopper(
     a: bf16[m, k], b: bf16[n, k], bias: bf16[n], c: bf16[m, n],
     *, BM: int = 128, BN: int = 64, BK: int = 64, STAGES: int = 3,
-):  # fmt: skip
+) -> None:  # fmt: skip
     hx.attrs.cuda.grid_dim = hx.cdiv(m, BM), hx.cdiv(n, BN)
     bm, bn, tiles = hx.blockIdx.x * BM, hx.blockIdx.y * BN, hx.cdiv(k, BK)
     ga = hx.global_view(a[bm:, :], ((BM, BK, tiles), (k, 1, BK)))

@@ -14,7 +14,7 @@ m, n, parts = hx.dims("m n parts")
 def gradient_of_rows(
     x: f16[m, n], dy: f16[m, n], gamma: f16[n], mean: f32[m], rstd: f32[m], dx: f16[m, n],
     *, BM: int = 4, BN: int = 512,
-):  # fmt: skip
+) -> None:  # fmt: skip
     hx.attrs.cuda.grid_dim = hx.cdiv(m, BM)
     hx.attrs.cuda.block_dim = 128
     bm = hx.blockIdx.x * BM
@@ -38,14 +38,15 @@ def gradient_of_rows(
 def gradient_of_weights(
     x: f16[m, n], dy: f16[m, n], mean: f32[m], rstd: f32[m], dgamma: f32[parts, n],
     dbeta: f32[parts, n], *, BM: int = 16, BN: int = 64,
-):  # fmt: skip
+) -> None:  # fmt: skip
     hx.attrs.cuda.grid_dim = hx.cdiv(n, BN), parts
     hx.attrs.cuda.block_dim = 128
     bn, part, tiles = hx.blockIdx.x * BN, hx.blockIdx.y, hx.cdiv(m, BM)
     gx, gdy = (hx.global_view(t[:, bn:], ((BM, BN, tiles), (n, 1, BM * n))) for t in (x, dy))
     gm, gr = (hx.global_view(t, ((BM, 1, tiles), (1, 0, BM))) for t in (mean, rstd))
     gamma, beta = hx.register_tensor(f32, (BM, BN)), hx.register_tensor(f32, (BM, BN))
-    hx.fill(gamma, 0.0), hx.fill(beta, 0.0)
+    hx.fill(gamma, 0.0)
+    hx.fill(beta, 0.0)
     for i in range(part, tiles, parts):
         rx, rdy = hx.register_tensor(f16, (BM, BN)), hx.register_tensor(f16, (BM, BN))
         rm, rr = hx.register_tensor(f32, (BM, 1)), hx.register_tensor(f32, (BM, 1))
@@ -58,7 +59,7 @@ def gradient_of_weights(
 
 
 @hx.kernel
-def add_parts(p: f32[parts, n], total: f16[n], *, BM: int = 16, BN: int = 64):
+def add_parts(p: f32[parts, n], total: f16[n], *, BM: int = 16, BN: int = 64) -> None:
     hx.attrs.cuda.grid_dim = hx.cdiv(n, BN)
     hx.attrs.cuda.block_dim = 128
     bn, tiles = hx.blockIdx.x * BN, hx.cdiv(parts, BM)

@@ -15,7 +15,7 @@ tokens, pairs, places, blocks, experts, n, k = hx.dims("tokens pairs places bloc
 def mixture(
     x: f16[tokens, k], w: f16[experts, n, k], pair: i32[places], expert: i32[blocks],
     y: f16[pairs, n], *, BM: int = 64, BN: int = 64, BK: int = 64, CHOICES: int = 2,
-):  # fmt: skip
+) -> None:  # fmt: skip
     hx.attrs.cuda.grid_dim = blocks, hx.cdiv(n, BN)
     hx.attrs.cuda.block_dim = 128
     block, bn, tiles = hx.blockIdx.x, hx.blockIdx.y * BN, hx.cdiv(k, BK)

@@ -12,7 +12,7 @@ sequences, slots, pages, hq, hk = hx.dims("sequences slots pages hq hk")
 LOG2_E = 1.4426950408889634
 
 
-def paged_decode(D, PAGE):
+def paged_decode(D: int, PAGE: int) -> hx.Kernel:
     """The kernel for heads of `D` elements and pages of `PAGE` rows."""
 
     @hx.kernel
@@ -20,7 +20,7 @@ def paged_decode(D, PAGE):
         q: f16[sequences, hq, D], k: f16[slots, hk, D], v: f16[slots, hk, D],
         table: i32[sequences, pages], length: i32[sequences], o: f16[sequences, hq, D],
         scale: f32, *, BM: int = 16, BN: int = 64,
-    ):  # fmt: skip
+    ) -> None:  # fmt: skip
         hx.attrs.cuda.grid_dim = hk, sequences
         hx.attrs.cuda.block_dim = 32
         assert BN % PAGE == 0, "whole pages a tile"
@@ -36,7 +36,9 @@ def paged_decode(D, PAGE):
         rq, ro = hx.register_tensor(f16, (BM, D)), hx.register_tensor(f32, (BM, D))
         top, total = hx.register_tensor(f32, (BM, 1)), hx.register_tensor(f32, (BM, 1))
         hx.copy(hx.global_view(q[s, :, :], ((BM, D), (heads, 1))), rq)
-        hx.fill(ro, 0.0), hx.fill(top, -1e30), hx.fill(total, 0.0)
+        hx.fill(ro, 0.0)
+        hx.fill(top, -1e30)
+        hx.fill(total, 0.0)
         for at in range(0, last, BN):
             page, row = hx.register_tensor(i32, (BN,)), hx.iota((BN,), 0)
             # Every page's number once for each of its rows.

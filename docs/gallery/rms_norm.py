@@ -10,7 +10,9 @@ m, n = hx.dims("m n")
 
 
 @hx.kernel
-def rms_norm(x: f16[m, n], w: f16[n], y: f16[m, n], eps: f32, *, BM: int = 4, BN: int = 1024):
+def rms_norm(
+    x: f16[m, n], w: f16[n], y: f16[m, n], eps: f32, *, BM: int = 4, BN: int = 1024
+) -> None:
     hx.attrs.cuda.grid_dim = hx.cdiv(m, BM)
     hx.attrs.cuda.block_dim = 128
     assert BN % 32 == 0, "whole warps a row"

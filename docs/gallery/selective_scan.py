@@ -10,12 +10,14 @@ from hexcute_core import f32
 batch, length, channels = hx.dims("batch length channels")
 
 
-def after(first_factor, first_term, factor, term):
+def after(
+    first_factor: float, first_term: float, factor: float, term: float
+) -> tuple[float, float]:
     """Two steps as one."""
     return first_factor * factor, factor * first_term + term
 
 
-def selective_scan(N):
+def selective_scan(N: int) -> hx.Kernel:
     """The kernel for states of `N` numbers a channel."""
 
     @hx.kernel
@@ -23,7 +25,7 @@ def selective_scan(N):
         x: f32[batch, length, channels], dt: f32[batch, length, channels], A: f32[channels, N],
         B: f32[batch, length, N], C: f32[batch, length, N], skip: f32[channels],
         y: f32[batch, length, channels], *, BD: int = 4, BL: int = 32,
-    ):  # fmt: skip
+    ) -> None:  # fmt: skip
         hx.attrs.cuda.grid_dim = hx.cdiv(channels, BD), batch
         hx.attrs.cuda.block_dim = 128
         bd, z, tiles = hx.blockIdx.x * BD, hx.blockIdx.y, hx.cdiv(length, BL)

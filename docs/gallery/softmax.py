@@ -12,7 +12,7 @@ LOWEST = -60000.0  # Near the least number of f16.
 
 
 @hx.kernel
-def softmax(x: f16[m, n], y: f16[m, n], *, BM: int = 4, BN: int = 512):
+def softmax(x: f16[m, n], y: f16[m, n], *, BM: int = 4, BN: int = 512) -> None:
     hx.attrs.cuda.grid_dim = hx.cdiv(m, BM)
     hx.attrs.cuda.block_dim = 128
     bm, tiles = hx.blockIdx.x * BM, hx.cdiv(n, BN)

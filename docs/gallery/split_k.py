@@ -13,7 +13,7 @@ m, n, k, parts = hx.dims("m n k parts")
 @hx.kernel
 def multiply_parts(
     a: f16[m, k], b: f16[n, k], w: f32[parts, m, n], *, BM: int = 64, BN: int = 64, BK: int = 32
-):
+) -> None:
     """w[p] = the product over the tiles of k that are part p's, the same number for all parts."""
     hx.attrs.cuda.grid_dim = hx.cdiv(m, BM), hx.cdiv(n, BN), parts
     hx.attrs.cuda.block_dim = 128
@@ -32,7 +32,7 @@ def multiply_parts(
 
 
 @hx.kernel
-def add_parts(w: f32[parts, m, n], c: f16[m, n], *, BM: int = 16, BN: int = 128):
+def add_parts(w: f32[parts, m, n], c: f16[m, n], *, BM: int = 16, BN: int = 128) -> None:
     hx.attrs.cuda.grid_dim = hx.cdiv(m, BM), hx.cdiv(n, BN)
     hx.attrs.cuda.block_dim = 128
     bm, bn = hx.blockIdx.x * BM, hx.blockIdx.y * BN

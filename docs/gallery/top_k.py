@@ -12,7 +12,9 @@ LOWEST = -3e38
 
 
 @hx.kernel
-def top_k(x: f32[m, n], value: f32[m, best], index: i32[m, best], *, BM: int = 4, BN: int = 256):
+def top_k(
+    x: f32[m, n], value: f32[m, best], index: i32[m, best], *, BM: int = 4, BN: int = 256
+) -> None:
     hx.attrs.cuda.grid_dim = hx.cdiv(m, BM)
     hx.attrs.cuda.block_dim = 128
     bm = hx.blockIdx.x * BM

@@ -11,7 +11,7 @@ m, n = hx.dims("m n")
 
 
 @hx.kernel
-def transpose(x: f16[m, n], y: f16[n, m], *, BM: int = 64, BN: int = 64):
+def transpose(x: f16[m, n], y: f16[n, m], *, BM: int = 64, BN: int = 64) -> None:
     hx.attrs.cuda.grid_dim = hx.cdiv(m, BM), hx.cdiv(n, BN)
     hx.attrs.cuda.block_dim = 128
     bm, bn = hx.blockIdx.x * BM, hx.blockIdx.y * BN

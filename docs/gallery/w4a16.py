@@ -14,7 +14,7 @@ m, n, k, kb, groups = hx.dims("m n k kb groups")
 def w4a16(
     a: f16[m, k], q: u8[n, kb], scale: f16[n, groups], c: f16[m, n],
     *, BM: int = 32, BN: int = 64, BK: int = 64, GROUP: int = 128,
-):  # fmt: skip
+) -> None:  # fmt: skip
     hx.attrs.cuda.grid_dim = hx.cdiv(m, BM), hx.cdiv(n, BN)
     hx.attrs.cuda.block_dim = 128
     assert GROUP % BK == 0, "one scale a row for a tile"

@@ -12,6 +12,8 @@ import pytest
 import hexcute_core as hx
 from hexcute_core import errors
 from hexcute_core.errors import SourceSpan
+from hexcute_core.frontend.subscript import whole
+from hexcute_core.tile import RegisterTensor
 
 ROOT = Path(__file__).parents[3]
 # Names that an f-string completes are left out.
@@ -70,3 +72,21 @@ def test_names_written_after_hx_exist() -> None:
         if not hasattr(hx, name)
     }
     assert unknown == set()
+
+
+m, n = hx.dims("m n")
+
+
+@hx.kernel(cache=False)
+def shown(x: hx.f16[m, n], s: hx.f32, *, BM: int, BN: int = 8) -> None:
+    hx.attrs.cuda.grid_dim = 1
+    hx.attrs.cuda.block_dim = 32
+
+
+def test_what_authors_hold_says_what_it_is() -> None:
+    assert repr(shown) == "<kernel shown(x: f16[m, n], s: f32, *, BM, BN=8)>"
+    compiled = shown.compile("sm_80", BM=4)
+    assert repr(compiled) == "<kernel shown for sm_80, BM=4, BN=8>"
+    tensor = RegisterTensor("r", hx.f16, (4, 8), compiled.tile.span)
+    assert repr(hx.Tile(tensor, whole(tensor))) == "<f16 register tile `r` (4, 8)>"
+    assert repr(hx.f16) == "f16"

@@ -11,6 +11,8 @@ from hexcute_core import version  # isort: skip  # before the rest is loaded
 from hexcute_core import errors
 from hexcute_core.dtypes import DType, TensorType
 from hexcute_core.errors import CacheWarning, HexcuteError, HexcuteWarning, RearrangeWarning
+from hexcute_core.frontend.params import Param
+from hexcute_core.frontend.tiles import Tile
 from hexcute_core.language import *  # noqa: F403
 from hexcute_core.language import __all__ as _language
 
@@ -24,7 +26,7 @@ __version__ = version.VERSION
 _DRIVER = ("CompiledKernel", "Kernel", "kernel", "preload")
 __all__ = [
     *_language, "CacheWarning", "CompiledKernel", "DType", "HexcuteError", "HexcuteWarning",
-    "Kernel", "RearrangeWarning", "TensorType", "errors", "kernel", "preload",
+    "Kernel", "Param", "RearrangeWarning", "TensorType", "Tile", "errors", "kernel", "preload",
 ]  # fmt: skip
 
 

@@ -103,8 +103,8 @@ __all__ = [
     "f8e5m2", "fill", "floor", "gemm", "global_view", "grid", "gridDim", "i1", "i16", "i2", "i32",
     "i4", "i64", "i8", "iota", "isnan", "log", "log2", "max", "maximum", "mbarrier", "min",
     "minimum", "named_barrier", "persistent", "pipeline", "prefetch", "primitive", "rcp",
-    "rearrange", "reduce", "register_tensor", "remote", "rsqrt", "scan", "select", "shared_tensor", "sin",
-    "sqrt", "static_range", "sum", "sync_role", "syncthreads", "tanh", "tf32", "threadIdx",
-    "turns", "u1", "u16", "u2", "u32", "u4", "u64", "u8", "unroll", "wait_gemm",
-    "warp_groups_consumer", "warp_groups_producer", "where",
+    "rearrange", "reduce", "register_tensor", "remote", "rsqrt", "scan", "select",
+    "shared_tensor", "sin", "sqrt", "static_range", "sum", "sync_role", "syncthreads", "tanh",
+    "tf32", "threadIdx", "turns", "u1", "u16", "u2", "u32", "u4", "u64", "u8", "unroll",
+    "wait_gemm", "warp_groups_consumer", "warp_groups_producer", "where",
 ]  # fmt: skip

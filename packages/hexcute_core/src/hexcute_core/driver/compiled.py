@@ -44,6 +44,10 @@ class CompiledKernel:
         self._loaded: LoadedKernel | None = None
         self._grids: dict[int, GridFunction] = {}
 
+    def __repr__(self) -> str:
+        constants = "".join(f", {k}={v!r}" for k, v in self._request.constants.items())
+        return f"<kernel {self._signature.kernel} for {self._request.code}{constants}>"
+
     def holds(self) -> bool:
         """Whether what the trace could see of globals, captured variables and objects is so still;
         true before there is a trace."""

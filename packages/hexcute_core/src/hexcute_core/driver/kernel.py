@@ -18,7 +18,7 @@ from hexcute_core.driver.pipeline import Observer, Request
 from hexcute_core.driver.signature import constants_of, divisors_of, promise_of, signature_of
 from hexcute_core.driver.simulation import compile_for
 from hexcute_core.errors import LaunchError
-from hexcute_core.frontend import KernelDef, define, snapshot
+from hexcute_core.frontend import REQUIRED, KernelDef, TensorParam, define, snapshot
 from hexcute_core.runtime import LoadedKernel, best_key, device_target, make_binder
 from hexcute_core.runtime.binding import Binder
 
@@ -82,6 +82,20 @@ class Kernel:
         self._compiled: dict[tuple[Any, ...], CompiledKernel] = {}
         self.__doc__ = definition.fn.__doc__
         self.__name__ = definition.name
+
+    def __repr__(self) -> str:
+        written = [
+            f"{p.name}: {p.dtype}[{', '.join(map(str, p.extents))}]"
+            if isinstance(p, TensorParam)
+            else f"{p.name}: {p.dtype}"
+            for p in self.definition.params
+        ]
+        constants = self.definition.constants
+        written += ["*"] if constants else []
+        written += [
+            c.name if c.default is REQUIRED else f"{c.name}={c.default!r}" for c in constants
+        ]
+        return f"<kernel {self.__name__}({', '.join(written)})>"
 
     @property
     def compilations(self) -> int:

@@ -27,7 +27,7 @@ from hexcute_core.scalar.fold import extreme
 from hexcute_core.tile import Elementwise, TileRef
 
 Combine = Callable[..., Scalar]
-MathFunction = Callable[[object], object]
+MathFunction = Callable[[object], Any]
 _BINARY: tuple[BinaryOp, ...] = (
     "add", "sub", "mul", "div", "floordiv", "mod", "and", "or", "xor", "shl", "shr", "pow",
 )  # fmt: skip
@@ -150,12 +150,12 @@ def _math(
     return function
 
 
-def minimum(a: object, b: object) -> object:
+def minimum(a: object, b: object) -> Any:
     """The smaller of a and b, element by element on tiles; a number rather than NaN."""
     return _extreme("min", a, b)
 
 
-def maximum(a: object, b: object) -> object:
+def maximum(a: object, b: object) -> Any:
     """The larger of a and b, element by element on tiles; a number rather than NaN."""
     return _extreme("max", a, b)
 
@@ -180,24 +180,24 @@ def cdiv(a: object, b: object) -> Any:
     return apply(lambda x, y: binary("cdiv", x, y), a, b)
 
 
-def where(cond: object, a: object, b: object) -> object:
+def where(cond: object, a: object, b: object) -> Any:
     """`a` where `cond` holds, else `b`; both are evaluated. Tiles broadcast, scalars give one."""
     if isinstance(cond, bool):
         return a if cond else b
     return apply(select, cond, a, b)
 
 
-def negate(a: object) -> object:
+def negate(a: object) -> Any:
     """-a, element by element."""
     return apply(lambda x: unary("neg", x), a)
 
 
-def invert(a: object) -> object:
+def invert(a: object) -> Any:
     """~a, element by element."""
     return apply(lambda x: unary("inv", x), a)
 
 
-def logical_not(a: object) -> object:
+def logical_not(a: object) -> Any:
     """not a, element by element."""
     return apply(lambda x: unary("not", x), a)
 
@@ -218,7 +218,7 @@ ceil = _math("ceil", lambda a: float(math.ceil(a)))
 absolute = _math("abs", abs, any_type=True)
 
 
-def isnan(a: object) -> object:
+def isnan(a: object) -> Any:
     """Whether a is not a number, element by element on tiles."""
     if isinstance(a, (int, float)):
         return math.isnan(a)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from hexcute_core.dtypes import i32
 from hexcute_core.errors import FrontendError
@@ -40,7 +41,7 @@ class LoopRange:
     step: Scalar
     unroll: bool = False
 
-    def __iter__(self) -> Iterator[object]:
+    def __iter__(self) -> Iterator[Any]:
         raise _no_python_loop("hx.unroll" if self.unroll else "range")
 
 
@@ -50,7 +51,7 @@ class Grid:
 
     ranges: tuple[LoopRange, ...]
 
-    def __iter__(self) -> Iterator[object]:
+    def __iter__(self) -> Iterator[Any]:
         raise _no_python_loop("hx.grid")
 
 
@@ -60,7 +61,7 @@ class Elements:
 
     tile: Tile
 
-    def __iter__(self) -> Iterator[object]:
+    def __iter__(self) -> Iterator[Any]:
         raise _no_python_loop("hx.elements")
 
 

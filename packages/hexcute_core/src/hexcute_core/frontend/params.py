@@ -4,12 +4,13 @@ number there."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from hexcute_core.dtypes import DType
 from hexcute_core.frontend.builder import current
 from hexcute_core.frontend.reads import read
 from hexcute_core.frontend.subscript import static_int
-from hexcute_core.scalar import Scalar, ScalarBase, Var, as_scalar, binary, show
+from hexcute_core.scalar import Scalar, ScalarBase, as_scalar, binary, show
 from hexcute_core.tile import GlobalTensor
 
 
@@ -31,7 +32,7 @@ class Param:
     def dtype(self) -> DType:
         return self.tensor.dtype
 
-    def __getitem__(self, index: object) -> Param | Var:
+    def __getitem__(self, index: object) -> Any:
         """The origin moved: one entry a dimension, `start:` or an integer. With an integer for
         every dimension, the number that stands there, which all threads read."""
         builder = current("a[start:, :]")

@@ -12,6 +12,7 @@ from typing import Literal
 
 from hexcute_core.dtypes import i32
 from hexcute_core.errors import FrontendError, SourceSpan
+from hexcute_core.frontend.blocks import Block
 from hexcute_core.frontend.builder import Builder, Region, current
 from hexcute_core.frontend.subscript import static_int
 from hexcute_core.frontend.tiles import describe
@@ -143,7 +144,7 @@ class Ring:
 
 
 @dataclass(frozen=True)
-class Slot:
+class Slot(Block):
     """What `with pipe.produce()` and `with pipe.consume()` open."""
 
     ring: Ring

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hexcute_core.errors import FrontendError
+from hexcute_core.frontend.blocks import Block
 from hexcute_core.frontend.builder import Builder, current
 from hexcute_core.frontend.subscript import static_int
 from hexcute_core.scalar import Call
@@ -27,7 +28,7 @@ MAX_REGISTERS = 256
 
 
 @dataclass(frozen=True)
-class RoleContext:
+class RoleContext(Block):
     """What `with` opens: a role of `groups` warp groups."""
 
     kind: Literal["producer", "consumer"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import FunctionType
+from typing import Any
 
 from hexcute_core.dtypes import DType, accumulator, i32
 from hexcute_core.errors import FrontendError, HexcuteError
@@ -34,7 +35,7 @@ from hexcute_core.tile.ir import scan_operands
 Combine = Callable[..., object]
 
 
-def cumsum(x: object, axis: int, *, reverse: bool = False) -> LazyTile | Tile:
+def cumsum(x: object, axis: int, *, reverse: bool = False) -> Any:
     """The running sums of `x` along mode `axis`, a register tile of its shape and type.
 
     With `reverse`, of what stands from the end. Types narrower than 32 bits are summed in 32.
@@ -42,24 +43,24 @@ def cumsum(x: object, axis: int, *, reverse: bool = False) -> LazyTile | Tile:
     return _named("cumsum", "add", x, axis, reverse)
 
 
-def cumprod(x: object, axis: int, *, reverse: bool = False) -> LazyTile | Tile:
+def cumprod(x: object, axis: int, *, reverse: bool = False) -> Any:
     """The running products of `x` along mode `axis`; see `cumsum`."""
     return _named("cumprod", "mul", x, axis, reverse)
 
 
-def cummax(x: object, axis: int, *, reverse: bool = False) -> LazyTile | Tile:
+def cummax(x: object, axis: int, *, reverse: bool = False) -> Any:
     """The running maxima of `x` along mode `axis`, NaN left out as in `max`; see `cumsum`."""
     return _named("cummax", "max", x, axis, reverse)
 
 
-def cummin(x: object, axis: int, *, reverse: bool = False) -> LazyTile | Tile:
+def cummin(x: object, axis: int, *, reverse: bool = False) -> Any:
     """The running minima of `x` along mode `axis`, NaN left out as in `min`; see `cumsum`."""
     return _named("cummin", "min", x, axis, reverse)
 
 
 def scan(
     tiles: object, axis: int, combine: Combine, *, reverse: bool = False
-) -> LazyTile | Tile | tuple[Tile, ...]:
+) -> Any:
     """`tiles` scanned along mode `axis` by `combine`: each place holds what stands there combined
     with all before it, or, with `reverse`, all behind it.
 

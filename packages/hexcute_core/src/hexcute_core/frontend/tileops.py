@@ -6,6 +6,7 @@ Each checks spaces, shapes and element types, then writes one statement of the t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from hexcute_core.dtypes import DType, i32
 from hexcute_core.frontend.builder import Builder, current
@@ -20,7 +21,7 @@ from hexcute_core.frontend.tiles import (
     number_of,
     require_static,
 )
-from hexcute_core.scalar import Call, Const, Scalar, ScalarBase, as_scalar
+from hexcute_core.scalar import Call, Const, ScalarBase, as_scalar
 from hexcute_core.scalar import cast as cast_scalar
 from hexcute_core.scalar.numbers import typed
 from hexcute_core.tile import (
@@ -122,7 +123,7 @@ def sync_role() -> None:
     builder.emit(Sync(builder.span))
 
 
-def cast(a: object, dtype: DType) -> LazyTile | Tile | Scalar:
+def cast(a: object, dtype: DType) -> Any:
     """`a` converted to element type `dtype`: a new register tile, or a scalar for a scalar.
 
     Integers wrap; floats round to nearest, become integers towards zero, saturating, and NaN 0.
@@ -150,7 +151,7 @@ def _lazy(builder: Builder, value: LazyTile) -> LazyTile | Tile:
     return materialize(value) if builder.native else value
 
 
-def reduce(a: object, d: int, op: ReduceOp = "sum") -> LazyTile | Tile:
+def reduce(a: object, d: int, op: ReduceOp = "sum") -> Any:
     """`a` reduced along mode `d`, which stays with extent 1; `op` is "sum", "max" or "min"."""
     builder = current("hx.reduce")
     if op not in _REDUCTIONS:
@@ -178,7 +179,7 @@ def reduce(a: object, d: int, op: ReduceOp = "sum") -> LazyTile | Tile:
     return _lazy(builder, LazyTile(shape, src.dtype, (src.ref,), emit, base=op))
 
 
-def sum(a: object, d: int) -> LazyTile | Tile:
+def sum(a: object, d: int) -> Any:
     """The sum of `a` along mode `d`, which stays with extent 1; of conditions their number.
 
     Types narrower than 32 bits are added in f32 or i32, and the sum converted back once.
@@ -186,17 +187,17 @@ def sum(a: object, d: int) -> LazyTile | Tile:
     return reduce(a, d, "sum")
 
 
-def max(a: object, d: int) -> LazyTile | Tile:
+def max(a: object, d: int) -> Any:
     """The maximum of `a` along mode `d`, which stays with extent 1."""
     return reduce(a, d, "max")
 
 
-def min(a: object, d: int) -> LazyTile | Tile:
+def min(a: object, d: int) -> Any:
     """The minimum of `a` along mode `d`, which stays with extent 1."""
     return reduce(a, d, "min")
 
 
-def rearrange(a: object, layout: object = None) -> LazyTile | Tile:
+def rearrange(a: object, layout: object = None) -> Any:
     """`a` in another thread-value layout: the one given in CuTe notation, or whatever fits."""
     builder = current("hx.rearrange")
     src = register_of(a, "hx.rearrange")
@@ -237,7 +238,7 @@ def cp_async_wait(pending: int) -> None:
     builder.emit(AsyncWait(count, builder.span))
 
 
-def primitive(name: str, *args: object, dtype: DType | None = None) -> Scalar | None:
+def primitive(name: str, *args: object, dtype: DType | None = None) -> Any:
     """Calls the code generator's primitive `name`: for its effect, or for a value of `dtype`."""
     builder = current("hx.primitive")
     if not isinstance(name, str):

@@ -7,6 +7,7 @@ passed on or used by another operation, so `acc = acc * x` can write into `acc` 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import FrontendError
@@ -34,7 +35,7 @@ from hexcute_core.tile import (
     TileRef,
 )
 
-Operator = Callable[..., object]
+Operator = Callable[..., Any]
 _OPERATORS: dict[str, Operator] = {}
 
 
@@ -71,16 +72,16 @@ class TileValue:
     __lshift__, __rshift__ = _binary("shl"), _binary("shr")
     __pow__, __rpow__ = _binary("pow"), _binary("pow", flip=True)
     __lt__, __le__, __gt__, __ge__ = _binary("lt"), _binary("le"), _binary("gt"), _binary("ge")
-    __eq__, __ne__ = _binary("eq"), _binary("ne")  # type: ignore[assignment]
+    __eq__, __ne__ = _binary("eq"), _binary("ne")
 
     @property
     def shape(self) -> tuple[int, ...]:
         raise TypeError("a subclass gives the shape")
 
-    def __neg__(self) -> object:
+    def __neg__(self) -> Any:
         return _OPERATORS["neg"](self)
 
-    def __abs__(self) -> object:
+    def __abs__(self) -> Any:
         return _OPERATORS["abs"](self)
 
     def __bool__(self) -> bool:
@@ -104,6 +105,9 @@ class Tile(TileValue):
     def __init__(self, tensor: Tensor, ref: TileRef) -> None:
         self.tensor = tensor
         self.ref = ref
+
+    def __repr__(self) -> str:
+        return f"<{describe(self)}>"
 
     @property
     def dtype(self) -> DType:
@@ -130,7 +134,7 @@ class Tile(TileValue):
     def in_registers(self) -> bool:
         return isinstance(self.tensor, RegisterTensor)
 
-    def __getitem__(self, index: object) -> Tile | Scalar:
+    def __getitem__(self, index: object) -> Any:
         element = self._element(index)
         if element is not None:
             builder = current("t[i, j]")
@@ -215,7 +219,7 @@ class LazyTile(TileValue):
     def shape(self) -> tuple[int, ...]:
         return self._shape
 
-    def __getitem__(self, index: object) -> object:
+    def __getitem__(self, index: object) -> Any:
         return materialize(self)[index]
 
     @property

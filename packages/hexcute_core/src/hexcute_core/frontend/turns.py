@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hexcute_core.errors import FrontendError, SourceSpan
+from hexcute_core.frontend.blocks import Block
 from hexcute_core.frontend.builder import Builder, Region, current
 from hexcute_core.frontend.subscript import static_int
 from hexcute_core.tile import NamedBarrier, NamedBarrierOp
@@ -62,7 +63,7 @@ class Turns:
 
 
 @dataclass(frozen=True)
-class Turn:
+class Turn(Block):
     """What `with order.turn(i)` opens."""
 
     turns: Turns
