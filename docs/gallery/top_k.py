@@ -1,7 +1,6 @@
 """The largest numbers of every row and where they stand, the first of equal ones first.
 
-As many times as there are columns of results the maximum is taken, its column found as the least
-of those that hold it, and taken out.
+As many times as there are columns of results the maximum is taken, and then taken out.
 """
 
 import hexcute_core as hx
@@ -23,7 +22,7 @@ def top_k(
     columns = hx.iota((BM, BN), 1)
     for place in range(best):
         top = hx.max(r, 1)
-        at = hx.min(hx.where(r == top, columns, BN), 1)
+        at = hx.argmax(r, 1)
         hx.copy(top, hx.global_view(value[bm:, place:], ((BM, 1), (best, 1))))
         hx.copy(at, hx.global_view(index[bm:, place:], ((BM, 1), (best, 1))))
         r = hx.where(columns == at, LOWEST, r)

@@ -155,6 +155,12 @@ def columns(x: f32[m, n], idx: i32[32], y: f32[m, 32]):
     hx.copy(r, hx.global_view(y[bm:, :], ((16, 32), (32, 1))))
 
 
+@pytest.mark.parametrize("kernel", [gathered, scattered, parts, columns])
+def test_offsets_of_64_bits_are_proved(kernel):
+    solution = solved(kernel, wide=True)
+    assert not prove(solution, lower(solution, hx.arch.arch("sm_80"))).left
+
+
 def test_columns_are_gathered_one_by_one():
     rng = np.random.default_rng(3)
     x = rng.normal(size=(20, 12)).astype(np.float32)
@@ -231,8 +237,8 @@ def test_a_row_that_two_threads_write_is_found():
         scattered.compile("sm_80", aligned=False).simulate(x, np.zeros(24, np.int32), y)
 
 
-def solved(kernel):
-    request = Request(kernel.definition, {}, Promise(), hx.arch.arch("sm_80"), "sm_80")
+def solved(kernel, wide=False):
+    request = Request(kernel.definition, {}, Promise(wide=wide), hx.arch.arch("sm_80"), "sm_80")
     return Compilation(request).solution
 
 

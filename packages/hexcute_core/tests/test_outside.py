@@ -19,8 +19,7 @@ def first_maximum(x: f32[m, n], at: i32[m, 1], low: f32, *, BM: int = 6, BN: int
     bm = hx.blockIdx.x * BM
     r = hx.register_tensor(f32, (BM, BN))
     hx.copy(hx.global_view(x[bm:, :], ((BM, BN), (n, 1))), r, outside=low)
-    found = hx.min(hx.where(r == hx.max(r, 1), hx.iota((1, BN), 1), BN), 1)
-    hx.copy(found, hx.global_view(at[bm:, :], ((BM, 1), (1, 1))))
+    hx.copy(hx.argmax(r, 1), hx.global_view(at[bm:, :], ((BM, 1), (1, 1))))
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
@@ -75,3 +74,29 @@ def test_coordinates_of_every_mode():
     counted.compile("sm_90", verify=True).simulate(y, compare=True)
     i, j, k = np.indices(y.shape)
     assert np.array_equal(y, 100 * i + 1000 * j + k)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90"])
+def test_extremes_are_found_along_any_mode(target):
+    @hx.kernel(cache=False)
+    def found(x: f32[6, 20], low: i32[1, 20], high: i32[6, 1], y: f32[6, 20]):
+        hx.attrs.cuda.grid_dim = 1
+        hx.attrs.cuda.block_dim = 64
+        r = hx.register_tensor(f32, (6, 20))
+        hx.copy(hx.global_view(x, ((6, 20), (20, 1))), r)
+        hx.copy(hx.argmin(r, 0), hx.global_view(low, ((1, 20), (20, 1))))
+        hx.copy(hx.argmax(r, -1), hx.global_view(high, ((6, 1), (1, 1))))
+        hx.copy(hx.clamp(r, -2.0, hx.clamp(5, 0, 3)), hx.global_view(y, ((6, 20), (20, 1))))
+
+    x = np.random.default_rng(2).integers(-4, 5, (6, 20)).astype(np.float32)
+    x[2, 3], x[4] = np.nan, np.nan
+    low, high = np.zeros((1, 20), np.int32), np.zeros((6, 1), np.int32)
+    y = np.zeros_like(x)
+    compiled = found.compile(target, verify=True)
+    compiled.simulate(x, low, high, y, compare=True)
+    assert np.array_equal(low[0], np.where(np.isnan(x), np.inf, x).argmin(0))
+    assert np.array_equal(high[:4, 0], np.where(np.isnan(x), -np.inf, x).argmax(1)[:4])
+    # No number stands in row 4.
+    assert high[4, 0] == 20
+    assert np.array_equal(y, np.where(np.isnan(x), -2, np.clip(x, -2, 3)))
+    assert len(compiled.built.cubin) > 0

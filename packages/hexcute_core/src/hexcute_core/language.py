@@ -42,6 +42,7 @@ from hexcute_core.frontend.elementwise import (
     absolute,
     cdiv,
     ceil,
+    clamp,
     cos,
     erf,
     exp,
@@ -60,7 +61,7 @@ from hexcute_core.frontend.elementwise import (
     where,
 )
 from hexcute_core.frontend.gemm import gemm, wait_gemm
-from hexcute_core.frontend.iota import iota
+from hexcute_core.frontend.iota import argmax, argmin, iota
 from hexcute_core.frontend.launch import Attrs, GridDim, Index
 from hexcute_core.frontend.loops import elements, grid, persistent, static_range, unroll
 from hexcute_core.frontend.pipelines import pipeline
@@ -96,15 +97,16 @@ blockIdx = Index("blockIdx")
 gridDim = GridDim()
 
 __all__ = [
-    "Symbol", "abs", "along", "attrs", "bf16", "blockIdx", "boolean", "cast", "cdiv", "ceil",
-    "cluster_arrive", "cluster_rank", "cluster_sync", "cluster_wait", "copy", "cos",
-    "cp_async_commit", "cp_async_wait", "cummax", "cummin", "cumprod", "cumsum", "device", "dim",
-    "dims", "ds", "elect", "elements", "erf", "exp", "exp2", "f16", "f32", "f64", "f8e4m3",
-    "f8e5m2", "fill", "floor", "gemm", "global_view", "grid", "gridDim", "i1", "i16", "i2", "i32",
-    "i4", "i64", "i8", "iota", "isnan", "log", "log2", "max", "maximum", "mbarrier", "min",
-    "minimum", "named_barrier", "persistent", "pipeline", "prefetch", "primitive", "rcp",
-    "rearrange", "reduce", "register_tensor", "remote", "rsqrt", "scan", "select",
-    "shared_tensor", "sin", "sqrt", "static_range", "sum", "sync_role", "syncthreads", "tanh",
-    "tf32", "threadIdx", "turns", "u1", "u16", "u2", "u32", "u4", "u64", "u8", "unroll",
-    "wait_gemm", "warp_groups_consumer", "warp_groups_producer", "where",
+    "Symbol", "abs", "along", "argmax", "argmin", "attrs", "bf16", "blockIdx", "boolean",
+    "cast", "cdiv", "ceil", "clamp", "cluster_arrive", "cluster_rank", "cluster_sync",
+    "cluster_wait", "copy", "cos", "cp_async_commit", "cp_async_wait", "cummax", "cummin",
+    "cumprod", "cumsum", "device", "dim", "dims", "ds", "elect", "elements", "erf", "exp",
+    "exp2", "f16", "f32", "f64", "f8e4m3", "f8e5m2", "fill", "floor", "gemm", "global_view",
+    "grid", "gridDim", "i1", "i16", "i2", "i32", "i4", "i64", "i8", "iota", "isnan", "log",
+    "log2", "max", "maximum", "mbarrier", "min", "minimum", "named_barrier", "persistent",
+    "pipeline", "prefetch", "primitive", "rcp", "rearrange", "reduce", "register_tensor",
+    "remote", "rsqrt", "scan", "select", "shared_tensor", "sin", "sqrt", "static_range", "sum",
+    "sync_role", "syncthreads", "tanh", "tf32", "threadIdx", "turns", "u1", "u16", "u2", "u32",
+    "u4", "u64", "u8", "unroll", "wait_gemm", "warp_groups_consumer", "warp_groups_producer",
+    "where",
 ]  # fmt: skip

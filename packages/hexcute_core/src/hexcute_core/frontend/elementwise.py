@@ -160,6 +160,12 @@ def maximum(a: object, b: object) -> Any:
     return _extreme("max", a, b)
 
 
+def clamp(a: object, low: object, high: object) -> Any:
+    """a, but no less than `low` and no more than `high`, element by element on tiles; NaN gives
+    `low`."""
+    return minimum(maximum(a, low), high)
+
+
 def _extreme(op: Literal["min", "max"], a: object, b: object) -> object:
     if isinstance(a, (int, float)) and isinstance(b, (int, float)):
         if isinstance(a, float) or isinstance(b, float):
