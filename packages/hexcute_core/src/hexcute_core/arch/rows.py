@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from hexcute_core.arch.fragment import Fragment
+from hexcute_core.arch.fragment import Fragment, Mode
 from hexcute_core.dtypes import DType
 
 Scope = Literal["global", "shared", "remote", "register"]
@@ -49,7 +49,8 @@ class CopyRow:
 class MmaRow:
     """c += a * b^T over tile (m, n, k): `a` over (m, k), `b` over (n, k), `c` over (m, n).
 
-    `threads` work together on one tile; `a`, `b`, `c` say which element each value is.
+    `threads` work together on one tile; `a`, `b`, `c` say which element each value is. A `turned`
+    row is the same instruction given b for a and a for b, of which it makes c turned.
     """
 
     name: str
@@ -62,6 +63,20 @@ class MmaRow:
     b: Fragment
     c: Fragment
     timing: Timing
+    turned: bool = False
+
+    def turn(self) -> MmaRow:
+        """The row that computes `c^T += b * a^T`, for tiles that are too low for this one."""
+
+        def other(modes: tuple[Mode, ...]) -> tuple[Mode, ...]:
+            return tuple(Mode(x.size, x.step, 1 - x.dim) for x in modes)
+
+        m, n, k = self.tile
+        c = Fragment((n, m), other(self.c.thread), other(self.c.value))
+        return replace(
+            self, tile=(n, m, k), a_dtype=self.b_dtype, b_dtype=self.a_dtype, a=self.b, b=self.a,
+            c=c, turned=not self.turned,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

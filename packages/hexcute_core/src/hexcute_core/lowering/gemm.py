@@ -26,12 +26,13 @@ def lower_gemm(ctx: Context, op: Gemm) -> tuple[th.Stmt, ...]:
     if plan.row.name.startswith("fma"):
         body: th.Stmt = _fma(ctx, op, c, a, b)
     else:
-        operands = tuple(
+        total, left, right = (
             _operand(ctx, ref.tensor, offset, pieces)
             for ref, offset, pieces in (
                 (op.c, c, plan.c_pieces), (op.a, a, plan.a_pieces), (op.b, b, plan.b_pieces)
             )
         )  # fmt: skip
+        operands = (total, right, left) if plan.row.turned else (total, left, right)
         body = th.Prim(plan.row.name, operands, op.span)
     return nest(loops, sizes, (body,))
 

@@ -260,13 +260,18 @@ def anchors(
     (m, n), k = op.c.shape, op.a.shape[1]
     threads = component.team.threads
     orders = _orders(graph, component, parts, op)
-    found = [x for row in rows for x in _row_anchors(row, m, n, k, threads, op.warps, orders)]
+    found: list[Anchor] = []
+    # Turned, an instruction takes tiles of fewer rows, which it does not take otherwise.
+    for ways in (rows, tuple(row.turn() for row in rows)):
+        found = [x for row in ways for x in _row_anchors(row, m, n, k, threads, op.warps, orders)]
+        if found:
+            break
     if not found:
         tiles = ", ".join("x".join(map(str, row.tile)) for row in rows)
         arranged = f" arranged {op.warps}" if op.warps else ""
         raise NoLayout(
-            f"gemm of {m}x{n}x{k} on {threads} threads{arranged}: no instruction ({tiles}) tiles "
-            f"it with {threads // 32} warps",
+            f"gemm of {m}x{n}x{k} on {threads} threads{arranged}: no instruction ({tiles}, or M "
+            f"and N the other way round) tiles it with {threads // 32} warps",
             op.span,
             "make the tile a multiple of the instruction times the warps along M and N",
         )

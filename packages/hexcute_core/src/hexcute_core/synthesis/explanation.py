@@ -245,4 +245,5 @@ def _gemm(solution: Solution, op: Gemm, where: str, clocks: float) -> OperationE
     gemm = solution.gemms[op.id]
     calls = prod(level.size for level in (*gemm.m, *gemm.n, *gemm.k))
     detail = f"warps {gemm.groups[0]}x{gemm.groups[1]}"
+    detail += ", its operands turned" if gemm.row.turned else ""
     return OperationEntry(where, "gemm", text, gemm.row.name, calls, 0, None, clocks, detail)
