@@ -75,6 +75,11 @@ def _mode(buffer: Param, shape: object, stride: object) -> tuple[SubMode, ...]:
         )
     if isinstance(shape, tuple) and isinstance(stride, tuple):
         return tuple(sub for e, s in zip(shape, stride) for sub in _mode(buffer, e, s))
+    if names_places(stride):
+        raise builder.error(
+            "a tile of numbers names the rows of a sub-mode",
+            fix="name the rows of a mode without sub-modes, as in ((BM, BK), (rows, 1))",
+        )
     extent, known = as_scalar(shape), static_int(shape)
     if not extent.dtype.is_integer or (known is not None and known < 1):
         raise builder.error(

@@ -31,8 +31,7 @@ def look_up(ctx: Context, op: Copy, plan: CopyPlan, loops: Sequence[Scalar]) -> 
     """The number of the row that a call of `op` moves; None where no side's rows are named."""
     for ref in (op.src, op.dst):
         view = ctx.program.tensor(ref.tensor)
-        rows = rows_of(view, ref) if isinstance(view, GlobalView) else None
-        if rows is not None and isinstance(view, GlobalView):
+        if isinstance(view, GlobalView) and (rows := rows_of(view, ref)) is not None:
             named = ref.kept.index(view.named) if view.named in ref.kept else None
             return _read(ctx, op, rows, named, plan, loops)
     return None

@@ -284,21 +284,23 @@ class _Checker:
             span,
         )
         if isinstance(tensor, GlobalView):
-            if ref.rows is not None:
-                self.rows(tensor, ref.rows, scope, span)
+            if ref.rows is not None and tensor.named is not None:
+                self.rows(tensor, tensor.named, ref.rows, scope, span)
             for e in (*tensor.origin, *(x for m in tensor.modes for s in m for x in _parts(s))):
                 self.index(e, scope, span)
         return tensor
 
-    def rows(self, view: GlobalView, rows: TileRef, scope: Scope, span: SourceSpan) -> None:
-        """The numbers that name the places of a view's mode: one an element, steps of one."""
+    def rows(
+        self, view: GlobalView, named: int, rows: TileRef, scope: Scope, span: SourceSpan
+    ) -> None:
+        """The numbers that name the places of mode `named`: one an element, steps of one."""
         held = self.ref(rows, scope, span, SharedTensor)
         self.need(rows.rank is None, f"rows named by `{held.name}` of another block", span)
         self.need(held.dtype == dtypes.i32, f"rows named by {held.dtype} `{held.name}`", span)
-        (sub, *more) = view.modes[view.named or 0]
+        sub, *more = view.modes[named]
         plain = not more and isinstance(sub.step, Const) and sub.step.value == 1
         self.need(plain, f"the named mode of `{view.name}` takes other steps than one", span)
-        extent = _extents(view)[view.named or 0]
+        extent = _extents(view)[named]
         fits = rows.shape == (extent,)
         self.need(fits, f"{rows.shape} numbers name {extent} rows of `{view.name}`", span)
 
