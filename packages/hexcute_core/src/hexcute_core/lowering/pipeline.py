@@ -81,7 +81,7 @@ def _fill(solution: Solution, produced: Iterable[Produce], used: Collection[str]
             boxes = True
         elif _asynchronous(solution, op):
             started.update(ref.tensor for ref in results(op))
-        else:
+        elif results(op):
             threads = True
     if not started.isdisjoint(used):
         started, threads = set(), True
