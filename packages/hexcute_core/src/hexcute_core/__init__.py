@@ -18,13 +18,15 @@ if TYPE_CHECKING:
     from hexcute_core.driver.compiled import CompiledKernel
     from hexcute_core.driver.kernel import Kernel, kernel
     from hexcute_core.driver.preload import preload
+    from hexcute_core.driver.saved import SavedKernel, load
 
 __version__ = version.VERSION
 # The driver stands above the language and pulls in the whole compiler: loaded when first used.
-_DRIVER = ("CompiledKernel", "Kernel", "kernel", "preload")
+_DRIVER = ("CompiledKernel", "Kernel", "SavedKernel", "kernel", "load", "preload")
 __all__ = [
     *_language, "CacheWarning", "CompiledKernel", "DType", "HexcuteError", "HexcuteWarning",
-    "Kernel", "RearrangeWarning", "TensorType", "errors", "kernel", "preload",
+    "Kernel", "RearrangeWarning", "SavedKernel", "TensorType", "errors", "kernel", "load",
+    "preload",
 ]  # fmt: skip
 
 

@@ -72,6 +72,10 @@ class LaunchError(HexcuteError):
     """The arguments of a launch do not fit the kernel, or the driver refused it."""
 
 
+class SavedKernelError(HexcuteError):
+    """A saved kernel could not be written, or a file is no saved kernel; the path comes first."""
+
+
 class MissingDependency(HexcuteError):
     """Something that must be installed is not; ``fix`` is the line to run."""
 
