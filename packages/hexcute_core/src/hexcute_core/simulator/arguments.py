@@ -122,6 +122,18 @@ def bind_arrays(
     return bound
 
 
+def refuse_overlap(program: str, arrays: Mapping[str, Array], written: set[str]) -> None:
+    """Refuses arguments that share memory which the kernel writes: its code relies on pointers that
+    lead to memory of their own."""
+    for (one, a), (other, b) in itertools.combinations(arrays.items(), 2):
+        if written & {one, other} and np.may_share_memory(a, b):
+            changed = other if other in written else one
+            raise SimulationError(
+                f"arguments {one} and {other} overlap in memory, and {program} writes {changed}",
+                fix=f"pass {changed}.copy()",
+            )
+
+
 def _check_array(name: str, dtype: DType, shape: tuple[int, ...], array: object) -> Array:
     if not isinstance(array, np.ndarray):
         raise SimulationError(

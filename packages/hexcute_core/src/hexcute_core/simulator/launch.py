@@ -21,6 +21,7 @@ from hexcute_core.simulator.arguments import (
     bind_clusters,
     bind_grid,
     bind_scalars,
+    refuse_overlap,
 )
 from hexcute_core.simulator.buffers import GlobalBuffer
 from hexcute_core.simulator.code import Code, NeedsAgents, Routine
@@ -130,6 +131,8 @@ class _Launch:
                     f"argument {name}: {program.name} writes it, and the array is read-only",
                     fix=f"pass {name}.copy()",
                 )
+        written = {name for name, granule in self.granules.items() if granule is not None}
+        refuse_overlap(program.name, self.arrays, written)
 
     def schedule(self, seed: int, findings: Findings, progress: Progress) -> _Left:
         """One run of all blocks."""
