@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib.util
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -110,10 +111,9 @@ def _simulate(compiled: CompiledKernel, options: argparse.Namespace) -> int:
 
 
 def _block(text: str) -> tuple[int, int, int]:
-    parts = [int(part) for part in text.split(",") if part.strip().isdigit()]
-    if not 1 <= len(parts) <= 3:
-        raise HexcuteError(f"--block {text}: expected X, X,Y or X,Y,Z")
-    x, y, z = (*parts, 0, 0)[:3]
+    if not re.fullmatch(r"[0-9]{1,10}(,[0-9]{1,10}){0,2}", text):
+        raise HexcuteError(f"--block {text}: expected X, X,Y or X,Y,Z", fix="write --block 0,0,0")
+    x, y, z = (*map(int, text.split(",")), 0, 0)[:3]
     return x, y, z
 
 

@@ -46,12 +46,12 @@ def build(request: Request, cache: Cache | None, compilation: Compilation) -> tu
         )
         return _compile(compilation), False
     key = request_key(request, compilation.tile, version)
-    found = _kept(cache, key)
+    found = kept(cache, key)
     if found is not None:
         return found, True
     with cache.building(key):
         # Whoever held the lock before has built it.
-        found = _kept(cache, key)
+        found = kept(cache, key)
         if found is not None:
             return found, True
         built = _compile(compilation)
@@ -61,7 +61,8 @@ def build(request: Request, cache: Cache | None, compilation: Compilation) -> tu
     return built, False
 
 
-def _kept(cache: Cache, key: str) -> Built | None:
+def kept(cache: Cache, key: str) -> Built | None:
+    """The compiled kernel that was kept under `key`, if every field of it is in order."""
     entry = cache.get(key)
     try:
         return None if entry is None else from_data(entry.files, entry.meta)

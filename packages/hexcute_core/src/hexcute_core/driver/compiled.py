@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from hexcute_core.driver import saved
+from hexcute_core.driver import options, saved
 from hexcute_core.driver.build import build
 from hexcute_core.driver.built import Built
 from hexcute_core.driver.cache import Cache
@@ -111,6 +111,7 @@ class CompiledKernel:
         As text it lists `rejected` candidates that lost (None: all); as JSON or as an HTML page
         with drawings it has them all.
         """
+        options.listing(rejected, form)
         if form == "json":
             return explain_json(self.solution, self._request.arch)
         if form == "html":
@@ -167,9 +168,10 @@ class CompiledKernel:
         """
         from hexcute_core.simulator import simulate
 
+        options.flags(self._signature.span, check=check, compare=compare)
         if compare:
-            options = {"seed": seed, "schedules": schedules, "blocks": blocks, "check": check}
-            report, wrong = compare_with_tile_program(self, args, **options)
+            named = {"seed": seed, "schedules": schedules, "blocks": blocks, "check": check}
+            report, wrong = compare_with_tile_program(self, args, **named)
             if wrong and check:
                 raise SimulationError(
                     f"{self._signature.kernel}: {', '.join(wrong)} not what the tile program means",

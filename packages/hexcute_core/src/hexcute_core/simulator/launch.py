@@ -21,6 +21,7 @@ from hexcute_core.simulator.arguments import (
     bind_clusters,
     bind_grid,
     bind_scalars,
+    check_schedules,
     refuse_overlap,
 )
 from hexcute_core.simulator.buffers import GlobalBuffer
@@ -70,6 +71,7 @@ def simulate(
     bounds, misaligned, uninitialised or before its wait, a divergent barrier) is raised as a
     SimulationError, located in the source; without, the report collects them.
     """
+    check_schedules(seed, schedules)
     run = _Launch(program, arrays, scalars, blocks)
     findings = Findings(check)
     seeds = tuple(range(seed, seed + max(1, schedules)))

@@ -1,8 +1,9 @@
 """Readers of granules, as many as a later writer must know of.
 
 Of memory that a block's units read, each unit has a column: its last read. Of memory that all
-blocks read there are too many units for that: a granule has slots, one for each unit whose read nobody who
-read later is known to have come after. Whoever is ordered behind the later one is behind both.
+blocks read there are too many units for that: a granule has slots, one for each unit whose read
+nobody who read later is known to have come after. Whoever is ordered behind the later one is
+behind both.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _NEEDS = ("filelock", "tabulate", "tomlkit", "tqdm", "numpy")
 FIX = f"python -m pip install {' '.join(_NEEDS)} && python -m pip install --no-deps hidet=={WANTED}"
 _STUBBED = (
     "hidet.ir.cute", "hidet.graph", "hidet.runtime", "hidet.ffi", "hidet.cuda", "hidet.hip",
-    "hidet.drivers", "hidet.utils.net_utils",
+    "hidet.drivers", "hidet.utils.net_utils", "hidet.utils.fault_handler",
 )  # fmt: skip
 # Packages whose own __init__ would load everything below them.
 _SEEDED = ("hidet", "hidet.backend", "hidet.transforms", "hidet.ir.primitives")
