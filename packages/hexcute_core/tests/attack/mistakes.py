@@ -12,7 +12,7 @@ from typing import Any
 
 from mutations import SYNCHRONISING
 
-from attack.harmless import alone, by_more, moved, twice
+from attack.harmless import Where, alone, by_more, free, meetings, moved, renamed, twice
 from hexcute_core.scalar import Const, Scalar, add, free_vars, sub
 from hexcute_core.thread import If, Prim, SharedPtr, Stmt, ThreadProgram, While
 from hexcute_core.thread.visit import scalars, statements
@@ -27,6 +27,7 @@ WEAKER = {
     "mbarrier.arrive.cluster.release": "mbarrier.arrive.cluster",
     "mbarrier.expect": "mbarrier.arrive",
 }  # fmt: skip
+NEXT = "the next number"
 ORDERS = (".acquire", ".release", ".acq_rel")
 
 
@@ -56,20 +57,21 @@ def synchronises(stmt: Stmt) -> bool:
 
 def mistakes(program: ThreadProgram) -> Iterator[Mistake]:
     """All of one program, in the order of its statements."""
-    for edit in _edits(program.body, program.body, everyone=True):
+    for edit in _edits(program.body, meetings(program.body), everyone=True):
         changed = replace(program, body=edit.block)
         yield Mistake(edit.kind, edit.what, changed, edit.harmless)
 
 
-def _edits(block: tuple[Stmt, ...], whole: tuple[Stmt, ...], everyone: bool) -> Iterator[_Edit]:
-    """Of a block of the program `whole`; `everyone`: all threads run it alike."""
+def _edits(block: tuple[Stmt, ...], where: Where, everyone: bool) -> Iterator[_Edit]:
+    """Of a block of a program whose named barriers are met at `where`; `everyone`: all threads run
+    it alike."""
     for i, stmt in enumerate(block):
         if synchronises(stmt):
             assert isinstance(stmt, Prim)
-            yield from _of(block, i, stmt, twice(stmt, alone(stmt, whole), everyone))
+            yield from _of(block, i, stmt, where, everyone)
         for name in BODIES:
             inside = everyone and not isinstance(stmt, (If, While))
-            for edit in _edits(getattr(stmt, name, ()), whole, inside):
+            for edit in _edits(getattr(stmt, name, ()), where, inside):
                 inner: Any = replace(stmt, **{name: edit.block})  # type: ignore[arg-type]
                 yield replace(edit, block=(*block[:i], inner, *block[i + 1 :]))
             yield from _moved_out(block, i, stmt, name)
@@ -79,7 +81,10 @@ def _named(stmt: Prim) -> str:
     return f"{stmt.name} at line {stmt.span.line if stmt.span else '-'}"
 
 
-def _of(block: tuple[Stmt, ...], i: int, stmt: Prim, again: str | None) -> Iterator[_Edit]:
+def _of(
+    block: tuple[Stmt, ...], i: int, stmt: Prim, where: Where, everyone: bool
+) -> Iterator[_Edit]:
+    again = twice(stmt, alone(stmt, where), everyone)
     before, after, what = block[:i], block[i + 1 :], _named(stmt)
     if stmt.name.startswith(SYNCHRONISING):
         yield _Edit("delete", what, before + after)
@@ -88,7 +93,8 @@ def _of(block: tuple[Stmt, ...], i: int, stmt: Prim, again: str | None) -> Itera
     for weaker in _weaker(stmt):
         yield _Edit("weaken", f"{what} to {weaker.name}", (*before, weaker, *after))
     for how, wrong in _misnumbered(stmt):
-        yield _Edit("misnumber", f"{what}, {how}", (*before, wrong, *after))
+        why = renamed(stmt, how == NEXT and free(stmt, where))
+        yield _Edit("misnumber", f"{what}, {how}", (*before, wrong, *after), why)
 
 
 def _touches(stmt: Stmt) -> bool:
@@ -113,7 +119,7 @@ def _moves(block: tuple[Stmt, ...], i: int, stmt: Prim, what: str) -> Iterator[_
         if j > i or _names(stmt).isdisjoint(_declared(block[j:i])):
             crossed = block[i + 1 : j + 1] if j > i else block[j:i]
             moves = (*rest[:j], stmt, *rest[j:])
-            yield _Edit("move", f"{what}, {where}", moves, moved(stmt, crossed))
+            yield _Edit("move", f"{what}, {where}", moves, moved(stmt, crossed, j < i))
 
 
 def _moved_out(block: tuple[Stmt, ...], i: int, stmt: Stmt, name: str) -> Iterator[_Edit]:
@@ -189,7 +195,7 @@ def _numbers(stmt: Prim) -> Iterator[tuple[str, int, Any]]:
     elif name.startswith("mbarrier.arrive.cluster"):
         yield "the next block", 1, add(operands[1], 1)
     elif name.startswith("bar.named"):
-        yield "the next number", 0, add(operands[0], 1)
+        yield NEXT, 0, add(operands[0], 1)
         yield "a warp more", 1, add(operands[1], 32)
         yield "a warp less", 1, sub(operands[1], 32)
     elif name.startswith(("cp.async.wait", "wgmma.wait", "tma.wait")):

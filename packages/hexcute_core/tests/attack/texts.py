@@ -88,7 +88,9 @@ def _run(signature: str, statement: str) -> None:
                 raise
             return
         assert module.kernel.compile("sm_80").thread
-        module.kernel.simulate(np.zeros((4, 32), np.float32), target="sm_80")
+        # A loop of 2**31 turns ends, but not today.
+        if not statement.startswith(("for", "while")):
+            module.kernel.simulate(np.zeros((4, 32), np.float32), target="sm_80")
 
 
 def _ours(error: Exception) -> bool:
