@@ -153,6 +153,21 @@ def test_the_command_line(words, fix, tmp_path, capsys):
     assert said == "" if fix is None else f"fix: {fix}" in said
 
 
+@pytest.mark.parametrize("number", [10**400, -(10**400), 10**5000], ids=["large", "least", "huge"])
+def test_an_integer_that_no_type_has_is_refused(number, tmp_path, monkeypatch):
+    text = FILE.replace("x: hx.f32[m, n]", "x: hx.f32[m, n], *, S: object = 1").replace("1.0", "S")
+    (tmp_path / "numbered.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "numbered", raising=False)
+    import numbered
+
+    with pytest.raises(HexcuteError, match="bits is beyond all numbers") as caught:
+        assert numbered.kernel.compile("sm_80", S=number).tile
+    assert caught.value.fix == 'write float("inf") where infinity is meant'
+    assert numbered.kernel.compile("sm_80", S=float("inf")).tile
+    assert numbered.kernel.compile("sm_80", S=10**300).tile
+
+
 def test_numbers_beyond_all_floats():
     assert typed(10**400, hx.f16) == float("inf") == -typed(-(10**400), hx.f32)
     assert typed(-(10**400), hx.f8e4m3) == -448.0
