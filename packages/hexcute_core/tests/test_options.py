@@ -95,16 +95,14 @@ def test_simulate_takes_flags_and_no_masks():
     assert caught.value.fix == "pass x.filled(0)"
 
 
-def test_a_constant_that_contains_itself_is_refused():
-    endless, within = [], {}
-    endless.append((endless,))
-    within["a"] = [within]
-    for value in (endless, within):
-        with pytest.raises(HexcuteError, match="'BM' contains itself") as caught:
-            kernel.compile("sm_80", BM=value)
-        assert caught.value.fix == "pass BM= a list or dict that ends"
-    twice = [4]
-    assert kernel.compile("sm_80", BM=[twice, twice]) is not None
+def test_a_shape_that_contains_itself_is_refused():
+    endless = []
+    endless.append(endless)
+    with pytest.raises(HexcuteError) as caught:
+        assert kernel.compile("sm_80", BM=endless).tile
+    assert "contains itself, or nests deeper" in caught.value.message
+    assert caught.value.fix == "pass lists and dicts that end, and let helpers call no deeper"
+    assert kernel.compile("sm_80", BM=4).tile
 
 
 def test_a_masked_constant_is_its_numbers_and_its_mask():

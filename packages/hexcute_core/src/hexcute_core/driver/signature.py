@@ -89,12 +89,6 @@ def constants_of(definition: KernelDef, given: Mapping[str, object]) -> dict[str
             )
     whole = {c.name: given.get(c.name, c.default) for c in definition.constants}
     for name, value in whole.items():
-        if _contains_itself(value):
-            raise FrontendError(
-                f"{definition.name}: the compile-time constant {name!r} contains itself",
-                definition.span,
-                f"pass {name}= a list or dict that ends",
-            )
         if value is REQUIRED:
             raise FrontendError(
                 f"{definition.name} needs the compile-time constant {name!r}",
@@ -102,19 +96,6 @@ def constants_of(definition: KernelDef, given: Mapping[str, object]) -> dict[str
                 f"pass {name}=...",
             )
     return whole
-
-
-def _contains_itself(value: object, around: tuple[int, ...] = ()) -> bool:
-    """Whether a list or dict is one of its own parts: nothing that is made of it ends."""
-    if id(value) in around:
-        return True
-    if isinstance(value, dict):
-        parts: tuple[object, ...] = (*value, *value.values())
-    elif isinstance(value, (list, tuple)):
-        parts = tuple(value)
-    else:
-        return False
-    return any(_contains_itself(part, (*around, id(value))) for part in parts)
 
 
 def require(signature: Signature, divisors: Mapping[str, int], promise: Promise, key: int) -> None:
