@@ -135,6 +135,14 @@ def random_kernels(session: nox.Session) -> None:
 
 
 @nox.session
+def attack(session: nox.Session) -> None:
+    """The attack in full: damaged caches, stale edits, planted mistakes, bad input, many orders."""
+    compiler(session, *TESTING)
+    path = f"{SOURCES}:packages/hexcute_core/tests"
+    session.run("python", "-m", "attack", *session.posargs, env={"PYTHONPATH": path})
+
+
+@nox.session
 def pycute(session: nox.Session) -> None:
     """NVIDIA's pycute tests on cute_layout; takes the folder test/python/pycute of CUTLASS."""
     suite = "packages/cute_layout/tests/pycute_suite.py"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from multiprocessing.synchronize import Event
+
 from hexcute_core.driver.cache import Cache, cache_key
 
 KEY = cache_key("kernel", 1)
@@ -18,3 +21,10 @@ def write_and_read(root: str, worker: int, rounds: int) -> int:
         whole = entry is not None and entry.files["blob"] == bytes([int(str(writer))]) * 200_000
         torn += not whole
     return torn
+
+
+def hold(root: str, held: Event) -> None:
+    """Takes the lock of the key, tells so, and keeps it until it is killed."""
+    with Cache(root).building(KEY):
+        held.set()
+        time.sleep(3600)

@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -369,9 +370,7 @@ def test_without_hidet_the_line_to_run_is_printed(monkeypatch: pytest.MonkeyPatc
     shim.installed_version.cache_clear()
 
 
-def _folder() -> object:
-    from pathlib import Path
-
+def _folder() -> Path:
     return Path(__file__).parent
 
 
@@ -388,8 +387,9 @@ def test_loading_brings_no_torch_no_hip_and_no_cute_dialect() -> None:
     emitted()
     code = (
         "import sys, json; sys.path[:0] = json.loads(sys.argv[1]);"
-        "from hexcute_core.backend.hidet import shim; shim.load(); shim.load_primitives();"
-        "print(json.dumps({n: getattr(m, '__file__', None) for n, m in sys.modules.items()}))"
+        "from hexcute_core.backend.hidet import shim; own = shim.ours(); own.__enter__();"
+        "shim.load(); shim.load_primitives(); files = {n: getattr(m, '__file__', None)"
+        " for n, m in sys.modules.items()}; print(json.dumps(files))"
     )
     loaded: dict[str, str | None] = json.loads(_python(code, sys.path))
     roots = {name.partition(".")[0] for name in loaded}

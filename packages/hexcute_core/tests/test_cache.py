@@ -34,6 +34,8 @@ def test_what_is_put_comes_back(cache: Cache) -> None:
     cache.put(KEY, {"other": b"1"})
     assert Cache(cache.root).get(KEY) == Entry({"other": b"1"}, {})
     assert [path.suffix for path in cache.root.rglob("*") if path.is_file()] == [".entry"]
+    modes = {path.stat().st_mode & 0o777 for path in (cache.root / KEY[:2], cache.path(KEY))}
+    assert modes == {0o700, 0o600}
 
 
 @pytest.mark.parametrize("where", [0, 15, 20, 50, 70, 130, -1])
@@ -62,7 +64,7 @@ def test_a_failed_write_leaves_the_old_entry_and_no_litter(
 ) -> None:
     cache.put(KEY, FILES, META)
 
-    def refuse(source: str, target: str) -> None:
+    def refuse(source: str, target: str, **folders: int) -> None:
         raise OSError("disk full")
 
     with monkeypatch.context() as patch:
@@ -78,7 +80,8 @@ def test_a_root_that_is_no_folder_warns_and_misses(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "file")
     with pytest.warns(CacheWarning, match="not cached"):
         cache.put(KEY, FILES)
-    assert cache.get(KEY) is None
+    with pytest.warns(CacheWarning, match="ignored: .* or no folder"):
+        assert cache.get(KEY) is None
 
 
 def test_processes_writing_one_key_never_tear_it(cache: Cache) -> None:
@@ -93,7 +96,7 @@ def test_a_writer_killed_midway_hurts_nobody(cache: Cache) -> None:
     program = (
         "import os, sys\n"
         "from hexcute_core.driver import cache\n"
-        "os.replace = lambda a, b: os.kill(os.getpid(), 9)\n"
+        "os.replace = lambda a, b, **_: os.kill(os.getpid(), 9)\n"
         "cache.Cache(sys.argv[1]).put(sys.argv[2], {'half': b'1'})"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -150,3 +153,16 @@ def test_the_root_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert Cache().root == tmp_path / ".cache" / "hexcute"
+
+
+def test_without_a_home_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("HEXCUTE_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    cache = Cache()
+    assert cache.root is None and cache.get(KEY) is None
+    with cache.building(KEY), pytest.warns(CacheWarning, match="not cached: this user has no home"):
+        cache.put(KEY, FILES)

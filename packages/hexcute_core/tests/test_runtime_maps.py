@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from test_runtime_launch import CudaLaunchConfig, FakeDriver
 
-from hexcute_core.driver.build import Built, _from_entry, _to_entry
-from hexcute_core.driver.cache import Entry
+from hexcute_core.driver.built import Built, from_data, to_data
 from hexcute_core.dtypes import i32
 from hexcute_core.errors import LaunchError
 from hexcute_core.runtime import (
@@ -252,5 +251,5 @@ def test_a_cache_entry_keeps_how_to_launch() -> None:
     built = Built(
         b"c", "sm_90a", "p", "l", "s", "e", 8, 128, one, 40, False, MAPS, (2, 1, 1), True
     )
-    files, meta = _to_entry(built)
-    assert _from_entry(Entry(files, json.loads(json.dumps(meta)))) == built
+    files, meta = to_data(built)
+    assert from_data(files, json.loads(json.dumps(meta))) == built

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from cute_layout.answers import ANY, answers
 from cute_layout.composed import ComposedLayout
 from cute_layout.composition import composition
 from cute_layout.errors import DomainError, LayoutError
@@ -57,6 +58,7 @@ class BankConflicts(NamedTuple):
         return self.wavefronts / self.ideal
 
 
+@answers((Layout, ComposedLayout), ANY, (int,), (int, type(None)))
 def bank_conflicts(
     layout: Layout | ComposedLayout, access: Any, element_bits: int, vector_bits: int | None = None
 ) -> BankConflicts:
@@ -203,6 +205,7 @@ def _wavefronts(phase: Sequence[int], element_bits: int, width: int) -> int:
     return max(load)
 
 
+@answers((Layout,), ANY, (int,), ANY, (int,))
 def choose_swizzle(
     layout: Layout,
     accesses: Any,

@@ -30,8 +30,11 @@ class Basis:
 
     def __init__(self, terms: Iterable[tuple[Path, int]]) -> None:
         total: dict[Path, int] = {}
-        for path, coefficient in terms:
-            total[path] = total.get(path, 0) + coefficient
+        try:
+            for path, coefficient in terms:
+                total[path] = total.get(path, 0) + coefficient
+        except (TypeError, ValueError):
+            raise CongruenceError("a basis vector is pairs of a path and an int") from None
         kept = tuple(sorted((p, c) for p, c in total.items() if c))
         for (p, _), (q, _) in itertools.pairwise(kept):
             if q[: len(p)] == p:

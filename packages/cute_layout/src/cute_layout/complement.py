@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from cute_layout.answers import answers
 from cute_layout.coalesce import merge_modes
 from cute_layout.errors import DivisibilityError, DomainError, NotInjectiveError
 from cute_layout.layout import Layout, from_modes
 from cute_layout.limits import need_offsets
+from cute_layout.symbolic import Expression
 from cute_layout.trees import product
 
 __all__ = ["complement", "copies_of"]
 
 
+@answers((Layout,), (int, tuple, Expression, type(None)), (bool,))
 def complement(layout: Layout, bound: Any = None, exact: bool = False) -> Layout:
     """The coalesced layout C, with increasing strides, that is disjoint from `layout`'s image.
 

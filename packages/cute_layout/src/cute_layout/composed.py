@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cute_layout.answers import answers
 from cute_layout.errors import CongruenceError, ParseError
 from cute_layout.layout import Layout, clean_crd
 from cute_layout.measure import slice_and_offset
@@ -123,6 +124,7 @@ class ComposedLayout:
         return f"ComposedLayout({self})"
 
 
+@answers((str,))
 def parse(text: str) -> Layout | Swizzle | ComposedLayout:
     """Read what ``str`` writes of a `Layout`, a `Swizzle` or a `ComposedLayout`.
 

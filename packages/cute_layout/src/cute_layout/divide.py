@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cute_layout.answers import answers
 from cute_layout.complement import complement
 from cute_layout.composed import ComposedLayout
 from cute_layout.composition import composition
@@ -32,6 +33,7 @@ def _pair(a: Layout, tiler: Any) -> Layout:
     return result
 
 
+@answers((Layout, ComposedLayout), (int, tuple, Layout, type(None)))
 def logical_divide(a: Any, tiler: Any) -> Any:
     """Split each mode into (tile, rest): ``((tile0, rest0), (tile1, rest1), ...)``.
 
@@ -80,6 +82,7 @@ def _unzip(a: Layout, tiler: Any) -> tuple[Layout, Layout]:
     return tile, rest
 
 
+@answers((Layout, ComposedLayout), (int, tuple, Layout, type(None)))
 def zipped_divide(a: Any, tiler: Any) -> Any:
     """The tiles in the first mode, the rests in the second: ``((tile0, tile1), (rest0, rest1))``.
 
@@ -91,6 +94,7 @@ def zipped_divide(a: Any, tiler: Any) -> Any:
     return join(list(_unzip(a, tiler)))
 
 
+@answers((Layout, ComposedLayout), (int, tuple, Layout, type(None)))
 def tiled_divide(a: Any, tiler: Any) -> Any:
     """The tiles in the first mode, each rest a mode of its own: ``((tile0, tile1), rest0,
     rest1)``.
@@ -104,6 +108,7 @@ def tiled_divide(a: Any, tiler: Any) -> Any:
     return join([tile, *_spread(rest)])
 
 
+@answers((Layout, ComposedLayout), (int, tuple, Layout, type(None)))
 def flat_divide(a: Any, tiler: Any) -> Any:
     """Every tile and every rest a mode of its own: ``(tile0, tile1, rest0, rest1)``.
 

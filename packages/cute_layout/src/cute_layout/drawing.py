@@ -9,6 +9,7 @@ from collections.abc import Callable
 from html import escape
 from typing import Any
 
+from cute_layout.answers import ANY, answers
 from cute_layout.composed import ComposedLayout
 from cute_layout.errors import DomainError
 from cute_layout.grid import Cell, Grid, layout_grid, thread_value_grid
@@ -23,6 +24,7 @@ _LINE = 11
 _LEGEND = 16
 
 
+@answers((Layout, ComposedLayout, TVLayout, Grid), (str,))
 def draw(layout: Layout | ComposedLayout | TVLayout | Grid, format: str = "svg") -> str:
     """The picture of a layout's values over its first mode (down) and the others (across).
 
@@ -50,6 +52,7 @@ def draw(layout: Layout | ComposedLayout | TVLayout | Grid, format: str = "svg")
     return _renderer(format)(layout_grid(layout))
 
 
+@answers((TVLayout,), (str,))
 def draw_tv(tv: TVLayout, format: str = "svg") -> str:
     """The picture of a tile: which thread holds which value of each element, coloured by thread.
 
@@ -68,8 +71,11 @@ def draw_tv(tv: TVLayout, format: str = "svg") -> str:
     return _renderer(format)(thread_value_grid(tv))
 
 
+@answers((Layout, ComposedLayout, TVLayout), ANY)
 def draw_axes(layout: Layout | ComposedLayout | TVLayout, axes: Any) -> Any:
     """Draw the same picture on matplotlib axes and return them (needs the ``axes`` extra)."""
+    if not hasattr(axes, "fill"):
+        raise DomainError(f"a picture is drawn on matplotlib's axes, got {type(axes).__name__}")
     is_tv = isinstance(layout, TVLayout)
     grid = thread_value_grid(layout) if isinstance(layout, TVLayout) else layout_grid(layout)
     height, width = len(grid.rows), len(grid.rows[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from colorsys import hls_to_rgb
 from typing import Any, NamedTuple
 
+from cute_layout.answers import answers
 from cute_layout.composed import ComposedLayout
 from cute_layout.errors import DomainError, UnsupportedError
 from cute_layout.layout import Layout
@@ -59,6 +60,7 @@ class Grid(NamedTuple):
     legend: tuple[Cell, ...] = ()
 
 
+@answers((Layout, ComposedLayout))
 def layout_grid(layout: Layout | ComposedLayout) -> Grid:
     """The values over (mode 0, remaining modes); a layout of rank 1 is one row.
 
@@ -84,6 +86,7 @@ def layout_grid(layout: Layout | ComposedLayout) -> Grid:
     return Grid(str(layout), rows, row_step, column_step)
 
 
+@answers((TVLayout,))
 def thread_value_grid(tv: TVLayout) -> Grid:
     """Over the tile, which thread (coloured) holds which value: ``T3`` above ``V1``.
 

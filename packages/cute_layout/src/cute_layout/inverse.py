@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cute_layout.answers import answers
 from cute_layout.coalesce import merge_modes
 from cute_layout.complement import complement
 from cute_layout.composed import ComposedLayout
@@ -37,6 +38,7 @@ def _ranked(layout: Layout) -> list[tuple[Any, Any, Any]]:
     return out
 
 
+@answers((Layout, ComposedLayout))
 def right_inverse(layout: Any) -> Any:
     """The longest coalesced R that sorting finds with ``layout(R(j)) = j`` for all j < size(R).
 
@@ -64,6 +66,7 @@ def right_inverse(layout: Any) -> Any:
     return from_modes(modes)
 
 
+@answers((Layout, ComposedLayout, Swizzle))
 def inverse(layout: Any) -> Any:
     """The coalesced two-sided inverse of a bijection onto ``0 .. size-1``.
 
@@ -106,6 +109,7 @@ def _need_injective(layout: Layout) -> None:
         first[v] = i
 
 
+@answers((Layout, ComposedLayout))
 def left_inverse(layout: Any) -> Any:
     """A coalesced layout L with ``L(layout(i)) = i`` for all i < size, whenever one exists.
 

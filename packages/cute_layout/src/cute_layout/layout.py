@@ -154,7 +154,7 @@ class Layout:
                 shape, stride = (shape,), (stride,)
             try:
                 shape, stride = shape[k], stride[k]
-            except IndexError:
+            except (IndexError, TypeError):
                 raise DomainError(f"the layout {self} has no mode {mode}") from None
         return make(shape, stride)
 
@@ -275,6 +275,9 @@ def from_modes(modes: list[tuple[Any, Any]]) -> Layout:
 
 def join(layouts: list[Layout]) -> Layout:
     """The layout whose top-level modes are the given layouts."""
+    for mode in layouts:
+        if not isinstance(mode, Layout):
+            raise CongruenceError(f"a mode is a layout, got {type(mode).__name__}")
     return make(tuple([a.shape for a in layouts]), tuple([a.stride for a in layouts]))
 
 

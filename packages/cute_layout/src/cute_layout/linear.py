@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cute_layout.answers import ANY, answers
 from cute_layout.basis import Basis, E
 from cute_layout.composed import ComposedLayout
 from cute_layout.errors import (
@@ -47,6 +48,7 @@ class LinearLayout:
     bases: tuple[tuple[str, tuple[tuple[int, ...], ...]], ...]
     out_dims: tuple[tuple[str, int], ...]
 
+    @answers(ANY, (dict,), (dict, type(None)), (bool,))
     def __init__(
         self, bases: Mapping[str, Sequence[Sequence[int]]], out_dims: Mapping[str, int]
     ) -> None:
@@ -143,6 +145,7 @@ def _bits(extent: Any, what: Any) -> int:
     return extent.bit_length() - 1
 
 
+@answers((Layout, ComposedLayout), (list, tuple, type(None)), (dict, type(None)))
 def to_linear_layout(
     layout: Layout | ComposedLayout,
     names: Sequence[str] | None = None,
@@ -225,6 +228,7 @@ def _row(value: Any, width: int) -> tuple[int, ...]:
     return (value,) * width if value else (0,) * width
 
 
+@answers((LinearLayout,))
 def from_linear_layout(linear: LinearLayout) -> Layout | ComposedLayout:
     """The layout with these bases: one top-level mode an input dimension.
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from cute_layout.answers import answers
 from cute_layout.basis import dense
+from cute_layout.errors import LayoutError
 from cute_layout.layout import Layout, clean_crd, make
 from cute_layout.limits import need_plain
 from cute_layout.trees import Tree, flat, product, slice_trees
@@ -12,12 +14,15 @@ from cute_layout.trees import Tree, flat, product, slice_trees
 __all__ = ["cosize", "depth", "flatten", "rank", "size", "slice_and_offset"]
 
 
+@answers((int, tuple, Layout), (int, type(None)))
 def size(layout: Any, mode: int | None = None) -> Any:
     """The number of coordinates: the product of the shape (of one top-level mode, if given).
 
     >>> size(Layout((2, (3, 4)))), size(Layout((2, (3, 4))), 1)
     (24, 12)
     """
+    if mode is not None and type(layout) is int:
+        raise LayoutError("an int has no modes")
     if mode is not None:
         return size(layout[mode])
     return product(layout) if type(layout) in (tuple, int) else layout.size
@@ -33,7 +38,10 @@ def cosize(layout: Any) -> Any:
     >>> cosize(Layout((4, 3), (-1, 8)))
     20
     """
-    return layout.cosize
+    try:
+        return layout.cosize
+    except AttributeError:
+        raise LayoutError(f"a cosize is that of a layout, got {type(layout).__name__}") from None
 
 
 def rank(layout: Any) -> int:

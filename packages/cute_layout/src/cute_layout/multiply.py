@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cute_layout.answers import answers
 from cute_layout.complement import copies_of
 from cute_layout.composed import ComposedLayout
 from cute_layout.composition import composition
@@ -25,6 +26,7 @@ __all__ = [
 ]
 
 
+@answers((Layout,), (int, tuple, Layout, type(None)))
 def logical_product(a: Layout, tiler: Any) -> Layout:
     """The layout (A, R): R places size(tiler) disjoint copies of A, in the order of `tiler`.
 
@@ -70,6 +72,7 @@ def _unzip(a: Layout, tiler: Any) -> tuple[Layout, Layout]:
     return block, copies
 
 
+@answers((Layout,), (int, tuple, Layout, type(None)))
 def zipped_product(a: Layout, tiler: Any) -> Layout:
     """The blocks in the first mode, the copies in the second: ``((a0, a1), (copies0,
     copies1))``.
@@ -80,6 +83,7 @@ def zipped_product(a: Layout, tiler: Any) -> Layout:
     return join(list(_unzip(a, tiler)))
 
 
+@answers((Layout,), (int, tuple, Layout, type(None)))
 def tiled_product(a: Layout, tiler: Any) -> Layout:
     """The block in the first mode, the copies one mode each: ``(a, copies0, copies1)``.
 
@@ -90,6 +94,7 @@ def tiled_product(a: Layout, tiler: Any) -> Layout:
     return join([block, *(copies if type(copies.shape) is tuple else [copies])])
 
 
+@answers((Layout,), (int, tuple, Layout, type(None)))
 def flat_product(a: Layout, tiler: Any) -> Layout:
     """All modes of the block and of the copies side by side: ``(a0, a1, copies0, copies1)``.
 
@@ -112,6 +117,7 @@ def _by_rank(block: Layout, tiler: Any) -> tuple[list[Layout], list[Layout]]:
     return _pad(list(block), rank), _pad(spread, rank)
 
 
+@answers((Layout,), (int, tuple, Layout, type(None)))
 def blocked_product(block: Layout, tiler: Any) -> Layout:
     """Copies of `block` as the blocks of a larger tensor: mode k is (block k, tiler k).
 
@@ -122,6 +128,7 @@ def blocked_product(block: Layout, tiler: Any) -> Layout:
     return join([join([b, c]) for b, c in zip(blocks, copies, strict=True)])
 
 
+@answers((Layout,), (int, tuple, Layout, type(None)))
 def raked_product(block: Layout, tiler: Any) -> Layout:
     """Copies of `block` interleaved element by element: mode k is (tiler k, block k).
 
@@ -132,6 +139,7 @@ def raked_product(block: Layout, tiler: Any) -> Layout:
     return join([join([c, b]) for b, c in zip(blocks, copies, strict=True)])
 
 
+@answers((Layout, ComposedLayout), (int, tuple), (tuple, type(None)))
 def tile_to_shape(block: Any, shape: Tree, order: tuple[int, ...] | None = None) -> Any:
     """Cover `shape` with copies of `block`, each dimension rounded up to whole blocks.
 

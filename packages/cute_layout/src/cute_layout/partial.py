@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from cute_layout.answers import ANY, answers
 from cute_layout.coalesce import merge_modes
 from cute_layout.errors import CongruenceError, DomainError
 from cute_layout.fitting import Misfit, fit_modes
@@ -78,6 +79,7 @@ class PartialLayout:
     shape: Tree
     stride: Tree
 
+    @answers(ANY, (int, tuple), (int, tuple, str, Unknown, type(None)))
     def __init__(self, shape: Tree, stride: Tree = None) -> None:
         if isinstance(shape, (Layout, PartialLayout)):
             shape, stride = shape.shape, shape.stride

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import gcd
 from typing import Any
 
+from cute_layout.answers import answers
 from cute_layout.basis import Basis
 from cute_layout.coalesce import merge_modes
 from cute_layout.composed import ComposedLayout
@@ -15,6 +16,7 @@ from cute_layout.table import offsets, values
 __all__ = ["equivalent", "is_bijective", "is_injective", "is_surjective"]
 
 
+@answers((Layout, ComposedLayout), (Layout, ComposedLayout))
 def equivalent(a: Any, b: Any) -> bool:
     """Whether a and b have the same size and the same value at every index.
 
@@ -42,6 +44,7 @@ def equivalent(a: Any, b: Any) -> bool:
     return bool(offsets(a) == offsets(b))
 
 
+@answers((Layout, ComposedLayout))
 def is_injective(layout: Any) -> bool:
     """Whether no two coordinates share a value. Decided by search over coordinate differences, so
     it needs no table for plain layouts.
@@ -116,6 +119,7 @@ def _scalar_modes(layout: Layout) -> list[tuple[int, int]]:
     ]
 
 
+@answers((Layout, ComposedLayout), (int, type(None)))
 def is_surjective(layout: Any, bound: int | None = None) -> bool:
     """Whether every offset of a range is taken: of ``0 .. bound-1``, or from the least value to the
     greatest where no bound is given.
@@ -156,6 +160,7 @@ def _covers(table: set[int], bound: int | None) -> bool:
     return bound <= len(table) and all(v in table for v in range(bound))
 
 
+@answers((Layout, ComposedLayout), (int, type(None)))
 def is_bijective(layout: Any, bound: int | None = None) -> bool:
     """Whether the layout is injective and onto: ``0 .. bound-1``, or a contiguous range.
 

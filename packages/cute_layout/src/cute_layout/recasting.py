@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cute_layout.answers import answers
 from cute_layout.composed import ComposedLayout
 from cute_layout.errors import DivisibilityError, UnsupportedError
 from cute_layout.layout import Layout, make
@@ -16,6 +17,7 @@ from cute_layout.trees import unflatten
 __all__ = ["recast"]
 
 
+@answers((Layout, ComposedLayout, Swizzle), (int,))
 def recast(layout: Any, old_bits: int, new_bits: int) -> Any:
     """The layout (swizzle, composed layout) of the same memory in elements of `new_bits`.
 

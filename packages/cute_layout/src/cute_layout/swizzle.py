@@ -44,6 +44,8 @@ class Swizzle:
     shift: int
 
     def __init__(self, bits: int, base: int, shift: int) -> None:
+        if any(type(n) is not int for n in (bits, base, shift)):
+            raise DomainError(f"a swizzle is three ints, got {bits!r}, {base!r}, {shift!r}")
         if bits < 0 or base < 0:
             raise DomainError(
                 f"a swizzle needs bits >= 0 and base >= 0, got bits={bits}, base={base}"

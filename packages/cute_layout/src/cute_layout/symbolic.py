@@ -12,6 +12,7 @@ from fractions import Fraction
 from math import lcm
 from typing import Any, Union
 
+from cute_layout.answers import answers
 from cute_layout.errors import DomainError, UnsupportedError
 
 __all__ = ["Expression", "Symbol"]
@@ -31,6 +32,8 @@ class Expression:
     __slots__ = ("_hash", "multiples", "terms")
 
     def __init__(self, terms: Mapping[Monomial, Fraction], multiples: Mapping[str, int]) -> None:
+        if not isinstance(terms, Mapping) or not isinstance(multiples, Mapping):
+            raise DomainError("an expression is made of mappings; write Symbol(name) for one")
         self.terms = {m: c for m, c in terms.items() if c}
         self.multiples = dict(multiples)
         self._hash = hash(frozenset(self.terms.items()))
@@ -193,6 +196,7 @@ def _positive(value: Operand) -> bool:
     return least >= 1
 
 
+@answers((str,), (int,))
 def Symbol(name: str, multiple_of: int = 1) -> Expression:
     """A named size, a positive integer that is a multiple of `multiple_of`.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cute_layout.basis import dense
-from cute_layout.errors import UnsupportedError
+from cute_layout.errors import LayoutError, UnsupportedError
 from cute_layout.layout import Layout
 from cute_layout.limits import MOST_VALUES
 
@@ -20,7 +20,11 @@ def offsets(layout: Any) -> list[Any]:
     [0, 3, 1, 4, 2, 5]
     """
     if type(layout) is not Layout:
-        return list(layout.offsets())
+        try:
+            return list(layout.offsets())
+        except AttributeError:
+            kind = type(layout).__name__
+            raise LayoutError(f"offsets are those of a layout, got {kind}") from None
     if layout.is_symbolic:
         raise UnsupportedError(
             f"the layout {layout} has symbolic extents or strides: its values have no table"

@@ -50,6 +50,8 @@ class TVLayout:
         elif len(rest) != 1:
             raise CongruenceError("TVLayout takes (layout, tile) or (thread, value, tile)")
         tile = rest[-1]
+        if not isinstance(layout, Layout):
+            raise CongruenceError(f"TVLayout takes a layout, got {type(layout).__name__}")
         if len(layout) != 2 or type(layout.shape) is not tuple:
             raise CongruenceError(
                 f"a thread-value layout has two modes, thread and value; {layout} does not"

@@ -114,6 +114,11 @@ def compact_major(shape: Tree, current: Any = 1) -> Tree:
     return tuple(out)
 
 
+def _no_digit(digit: Any, by: Any) -> DomainError:
+    kinds = f"{type(digit).__name__} and {type(by).__name__}"
+    return DomainError(f"coordinates and extents are made of ints, got {kinds}")
+
+
 def crd2idx(crd: Tree, shape: Tree, stride: Tree = None) -> Any:
     """The offset of a coordinate: sum of digit times stride, the last digit of a mode unbounded.
 
@@ -126,7 +131,10 @@ def crd2idx(crd: Tree, shape: Tree, stride: Tree = None) -> Any:
     if crd is None:
         raise DomainError(f"a coordinate of the shape {spell(shape)} leaves an entry open")
     if stride is None:
-        stride = compact_major(shape)
+        try:
+            stride = compact_major(shape)
+        except TypeError:
+            raise _no_digit(crd, shape) from None
     if type(shape) is tuple and (type(stride) is not tuple or len(stride) != len(shape)):
         raise CongruenceError(
             f"the stride {spell(stride)} is not congruent with the shape {spell(shape)}"
@@ -136,7 +144,10 @@ def crd2idx(crd: Tree, shape: Tree, stride: Tree = None) -> Any:
             raise CongruenceError(
                 f"coordinate {spell(crd)} is deeper than the shape {spell(shape)}"
             )
-        return crd * stride
+        try:
+            return crd * stride
+        except TypeError:
+            raise _no_digit(crd, stride) from None
     if type(crd) is tuple:
         if len(crd) != len(shape):
             raise CongruenceError(
@@ -144,8 +155,11 @@ def crd2idx(crd: Tree, shape: Tree, stride: Tree = None) -> Any:
                 f"{len(shape)}"
             )
         total: Any = 0
-        for c, s, d in zip(crd, shape, stride, strict=True):
-            total = total + crd2idx(c, s, d)
+        try:
+            for c, s, d in zip(crd, shape, stride, strict=True):
+                total = total + crd2idx(c, s, d)
+        except TypeError:
+            raise _no_digit(crd, shape) from None
         return total
     if not shape:
         if crd != 0:
@@ -158,8 +172,11 @@ def crd2idx(crd: Tree, shape: Tree, stride: Tree = None) -> Any:
             raise DomainError(
                 f"the shape {spell(shape)} is empty: it has no coordinate {spell(crd)}"
             )
-        total = total + crd2idx(crd % extent, s, d)
-        crd = crd // extent
+        try:
+            total = total + crd2idx(crd % extent, s, d)
+            crd = crd // extent
+        except TypeError:
+            raise _no_digit(crd, extent) from None
     return total + crd2idx(crd, shape[-1], stride[-1])
 
 
@@ -192,15 +209,23 @@ def idx2crd(idx: Tree, shape: Tree, stride: Tree = None) -> Tree:
             return tuple(idx2crd(idx, s, d) for s, d in zip(shape, stride, strict=True))
         if shape == 0:
             raise DomainError(f"the shape {spell(shape)} is empty: it has no coordinate {idx}")
-        return idx // stride % shape if stride else 0
-    if type(idx) is int and not 0 <= idx < product(shape):
-        raise DomainError(
-            f"index {idx} lies outside the shape {spell(shape)} of size {product(shape)}"
-        )
+        try:
+            return idx // stride % shape if stride else 0
+        except TypeError:
+            raise _no_digit(idx, stride) from None
     leaves = []
-    for s in flat(shape):
-        leaves.append(idx % s)
-        idx = idx // s
+    try:
+        if type(idx) is int and not 0 <= idx < product(shape):
+            raise DomainError(
+                f"index {idx} lies outside the shape {spell(shape)} of size {product(shape)}"
+            )
+        for s in flat(shape):
+            leaves.append(idx % s)
+            idx = idx // s
+    except DomainError:
+        raise
+    except (TypeError, ValueError):
+        raise _no_digit(idx, shape) from None
     return unflatten(leaves, shape)
 
 

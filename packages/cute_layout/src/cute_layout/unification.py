@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 from math import gcd
 
+from cute_layout.answers import answers
 from cute_layout.errors import UnificationError
 from cute_layout.layout import Layout
 from cute_layout.partial import Mode, PartialLayout, Unknown
@@ -22,6 +23,7 @@ from cute_layout.trees import Tree, spell
 __all__ = ["is_satisfiable", "materialize", "unify"]
 
 
+@answers((PartialLayout,))
 def unify(*partials: PartialLayout) -> PartialLayout:
     """The partial layout admitted by all of `partials`, with every dimension flat.
 
@@ -60,6 +62,7 @@ def unify(*partials: PartialLayout) -> PartialLayout:
     return result
 
 
+@answers((PartialLayout,))
 def materialize(partial: PartialLayout) -> Layout:
     """A bijection onto a contiguous range that `partial` admits, coalesced in every dimension.
 
@@ -83,6 +86,7 @@ def materialize(partial: PartialLayout) -> Layout:
     return Layout(tuple(shapes), tuple(strides))
 
 
+@answers((PartialLayout,))
 def is_satisfiable(partial: PartialLayout) -> bool:
     """Whether some bijection onto a contiguous range is admitted by `partial`.
 

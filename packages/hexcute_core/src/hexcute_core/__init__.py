@@ -20,13 +20,15 @@ if TYPE_CHECKING:
     from hexcute_core.driver.compiled import CompiledKernel
     from hexcute_core.driver.kernel import Kernel, kernel
     from hexcute_core.driver.preload import preload
+    from hexcute_core.driver.saved import SavedKernel, load
 
 __version__ = version.VERSION
 # The driver stands above the language and pulls in the whole compiler: loaded when first used.
-_DRIVER = ("CompiledKernel", "Kernel", "kernel", "preload")
+_DRIVER = ("CompiledKernel", "Kernel", "SavedKernel", "kernel", "load", "preload")
 __all__ = [
     *_language, "CacheWarning", "CompiledKernel", "DType", "HexcuteError", "HexcuteWarning",
-    "Kernel", "Param", "RearrangeWarning", "TensorType", "Tile", "errors", "kernel", "preload",
+    "Kernel", "Param", "RearrangeWarning", "SavedKernel", "TensorType", "Tile", "errors", "kernel",
+    "load", "preload",
 ]  # fmt: skip
 
 

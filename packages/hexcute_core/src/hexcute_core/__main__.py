@@ -1,7 +1,8 @@
 """`python -m hexcute_core explain|source|ptx|sass FILE:KERNEL --target sm_90 --set BM=128`.
 
 `simulate` in their place runs the kernel on the CPU: it needs the sizes too, as in
-`--shape m=256 k=512`, and makes up the arrays.
+`--shape m=256 k=512`, and makes up the arrays. `python -m hexcute_core cache` shows what is kept on
+disk, and with `--clear` removes it.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib.util
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hexcute_core.driver import CompiledKernel, Kernel
+from hexcute_core.driver import CompiledKernel, Kernel, eviction
+from hexcute_core.driver.cache import Cache
 from hexcute_core.driver.simulation import make_arguments
 from hexcute_core.errors import HexcuteError
 
@@ -108,16 +111,37 @@ def _simulate(compiled: CompiledKernel, options: argparse.Namespace) -> int:
 
 
 def _block(text: str) -> tuple[int, int, int]:
-    parts = [int(part) for part in text.split(",") if part.strip().isdigit()]
-    if not 1 <= len(parts) <= 3:
-        raise HexcuteError(f"--block {text}: expected X, X,Y or X,Y,Z")
-    x, y, z = (*parts, 0, 0)[:3]
+    if not re.fullmatch(r"[0-9]{1,10}(,[0-9]{1,10}){0,2}", text):
+        raise HexcuteError(f"--block {text}: expected X, X,Y or X,Y,Z", fix="write --block 0,0,0")
+    x, y, z = (*map(int, text.split(",")), 0, 0)[:3]
     return x, y, z
+
+
+def _cache(arguments: Sequence[str]) -> int:
+    """Shows the cache's folder, entries and limit, or clears it."""
+    parser = argparse.ArgumentParser(
+        prog="python -m hexcute_core cache", description=_cache.__doc__
+    )
+    parser.add_argument("--clear", action="store_true", help="remove all entries")
+    clear = parser.parse_args(arguments).clear
+    cache = Cache()
+    if cache.root is None:
+        print("no home folder: nothing is kept; set HEXCUTE_CACHE_DIR to a folder of your own")
+    elif clear:
+        print(f"{cache.root}: {eviction.clear(cache.root)} entries removed")
+    else:
+        entries = eviction.kept(cache.root)
+        taken = sum(entry.bytes for entry in entries)
+        print(f"{cache.root}: {len(entries)} entries, {taken} of {cache.limit} bytes")
+    return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; errors of the user's go to stderr with exit status 1."""
-    options = _parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if words[:1] == ["cache"]:
+        return _cache(words[1:])
+    options = _parser().parse_args(words)
     try:
         found = _load(options.kernel)
         constants = _settings("--set", options.settings)

@@ -72,6 +72,14 @@ class LaunchError(HexcuteError):
     """The arguments of a launch do not fit the kernel, or the driver refused it."""
 
 
+class OptionError(HexcuteError):
+    """An option of a call is of another kind than the call takes."""
+
+
+class SavedKernelError(HexcuteError):
+    """A saved kernel could not be written, or a file is no saved kernel; the path comes first."""
+
+
 class MissingDependency(HexcuteError):
     """Something that must be installed is not; ``fix`` is the line to run."""
 

@@ -3,5 +3,6 @@
 from hexcute_core.driver.compiled import CompiledKernel
 from hexcute_core.driver.kernel import Kernel, kernel
 from hexcute_core.driver.preload import preload
+from hexcute_core.driver.saved import SavedKernel, load
 
-__all__ = ["CompiledKernel", "Kernel", "kernel", "preload"]
+__all__ = ["CompiledKernel", "Kernel", "SavedKernel", "kernel", "load", "preload"]

@@ -1,34 +1,34 @@
-"""The on-disk cache: key = SHA-256 of what a kernel depends on; an entry is one verified file.
+"""The cache on disk: key -> entry, one verified file each, taken only if it is ours.
 
-An entry's file is `MAGIC`, the SHA-256 of all that follows, the length of a JSON header, the
-header, and the blobs one after another. Files are written aside and renamed, so that readers and
-writers in other processes see a whole entry or none; one whose digest does not match reads as
-absent, and the next `put` replaces it. Nothing is unpickled.
+An entry is loaded where its folder and file are private (`private.py`), its digest is right and the
+key that stands in it is the one asked for; anything else reads as absent, and the next `put`
+replaces it. Trouble with the disk is a CacheWarning: a kernel is compiled all the same.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
+import fcntl
 import os
-import tempfile
+import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias, Union
 
+from hexcute_core.driver import eviction, private
+from hexcute_core.driver.container import MOST_BYTES, Content, Json, Malformed, pack, unpack
+from hexcute_core.driver.keys import cache_key
 from hexcute_core.errors import CacheWarning
 
-Json: TypeAlias = Union[bool, int, float, str, "list[Json]", "dict[str, Json]", None]
-KeyPart: TypeAlias = Union[
-    bool, int, float, str, bytes, "tuple[KeyPart, ...]", "Mapping[str, KeyPart]", None
-]
+__all__ = ["Cache", "Entry", "cache_key", "default_limit", "default_root", "warn"]
 
-_MAGIC = b"hexcute cache 1\n"
-_DIGEST_BYTES = hashlib.sha256().digest_size
-_LENGTH_BYTES = 8
-_SUFFIX = ".entry"
+_FORM = b"hexcute cache 2\n"
+_LIMIT = 2**31
+_LOCKS = "locks"
+_BUILD_SECONDS = 600.0
+_POLL_SECONDS = 0.02
+_PUTS_BEFORE_TRIM = 256
 
 
 @dataclass(frozen=True)
@@ -39,100 +39,141 @@ class Entry:
     meta: Mapping[str, Json]
 
 
-def default_root() -> Path:
-    """`$HEXCUTE_CACHE_DIR`, else `hexcute` in the XDG cache folder."""
+def default_root() -> Path | None:
+    """`$HEXCUTE_CACHE_DIR`, else `hexcute` in the XDG cache folder; None without a home."""
     chosen = os.environ.get("HEXCUTE_CACHE_DIR")
     if chosen:
         return Path(chosen)
     xdg = os.environ.get("XDG_CACHE_HOME")
-    return (Path(xdg) if xdg else Path.home() / ".cache") / "hexcute"
+    if xdg:
+        return Path(xdg) / "hexcute"
+    with suppress(RuntimeError):
+        return Path.home() / ".cache" / "hexcute"
+    return None
 
 
-def _encode(part: KeyPart) -> bytes:
-    """One part, tagged by type and prefixed with its length: unequal parts differ."""
-    match part:
-        case None | bool() | int() | float():
-            body = repr(part).encode()
-        case str():
-            body = part.encode("utf-8", "surrogatepass")
-        case bytes():
-            body = part
-        case tuple():
-            body = b"".join(map(_encode, part))
-        case Mapping():
-            body = b"".join(_encode(pair) for pair in sorted(part.items()))
-        case _:
-            raise TypeError(f"a cache key cannot hold a {type(part).__name__}: {part!r}")
-    tag = "map" if isinstance(part, Mapping) else type(part).__name__
-    return f"{tag}:{len(body)}:".encode() + body
+def default_limit() -> int:
+    """`$HEXCUTE_CACHE_LIMIT` in bytes, else 2 GiB."""
+    text = os.environ.get("HEXCUTE_CACHE_LIMIT", "")
+    if text and not (text.isascii() and text.isdecimal()):
+        warn(f"HEXCUTE_CACHE_LIMIT={text!r} is no number of bytes; it is taken as {_LIMIT}")
+        return _LIMIT
+    return int(text) if text else _LIMIT
 
 
-def cache_key(*parts: KeyPart) -> str:
-    """The key of these parts, 64 hexadecimal digits; stable over processes and versions."""
-    return hashlib.sha256(_encode(parts)).hexdigest()
-
-
-def _pack(files: Mapping[str, bytes], meta: Mapping[str, Json]) -> bytes:
-    sizes = [[name, len(blob)] for name, blob in files.items()]
-    header = json.dumps({"files": sizes, "meta": dict(meta)}, allow_nan=False).encode()
-    payload = b"".join([len(header).to_bytes(_LENGTH_BYTES, "big"), header, *files.values()])
-    return _MAGIC + hashlib.sha256(payload).digest() + payload
-
-
-def _unpack(raw: bytes) -> Entry | None:
-    start = len(_MAGIC) + _DIGEST_BYTES
-    payload = memoryview(raw)[start:]
-    if raw[: len(_MAGIC)] != _MAGIC or hashlib.sha256(payload).digest() != raw[len(_MAGIC) : start]:
-        return None
-    at = _LENGTH_BYTES + int.from_bytes(payload[:_LENGTH_BYTES], "big")
-    header = json.loads(bytes(payload[_LENGTH_BYTES:at]))
-    files: dict[str, bytes] = {}
-    for name, size in header["files"]:
-        files[name] = bytes(payload[at : at + size])
-        at += size
-    return Entry(files, header["meta"])
+def warn(message: str) -> None:
+    """A CacheWarning. Where warnings are errors it is shown: no compilation fails for it."""
+    try:
+        warnings.warn(message, CacheWarning, stacklevel=3)
+    except CacheWarning as raised:
+        warnings.showwarning(raised, CacheWarning, __file__, 0)
 
 
 class Cache:
-    """Entries under one folder, safe to share between threads, processes and versions."""
+    """Entries under one folder, safe to share between threads, processes and versions.
 
-    def __init__(self, root: Path | str | None = None) -> None:
+    Behind it lies the folder `$HEXCUTE_CACHE_SHARED`, if that is set, from which entries are read
+    and never written: who sets it trusts all who may write there.
+    """
+
+    def __init__(self, root: Path | str | None = None, limit: int | None = None) -> None:
         self.root = default_root() if root is None else Path(root)
+        self.limit = default_limit() if limit is None else limit
+        shared = os.environ.get("HEXCUTE_CACHE_SHARED")
+        self.shared = Path(shared) if shared else None
+        self._puts = 0
 
     def path(self, key: str) -> Path:
         """Where the entry of `key` is or would be."""
-        return self.root / key[:2] / (key[2:] + _SUFFIX)
+        return (self.root or Path()) / key[:2] / _name(key)
 
     def get(self, key: str) -> Entry | None:
-        """The entry of `key`; None where there is none, or it is damaged, or cannot be read."""
+        """The entry of `key`; None where there is none, or it is damaged, or not ours."""
+        return self._read(self.root, key, "own") or self._read(self.shared, key, "team")
+
+    def _read(self, root: Path | None, key: str, trust: private.Trust) -> Entry | None:
+        if root is None:
+            return None
         try:
-            return _unpack(self.path(key).read_bytes())
+            with private.folder(root, trust) as top, private.folder(key[:2], trust, top) as inner:
+                raw = private.read(_name(key), inner, trust, MOST_BYTES)
+                if trust == "own":
+                    with suppress(OSError):
+                        os.utime(_name(key), dir_fd=inner)
+        except private.NotPrivate as error:
+            warn(f"an entry of the cache {root} is ignored: {error}; make it private or remove it")
+            return None
         except OSError:
             return None
+        try:
+            content = unpack(_FORM, raw)
+        except Malformed:
+            return None
+        return Entry(content.files, content.meta) if content.purpose == key else None
 
     def put(
         self, key: str, files: Mapping[str, bytes], meta: Mapping[str, Json] | None = None
     ) -> None:
         """Stores an entry, replacing one that is there. A folder that cannot be written warns."""
-        target = self.path(key)
+        content = pack(_FORM, Content(key, files, meta or {}))
         try:
-            _write_atomically(target, _pack(files, meta or {}))
+            with self._made(key[:2]) as inner:
+                private.write(_name(key), inner, content)
+            if self._puts % _PUTS_BEFORE_TRIM == 0 and self.root is not None:
+                eviction.trim(self.root, self.limit)
+            self._puts += 1
         except OSError as error:
-            warnings.warn(
+            warn(
                 f"the compiled kernel is not cached: {error}; "
-                "set HEXCUTE_CACHE_DIR to a folder that can be written",
-                CacheWarning,
-                stacklevel=2,
+                "set HEXCUTE_CACHE_DIR to a folder of your own"
             )
 
+    @contextmanager
+    def building(self, key: str) -> Iterator[None]:
+        """One process builds `key` at a time, the others wait; the lock ends with its holder.
 
-def _write_atomically(target: Path, content: bytes) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, aside = tempfile.mkstemp(dir=target.parent, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(aside, target)
-    except BaseException:
-        os.unlink(aside)
-        raise
+        Where there is no lock to be had, or not in ten minutes, everybody builds.
+        """
+        try:
+            with self._made(_LOCKS) as inner:
+                flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+                # As many locks as folders of entries, so that they do not pile up.
+                handle = os.open(key[:2], flags, 0o600, dir_fd=inner)
+        except OSError:
+            yield
+            return
+        try:
+            _lock(handle)
+            yield
+        finally:
+            os.close(handle)
+
+    @contextmanager
+    def _made(self, name: str) -> Iterator[int]:
+        """A handle of a private folder under the root, both made where they are missing."""
+        if self.root is None:
+            raise OSError("this user has no home folder")
+        self.root.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            os.mkdir(self.root, 0o700)
+        with private.folder(self.root, "own") as top:
+            with suppress(FileExistsError):
+                os.mkdir(name, 0o700, dir_fd=top)
+            with private.folder(name, "own", top) as inner:
+                yield inner
+
+
+def _name(key: str) -> str:
+    return key[2:] + eviction.ENTRY
+
+
+def _lock(handle: int) -> None:
+    ends = time.monotonic() + _BUILD_SECONDS
+    while time.monotonic() < ends:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(_POLL_SECONDS)
+        except OSError:
+            return

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from hexcute_core.driver.build import Built, build
+from hexcute_core.driver import options, saved
+from hexcute_core.driver.build import build
+from hexcute_core.driver.built import Built
 from hexcute_core.driver.cache import Cache
-from hexcute_core.driver.grid import GridFunction, grid_function
+from hexcute_core.driver.grid import GridFunction
+from hexcute_core.driver.launchable import Launchable
 from hexcute_core.driver.pipeline import Compilation, Observer, Request
+from hexcute_core.driver.signature import require
 from hexcute_core.driver.simulation import bind_host, compare_with_tile_program
-from hexcute_core.errors import LaunchError, SimulationError
-from hexcute_core.runtime import KernelImage, LoadedKernel, Signature, decode, multiprocessors
-from hexcute_core.scalar import MULTIPROCESSORS, as_scalar, free_vars, substitute
+from hexcute_core.errors import SimulationError
+from hexcute_core.runtime import LoadedKernel, Signature
 from hexcute_core.synthesis import Solution
 from hexcute_core.synthesis.explain import explain_html, explain_json, explain_text
 from hexcute_core.thread import ThreadProgram
@@ -41,8 +45,7 @@ class CompiledKernel:
         self._compilation = Compilation(request, observer, verify)
         self._built: Built | None = None
         self._from_cache = False
-        self._loaded: LoadedKernel | None = None
-        self._grids: dict[int, GridFunction] = {}
+        self._launchable: Launchable | None = None
 
     def __repr__(self) -> str:
         constants = "".join(f", {k}={v!r}" for k, v in self._request.constants.items())
@@ -112,6 +115,7 @@ class CompiledKernel:
         As text it lists `rejected` candidates that lost (None: all); as JSON or as an HTML page
         with drawings it has them all.
         """
+        options.listing(rejected, form)
         if form == "json":
             return explain_json(self.solution, self._request.arch)
         if form == "html":
@@ -138,12 +142,11 @@ class CompiledKernel:
 
         return sass(self.built.cubin)
 
-    def save(self, path: str | Path) -> None:
-        """Writes the cubin to `path`, and beside it the source and PTX as `.cu` and `.ptx`."""
-        target, built = Path(path), self.built
-        target.write_bytes(built.cubin)
-        target.with_suffix(".cu").write_text(built.source, encoding="utf-8")
-        target.with_suffix(".ptx").write_text(built.ptx, encoding="utf-8")
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Writes machine code, listings and signature to one file, which `hx.load` gives back;
+        its path. Raises SavedKernelError."""
+        parts = saved.Parts(self.built, self._signature, self._divisors, self._request.promise)
+        return saved.save(path, parts)
 
     def simulate(
         self,
@@ -169,9 +172,10 @@ class CompiledKernel:
         """
         from hexcute_core.simulator import simulate
 
+        options.flags(self._signature.span, check=check, compare=compare)
         if compare:
-            options = {"seed": seed, "schedules": schedules, "blocks": blocks, "check": check}
-            report, wrong = compare_with_tile_program(self, args, **options)
+            named = {"seed": seed, "schedules": schedules, "blocks": blocks, "check": check}
+            report, wrong = compare_with_tile_program(self, args, **named)
             if wrong and check:
                 raise SimulationError(
                     f"{self._signature.kernel}: {', '.join(wrong)} not what the tile program means",
@@ -180,53 +184,15 @@ class CompiledKernel:
                 )
             return replace(report, wrong=wrong)
         bound, arrays = bind_host(self._signature, self._divisors, args)
-        self._require(bound.key)
+        require(self._signature, self._divisors, self._request.promise, bound.key)
         numbers = {**bound.scalars, **bound.symbols}
         return simulate(
             self.thread, arrays, numbers, blocks, seed=seed, schedules=schedules, check=check
         )
 
-    def _require(self, key: int) -> None:
-        """Refuses arguments that break what this kernel was compiled for."""
-        found = decode(self._signature, self._divisors, key)
-        promise = self._request.promise
-        multiples = dict(found.multiples)
-        for name, multiple in promise.multiples:
-            if name in self._divisors and multiples.get(name, 1) % multiple:
-                raise LaunchError(
-                    f"{self._signature.kernel}: compiled for {name} a multiple of {multiple}",
-                    self._signature.span,
-                    "compile it with aligned=False, or call the kernel itself",
-                )
-        if found.wide and not promise.wide:
-            raise LaunchError(
-                f"{self._signature.kernel}: compiled for tensors of fewer than 2^31 elements",
-                self._signature.span,
-                "call the kernel itself, or its simulate: it is compiled for what it gets",
-            )
-        missing = promise.aligned - set(found.aligned)
-        if missing:
-            raise LaunchError(
-                f"{self._signature.kernel}: compiled for 16-byte aligned {sorted(missing)}",
-                self._signature.span,
-                "compile it with aligned=False, or call the kernel itself",
-            )
-
     def load(self, device: int = 0) -> tuple[LoadedKernel, GridFunction]:
         """The kernel as the runtime launches it, and its grid as a function of the values, on
         `device`."""
-        if self._loaded is None:
-            built = self.built
-            image = KernelImage(
-                built.entry, built.cubin, built.arch, built.shared_bytes,
-                (built.block_dim, 1, 1), self._signature, built.maps, built.cluster_dim,
-                built.dependent,
-            )  # fmt: skip
-            self._loaded = LoadedKernel(image)
-        if device not in self._grids:
-            grid = self.built.grid_dim
-            if any(MULTIPROCESSORS.name in free_vars(e) for e in grid):
-                count = as_scalar(multiprocessors(device))
-                grid = tuple(substitute(e, {MULTIPROCESSORS.name: count}) for e in grid)
-            self._grids[device] = grid_function(grid, self._signature.value_names)
-        return self._loaded, self._grids[device]
+        if self._launchable is None:
+            self._launchable = Launchable(self.built, self._signature)
+        return self._launchable.on(device)

@@ -45,8 +45,11 @@ def encode(e: Scalar) -> Json:
 
 
 def decode(node: Json) -> Scalar:
-    """The expression that `encode` wrote."""
+    """The expression that `encode` wrote, which anything else does not survive: whoever reads a
+    file encodes it again and compares."""
     if "const" in node:
+        if not isinstance(node["const"], (bool, int, float)):
+            raise HexcuteError(f"a grid's constant is a number, not {node['const']!r}")
         return Const(node["const"], BY_NAME[node["dtype"]])
     if "var" in node:
         return Var(node["var"], BY_NAME[node["dtype"]])

@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from hexcute_core.arch import arch as arch_table
+from hexcute_core.driver import options
 from hexcute_core.driver.cache import Cache
 from hexcute_core.driver.compiled import CompiledKernel
 from hexcute_core.driver.grid import GridFunction
@@ -155,8 +156,16 @@ class Kernel:
         it ("copy ga -> sa" to "cp.async.8"), a gemm to an arrangement of warps ("gemm rc" to
         "4x2").
         """
+        span = self.definition.span
+        options.flags(span, aligned=aligned, verify=verify)
+        options.observer(trace, span)
+        options.target("target", target, span)
+        if code is not None:
+            options.target("code", code, span)
+        options.narrowing(only, span)
         key = best_key(self.signature, self.divisors) if aligned else 0
-        whole = constants_of(self.definition, {**(constants or {}), **named})
+        given = {**options.mapping("constants", constants, span), **named}
+        whole = constants_of(self.definition, given)
         return self.specialise(target, key, whole, code, trace, verify, only)
 
     def simulate(
@@ -172,6 +181,7 @@ class Kernel:
     ) -> SimulationReport:
         """Runs the kernel for `target` on the CPU, on numpy arrays in place, specialised as a
         launch on them would be; see `CompiledKernel.simulate`."""
+        options.target("target", target, self.definition.span)
         compiled = compile_for(self, args, target, constants)
         return compiled.simulate(
             *args, seed=seed, schedules=schedules, blocks=blocks, check=check, compare=compare

@@ -96,3 +96,29 @@ def constants_of(definition: KernelDef, given: Mapping[str, object]) -> dict[str
                 f"pass {name}=...",
             )
     return whole
+
+
+def require(signature: Signature, divisors: Mapping[str, int], promise: Promise, key: int) -> None:
+    """Refuses arguments, of specialisation `key`, that break what a kernel was compiled for."""
+    found = decode(signature, divisors, key)
+    multiples = dict(found.multiples)
+    for name, multiple in promise.multiples:
+        if name in divisors and multiples.get(name, 1) % multiple:
+            raise LaunchError(
+                f"{signature.kernel}: compiled for {name} a multiple of {multiple}",
+                signature.span,
+                "compile it with aligned=False, or call the kernel itself",
+            )
+    if found.wide and not promise.wide:
+        raise LaunchError(
+            f"{signature.kernel}: compiled for tensors of fewer than 2^31 elements",
+            signature.span,
+            "call the kernel itself, or its simulate: it is compiled for what it gets",
+        )
+    missing = promise.aligned - set(found.aligned)
+    if missing:
+        raise LaunchError(
+            f"{signature.kernel}: compiled for 16-byte aligned {sorted(missing)}",
+            signature.span,
+            "compile it with aligned=False, or call the kernel itself",
+        )

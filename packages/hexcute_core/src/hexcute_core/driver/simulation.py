@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hexcute_core.driver.options import shown
 from hexcute_core.driver.signature import constants_of
 from hexcute_core.dtypes import BY_NAME
 from hexcute_core.errors import LaunchError, SimulationError
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from hexcute_core.driver.kernel import Kernel
     from hexcute_core.simulator import SimulationReport
 
+MOST = 2**31
+"""Elements of an array that is made up, and of each of its extents, are fewer."""
 SMALL = 4
 """Made-up elements are integers from -4 to 4: sums of their products are exact."""
 
@@ -68,7 +72,8 @@ def make_arguments(signature: Signature, sizes: Mapping[str, object], seed: int)
             signature.span,
             f"write --shape {' '.join(f'{name}=...' for name in wanted)}",
         )
-    rng = np.random.default_rng(seed)
+    # A seed that is none is refused by the run.
+    rng = np.random.default_rng(max(seed, 0))
     args: list[Any] = []
     for param in signature.params:
         if not isinstance(param, TensorParam):
@@ -77,15 +82,23 @@ def make_arguments(signature: Signature, sizes: Mapping[str, object], seed: int)
         shape = tuple(
             e if isinstance(e, int) else _extent(signature, e, sizes) for e in param.shape
         )
+        if prod(shape) >= MOST:
+            raise LaunchError(
+                f"{signature.kernel}: {param.name} of shape {shape} does not fit the host",
+                signature.span,
+                "write --shape with smaller sizes",
+            )
         args.append(_array(param.dtype_name, shape, rng))
     return tuple(args)
 
 
 def _extent(signature: Signature, name: str, sizes: Mapping[str, object]) -> int:
     extent = sizes[name]
-    if not isinstance(extent, int) or extent < 0:
+    if type(extent) is not int or not 0 <= extent < MOST:
         raise LaunchError(
-            f"{signature.kernel}: the extent {name} is {extent!r}, not a number", signature.span
+            f"{signature.kernel}: the extent {name} is {shown(extent)}, expected 0 to {MOST - 1}",
+            signature.span,
+            f"write --shape {name}=8",
         )
     return extent
 

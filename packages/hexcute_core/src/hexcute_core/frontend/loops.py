@@ -31,6 +31,9 @@ def _no_python_loop(what: str) -> FrontendError:
         fix="write the `for` in the kernel or in an @hx.device function",
     )
 
+MOST_TURNS = 2**16
+"""Turns of a loop that is expanded: more would take the compiler hours."""
+
 
 @dataclass(frozen=True)
 class LoopRange:
@@ -152,7 +155,13 @@ def static_range(*bounds: object) -> range:
     ints = [bound for bound in known if bound is not None]
     if len(ints) == 3 and ints[2] == 0:
         raise builder.error("hx.static_range with step 0", fix="use a step other than 0")
-    return range(*ints)
+    steps = range(*ints)
+    if steps and (max(map(abs, (steps[0], steps[-1]))) >= 2**63 or steps[MOST_TURNS:]):
+        raise builder.error(
+            f"hx.static_range({', '.join(map(str, ints))}) is expanded a turn at a time",
+            fix="use range: a loop of the run takes any number of turns",
+        )
+    return steps
 
 
 def elements(tile: object) -> Elements:

@@ -180,8 +180,10 @@ def tensors_in(value: object) -> Iterator[str]:
         elif isinstance(here, (ScalarBase, int, float, str)) or id(here) in seen:
             continue
         elif isinstance(here, (tuple, list)):
+            seen[id(here)] = here
             waiting += here
         elif isinstance(here, dict):
+            seen[id(here)] = here
             waiting += here.values()
         elif isinstance(here, functools.partial):
             waiting += [here.args, here.keywords]

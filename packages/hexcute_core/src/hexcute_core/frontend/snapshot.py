@@ -99,6 +99,10 @@ def is_array(value: object) -> bool:
 
 
 def _array(value: Any, inside: tuple[int, ...]) -> object:
+    mask = getattr(value, "mask", None)
+    if mask is not None:
+        # A masked array is its numbers and its mask; what is masked is filled to be written down.
+        return (type(value), _array(value.data, inside), mask.tobytes())
     held = value.tobytes()
     if value.dtype.hasobject:
         held = tuple(_shot(item, inside) for item in value.ravel().tolist())

@@ -43,6 +43,12 @@ def trace(kernel: KernelDef, constants: Mapping[str, object], promise: Promise) 
     except FrontendError as error:
         # The frames below are the interpreter's, not the user's.
         raise error.with_traceback(None) from None
+    except RecursionError:
+        raise FrontendError(
+            f"{kernel.name}: something in it contains itself, or nests deeper than Python goes",
+            kernel.span,
+            "pass lists and dicts that end, and let helpers call no deeper",
+        ) from None
 
 
 def _constants(kernel: KernelDef, given: Mapping[str, object]) -> dict[str, object]:

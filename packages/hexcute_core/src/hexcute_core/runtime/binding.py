@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from hexcute_core.errors import LaunchError
+from hexcute_core.errors import LaunchError, MissingDependency
 from hexcute_core.runtime.mismatch import explain, is_torch
 from hexcute_core.runtime.signature import (
     ALIGNMENT,
@@ -159,7 +159,12 @@ class _Source:
 
 
 def _torch_dtype(name: str) -> Any:
-    torch = importlib.import_module("torch")
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError as error:
+        raise MissingDependency(
+            f"a kernel is called with torch tensors: {error}", fix="pip install torch"
+        ) from error
     found = getattr(torch, name, None)
     if found is None:
         raise LaunchError(

@@ -283,6 +283,10 @@ class Call(ScalarBase):
 Scalar: TypeAlias = Union[Const, Var, Unary, Binary, Compare, Select, Cast, Element, Call]
 
 
+MOST_BITS = 1024
+"""Of an integer that some float type holds, rounded."""
+
+
 def as_scalar(value: object, dtype: DType | None = None) -> Scalar:
     """A Python number or a scalar node as a scalar node; ints become i32 (i64 past 2^31).
 
@@ -293,6 +297,11 @@ def as_scalar(value: object, dtype: DType | None = None) -> Scalar:
     if isinstance(value, bool):
         return Const(value, dtype or dtypes.boolean)
     if isinstance(value, int):
+        if value.bit_length() > MOST_BITS:
+            raise FrontendError(
+                f"an integer of {value.bit_length()} bits is beyond all numbers that a GPU has",
+                fix='write float("inf") where infinity is meant',
+            )
         if dtype is None:
             dtype = dtypes.i32 if -(2**31) <= value < 2**31 else dtypes.i64
         if not dtype.is_float and not fits(value, dtype):

@@ -109,4 +109,5 @@ def _rounded(value: Number, dtype: DType) -> float:
     steps = exact / step
     whole = math.floor(steps + Fraction(1, 2)) if dtype == dtypes.tf32 else round(steps)
     size = whole * step
-    return math.copysign(float(size) if size <= format_.largest else beyond, value)
+    rounded = float(size) if size <= format_.largest else beyond
+    return -rounded if value < 0 else rounded

@@ -8,16 +8,16 @@ ahead. When nobody can go on and no block is left to start, it is a deadlock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from hexcute_core.errors import SourceSpan
 from hexcute_core.simulator.cluster import ClusterBarrier, Visit
 from hexcute_core.simulator.code import PAUSE, Wait, Waits
-from hexcute_core.simulator.findings import Finding, RunEnds
+from hexcute_core.simulator.findings import Finding, Kind, RunEnds
 from hexcute_core.simulator.lanes import WARP, Block
 from hexcute_core.simulator.machine import Machine
-from hexcute_core.simulator.register_pool import RegisterPool
+from hexcute_core.simulator.register_pool import ALIKE, RegisterPool
 from hexcute_core.simulator.shared import SharedArena
 from hexcute_core.simulator.world import World
 
@@ -64,13 +64,14 @@ class BlockAgents:
         self.products: dict[int, Products] = {}
         self.started: list[Engine] = []
         self.visits: dict[int, Visit] = {}
+        self._welcomed: dict[int, int] = {}
         self.cluster: list[BlockAgents] = [self]
         self.cluster_barrier = ClusterBarrier()
         self.pool = RegisterPool(world.threads)
         self._events = 0
         firsts = range(0, world.threads, WARP)
-        # Each warp reads by itself and through its engines.
-        columns, home = (2 + guests) * len(firsts), ordinal if guests else None
+        # Each warp reads by itself, through its bulk copies and through its products.
+        columns, home = (3 + guests) * len(firsts), ordinal if guests else None
         self.shared = SharedArena(shared_bytes, 1, granule, columns, home)
         self.agents = [
             Agent(self, ordinal, range(first, min(first + WARP, world.threads)), start)
@@ -84,7 +85,12 @@ class BlockAgents:
 
     def guest_column(self, m: Machine) -> int:
         """Where reads by a warp of another block of the cluster are kept."""
-        return (2 + self.cluster.index(m.home)) * len(self.agents) + m.column
+        return (3 + self.cluster.index(m.home)) * len(self.agents) + m.column
+
+    def welcome(self, arrived: Mapping[int, int]) -> None:
+        """A wait has seen these arrivals at a barrier: by unit, the clock of the last."""
+        for unit, time in arrived.items():
+            self._welcomed[unit] = max(time, self._welcomed.get(unit, 0))
 
     @property
     def ended(self) -> bool:
@@ -97,9 +103,13 @@ class BlockAgents:
             wrong = engine.unfinished()
             if wrong is not None:
                 self._ends_while(wrong, engine.span, "wait for it before the kernel ends")
+        torn = self.pool.torn(len(self.agents))
+        if torn is not None:
+            self._end("divergent instruction", torn[0], torn[1], ALIKE)
         known = [agent.machine.agent_clock.known for agent in self.agents]
         for unit, visit in self.visits.items():
-            if max(int(k[unit]) if unit < len(k) else 0 for k in known) < visit.time:
+            seen = max(int(k[unit]) if unit < len(k) else 0 for k in known)
+            if max(seen, self._welcomed.get(unit, 0)) < visit.time:
                 self._ends_while(
                     f"{visit.name} of block {visit.by} may still be on its way to it",
                     visit.span,
@@ -107,12 +117,11 @@ class BlockAgents:
                 )
 
     def _ends_while(self, wrong: str, span: SourceSpan | None, fix: str) -> None:
-        message = f"block {self.block} ends while {wrong}"
-        self.world.findings.add(
-            Finding(
-                "use before wait", message, span, None, fix, self.block, None, self.world.seed
-            )
-        )
+        self._end("use before wait", f"block {self.block} ends while {wrong}", span, fix)
+
+    def _end(self, kind: Kind, message: str, span: SourceSpan | None, fix: str) -> None:
+        seed = self.world.seed
+        self.world.findings.add(Finding(kind, message, span, None, fix, self.block, None, seed))
 
 
 class Agent:

@@ -70,13 +70,37 @@ def bind_grid(
     return x, y, z
 
 
+def check_schedules(seed: object, schedules: object) -> None:
+    """Refuses a seed or a number of schedules that is no number."""
+    for name, value, least in (("seed", seed, 0), ("schedules", schedules, 1)):
+        if not _whole(value, least):
+            raise SimulationError(
+                f"{name} is no whole number of at least {least}", fix=f"pass {name}={least} or more"
+            )
+
+
+def _whole(value: object, least: int) -> bool:
+    number = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    return number and least <= int(value) < 2**63  # type: ignore[call-overload]
+
+
+def _is_block(block: object) -> bool:
+    return isinstance(block, (tuple, list)) and len(block) == 3 and all(_whole(n, 0) for n in block)
+
+
 def bind_blocks(grid: Block, blocks: Sequence[Block] | None) -> tuple[Block, ...]:
     """The blocks to run, x fastest; all of the grid for None."""
+    if blocks is not None and not (
+        isinstance(blocks, (tuple, list)) and all(_is_block(block) for block in blocks)
+    ):
+        raise SimulationError(
+            "blocks is no list of places in the grid", fix="name blocks as [(x, y, z), ...]"
+        )
     if blocks is None:
         places = itertools.product(range(grid[2]), range(grid[1]), range(grid[0]))
         return tuple((x, y, z) for z, y, x in places)
     for block in blocks:
-        if len(block) != 3 or not all(0 <= at < end for at, end in zip(block, grid, strict=True)):
+        if not all(0 <= at < end for at, end in zip(block, grid, strict=True)):
             raise SimulationError(
                 f"block {tuple(block)} is not in the grid {grid}", fix="name blocks (x, y, z) of it"
             )
@@ -122,11 +146,28 @@ def bind_arrays(
     return bound
 
 
+def refuse_overlap(program: str, arrays: Mapping[str, Array], written: set[str]) -> None:
+    """Refuses arguments that share memory which the kernel writes: its code relies on pointers that
+    lead to memory of their own."""
+    for (one, a), (other, b) in itertools.combinations(arrays.items(), 2):
+        if written & {one, other} and np.may_share_memory(a, b):
+            changed = other if other in written else one
+            raise SimulationError(
+                f"arguments {one} and {other} overlap in memory, and {program} writes {changed}",
+                fix=f"pass {changed}.copy()",
+            )
+
+
 def _check_array(name: str, dtype: DType, shape: tuple[int, ...], array: object) -> Array:
     if not isinstance(array, np.ndarray):
         raise SimulationError(
             f"argument {name}: expected a numpy array, got {type(array).__name__}",
             fix="pass arrays={'" + name + "': numpy array}",
+        )
+    if isinstance(array, np.ma.MaskedArray):
+        raise SimulationError(
+            f"argument {name}: a masked array, whose mask a kernel does not see",
+            fix=f"pass {name}.filled(0)",
         )
     if not array.flags.c_contiguous:
         raise SimulationError(

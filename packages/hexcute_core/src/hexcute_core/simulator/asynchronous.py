@@ -1,5 +1,7 @@
 """cp.async: bytes are read when issued and land at the wait of the lane that issued them.
 
+The machine may read as late as it writes: until the wait nobody may overwrite the source.
+
 Every lane counts the groups it has committed. `cp.async.wait n` completes a lane's copies of all
 but its n latest committed groups. Nobody may touch the bytes before that: the machine may always
 be that late. Seeds other than 0 let the bytes land earlier now and then, so that what a broken
@@ -28,24 +30,40 @@ from hexcute_core.simulator.values import Array
 from hexcute_core.thread import Prim
 
 if TYPE_CHECKING:
+    from hexcute_core.simulator.actor import Actor
+    from hexcute_core.simulator.buffers import GlobalBuffer
     from hexcute_core.simulator.machine import Machine
+    from hexcute_core.simulator.shared import SharedArena
 
 
 @dataclass(frozen=True)
 class PendingCopy:
-    """Copies one statement issued: for each lane its group, granules and bytes."""
+    """Copies one statement issued: for each lane its group, granules and bytes, whether it reads
+    at all, and from which byte of which buffer."""
 
+    name: str
     lanes: Array
     group: Array
     cells: Array
     raw: Array
     site: int
+    reads: Array
+    buffer: GlobalBuffer | None
+    address: Array
 
     def part(self, which: Array) -> PendingCopy:
         """The copies of a subset, given by a mask."""
         return PendingCopy(
-            self.lanes[which], self.group[which], self.cells[which], self.raw[which], self.site
-        )
+            self.name, self.lanes[which], self.group[which], self.cells[which], self.raw[which],
+            self.site, self.reads[which], self.buffer, self.address[which],
+        )  # fmt: skip
+
+    def land(self, actor: Actor, arena: SharedArena, lanes: Array) -> None:
+        """The bytes come by `actor`, for which these are the lanes `lanes`; the source is free."""
+        arena.fill(actor, lanes, self.cells, self.raw, self.site, "cp.async")
+        if self.buffer is not None:
+            size = self.raw.shape[1]
+            self.buffer.let_go(actor, lanes[self.reads], self.address[self.reads], size, self.name)
 
 
 def copy_async(stmt: Prim, compiler: StatementCompiler, size: int) -> Step:
@@ -61,16 +79,24 @@ def copy_async(stmt: Prim, compiler: StatementCompiler, size: int) -> Step:
         cells = m.shared.cells(m, lanes, target, size, name)
         raw = np.zeros((m.lanes, size), dtype=np.uint8)
         reading = predicated(m, predicate(m))
+        buffer, start = None, np.zeros(m.lanes, dtype=np.int64)
         if len(reading):
             buffer, address = src(m, reading)
             raw[reading] = buffer.load(m, reading, address, size, name)
+            buffer.hold(m, address, size)
+            start[reading] = address
             note_global(m, name, reading, address, size)
         note_shared(m, name, lanes, target, size)
         m.shared.claim(m, lanes, cells, name, None)
         m.shared.hold(m, lanes, cells)
         if m.world.early():
             m.shared.put(m, lanes, cells, raw[lanes], name)
-        m.pending.append(PendingCopy(lanes, m.committed[lanes], cells, raw[lanes], site))
+        m.pending.append(
+            PendingCopy(
+                name, lanes, m.committed[lanes], cells, raw[lanes], site, np.isin(lanes, reading),
+                buffer, start[lanes],
+            )
+        )  # fmt: skip
 
     return run
 
@@ -108,7 +134,7 @@ def _land(m: Machine, copy: PendingCopy, finished: Array) -> list[PendingCopy]:
     if not done.any():
         return [copy]
     ready = copy.part(done)
-    m.shared.fill(m, ready.lanes, ready.cells, ready.raw, ready.site, "cp.async")
+    ready.land(m, m.shared, ready.lanes)
     return [] if done.all() else [copy.part(~done)]
 
 

@@ -3,7 +3,7 @@
 The bytes are a copy of the caller's array and go back when the run has ended well. A pointer
 that does not promise 16-byte alignment is aligned to its element only, whatever numpy did: its
 base address is taken as one element. Of a buffer that the program writes, each granule knows its
-last writer and reader, so that blocks and threads that meet in it are found; and, as in shared
+last writer and its readers, so that blocks and threads that meet in it are found; and, as in shared
 memory, whether a fence has shown the async proxy what threads wrote (`proxy`: UNFENCED, the
 writer's clock at its fence, or 0).
 """
@@ -16,6 +16,7 @@ import numpy as np
 
 from hexcute_core.dtypes import DType
 from hexcute_core.simulator.clocks import SITE_MASK, SITE_SHIFT, UNFENCED, WHO_MASK, tags
+from hexcute_core.simulator.readers import Slots
 from hexcute_core.simulator.shadow import Shadow, origin
 from hexcute_core.simulator.values import Array
 
@@ -45,8 +46,10 @@ class GlobalBuffer:
         self.shadow: Shadow | None = None
         if granule is not None:
             cells = len(self._bytes) // granule + 1
-            self.shadow = Shadow(cells, 1, True, self.place)
+            self.shadow = Shadow(cells, Slots(cells), True, self.place)
             self._proxy = np.zeros(cells, dtype=np.int64)
+            self._held = np.zeros(cells, dtype=np.int64)
+            self._holder = np.zeros(cells, dtype=np.int64)
 
     def place(self, cell: int) -> str:
         """`byte b of name` of a granule."""
@@ -105,6 +108,35 @@ class GlobalBuffer:
                 m.sites[(tag >> SITE_SHIFT) & SITE_MASK],
             )
 
+    def hold(self, m: Actor, address: Array, size: int) -> None:
+        """Copies of the running statement may read there until `let_go`."""
+        if self.shadow is not None:
+            cells = self.cells(address, size)
+            np.add.at(self._held, cells, 1)
+            self._holder[cells] = m.site
+
+    def let_go(self, m: Actor, lanes: Array, address: Array, size: int, what: str) -> None:
+        """They have read, at the latest now."""
+        if self.shadow is not None:
+            cells = self.cells(address, size)
+            np.subtract.at(self._held, cells, 1)
+            self.shadow.read(m, lanes, cells, what)
+
+    def _refuse_held(self, m: Actor, lanes: Array, cells: Array, what: str) -> None:
+        held = self._held[cells] > 0
+        if held.any():
+            row, column = np.argwhere(held)[0]
+            cell = int(cells[row, column])
+            span = m.sites[int(self._holder[cell])]
+            m.report(
+                "use before wait",
+                f"{what} writes {self.place(cell)} before the wait for the asynchronous copy that "
+                f"reads it, issued at {span or 'an unknown line'}",
+                int(lanes[row]),
+                "wait for the copy's group, then synchronise the block, before this access",
+                span,
+            )
+
     def load(
         self, m: Actor, lanes: Array, address: Array, size: int, what: str, atomic: bool = False
     ) -> Array:
@@ -135,6 +167,7 @@ class GlobalBuffer:
                 equal: Array = kept.all(axis=2)
                 return equal
 
+            self._refuse_held(m, lanes, cells, what)
             self.shadow.claim(m, lanes, cells, what, same, atomic)
             self.shadow.wrote(m, lanes, cells, m.site, atomic)
             self._proxy[cells] = UNFENCED if generic else 0

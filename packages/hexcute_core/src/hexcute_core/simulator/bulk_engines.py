@@ -88,7 +88,12 @@ class LoadEngine:
 
     def unfinished(self) -> str | None:
         """What is wrong if the block ends now."""
-        return None if self._landed else f"{self._move.name} still fills shared memory"
+        op = self._operation
+        if self._landed and any(
+            a.machine.agent_clock.knows(op.unit, op.time) for a in self.group.agents
+        ):
+            return None
+        return f"{self._move.name} may still fill shared memory: nobody has waited for it"
 
 
 class StoreEngine:
@@ -105,7 +110,8 @@ class StoreEngine:
         self._move, self._combine = move, combine
         column = len(group.agents) + m.column
         self._reads = AsyncOperation(m, lane, m.engine_unit("bulk.read"), self.number, column)
-        self._writes = AsyncOperation(m, lane, m.engine_unit("bulk.write"), self.number)
+        unit = m.engine_unit("bulk.write")
+        self._writes = AsyncOperation(m, lane, unit, self.number, in_order=False)
         lanes = np.zeros(len(move.chunks), dtype=np.int64)
         self._cells = group.shared.cells(self._reads, lanes, move.chunks, CHUNK, move.name)
         group.shared.load_async(self._reads, lanes, self._cells, move.name)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from hexcute_core.errors import SimulationError
 from hexcute_core.simulator.lanes import WARP, padded
 from hexcute_core.simulator.values import Array
 
@@ -21,6 +22,8 @@ MANY = ATOMIC << 1
 CLOCK_SHIFT = WHO_BITS + SITE_BITS + 2
 WHO_MASK = (1 << WHO_BITS) - 1
 SITE_MASK = (1 << SITE_BITS) - 1
+LAST = (1 << (63 - CLOCK_SHIFT)) - 1
+"""The greatest clock that a tag can hold."""
 NEVER = 0
 """The tag of what nobody touched: clocks start at 1."""
 UNFENCED = -1
@@ -28,7 +31,13 @@ UNFENCED = -1
 
 
 def tags(clock: int | Array, site: int, who: Array) -> Array:
-    """The tags of accesses at `site` by threads `who` [n]."""
+    """The tags of accesses at `site` by threads `who` [n]. Raises SimulationError beyond what a
+    tag can hold, where a later access would be taken for an earlier one."""
+    if np.max(clock, initial=0) > LAST:
+        raise SimulationError(
+            f"one warp meets others more than {LAST} times, more than the simulator can tell apart",
+            fix="simulate fewer iterations, or fewer blocks at once: blocks=[(x, y, z), ...]",
+        )
     tag: Array = (np.asarray(clock, dtype=np.int64) << CLOCK_SHIFT) | (site << SITE_SHIFT) | who
     return tag
 
@@ -59,17 +68,23 @@ class BlockClock:
         shape = (-1,) + (1,) * (tag.ndim - 1)
         late: Array = tag >> CLOCK_SHIFT >= self.epoch[lanes].reshape(shape)
         if across:
-            other = (tag & WHO_MASK) // self._stride != self._block[lanes].reshape(shape)
-            apart: Array = late | (other & (tag != NEVER))
+            apart: Array = late | (~self.own(lanes, tag) & (tag != NEVER))
             return apart
         return late
+
+    def own(self, lanes: Array, tag: Array) -> Array:
+        """Where the accesses `tag` [n, ...] are by the unit, here the block, of `lanes` [n]."""
+        shape = (-1,) + (1,) * (tag.ndim - 1)
+        same: Array = (tag & WHO_MASK) // self._stride == self._block[lanes].reshape(shape)
+        return same
 
 
 class VectorClock:
     """An agent's clock: its own time, and what it knows of every unit.
 
     `seen` is what relaxed reads showed it, known after its next fence; `fenced` what it knew at
-    its last fence, which its relaxed writes hand over.
+    its last fence, which its relaxed writes hand over. Fences of the block alone reach no further:
+    `seen_near` and `fenced_near` are what passes between the threads of one block.
     """
 
     def __init__(self, unit: int, units: int) -> None:
@@ -78,6 +93,8 @@ class VectorClock:
         self.known = np.zeros(units, dtype=np.int64)
         self.seen = np.zeros(0, dtype=np.int64)
         self.fenced = np.zeros(0, dtype=np.int64)
+        self.seen_near = np.zeros(0, dtype=np.int64)
+        self.fenced_near = np.zeros(0, dtype=np.int64)
 
     def now(self, lanes: Array) -> int:
         """The agent's time, the same for its lanes."""
@@ -87,6 +104,11 @@ class VectorClock:
         """As for BlockClock."""
         late: Array = tag >> CLOCK_SHIFT > self.known[(tag & WHO_MASK) // WARP]
         return late
+
+    def own(self, lanes: Array, tag: Array) -> Array:
+        """As for BlockClock; the unit is the warp, or the engine."""
+        same: Array = (tag & WHO_MASK) // WARP == self.unit
+        return same
 
     def release(self) -> Array:
         """What a reader of this moment may know; later accesses are not in it."""
@@ -106,6 +128,10 @@ class VectorClock:
         now.time, now.known = self.time, self.known.copy()
         now.known[self.unit] = self.time
         return now
+
+    def knows(self, unit: int, time: int) -> bool:
+        """Whether what `unit` did at its clock `time` is known to be over."""
+        return unit < len(self.known) and bool(self.known[unit] >= time)
 
     def learn(self, unit: int, time: int) -> None:
         """What `unit` did up to its clock `time` comes before what follows."""

@@ -9,6 +9,7 @@ here.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from hexcute_core.simulator.clocks import join
 from hexcute_core.simulator.code import Code, Routine, Step, Waits, then_pause
 from hexcute_core.simulator.instructions import Instruction
 from hexcute_core.simulator.lanes import Block
-from hexcute_core.simulator.mbarrier import BYTES, find_mbarrier, touch
+from hexcute_core.simulator.mbarrier import BYTES, Scope, find_mbarrier, touch
 from hexcute_core.simulator.operands import lanes_of, scalar_operand, shared_operand
 from hexcute_core.simulator.values import Array
 from hexcute_core.thread import Prim
@@ -127,9 +128,10 @@ def wait(stmt: Prim, compiler: StatementCompiler) -> Routine:
 
 
 def arrive_remote(stmt: Prim, compiler: StatementCompiler) -> Code:
-    """`mbarrier.arrive.cluster place, rank`."""
+    """`mbarrier.arrive.cluster place, rank`, relaxed, and `mbarrier.arrive.cluster.release`."""
     compiler.require_agents()
     where, rank = shared_operand(stmt, 0), scalar_operand(stmt, 1)
+    scope: Scope = "cluster" if stmt.name.endswith(".release") else "block"
     site, name = compiler.site(stmt.span), stmt.name
 
     def run(m: Machine) -> None:
@@ -138,11 +140,13 @@ def arrive_remote(stmt: Prim, compiler: StatementCompiler) -> Code:
         lanes = m.active()
         places, ranks = where(m, lanes), lanes_of(rank(m), lanes)
         touch(m, lanes, places, name)
-        for place, to in zip(places, ranks, strict=True):
-            target = block_of_rank(m, int(to), name, int(lanes[0]))
+        # The lanes of one instruction arrive together, in one phase.
+        together = Counter((int(p), int(r)) for p, r in zip(places, ranks, strict=True))
+        for (place, to), times in together.items():
+            target = block_of_rank(m, to, name, int(lanes[0]))
             if target is not m.home:
                 visit(m, target, name)
-            find_mbarrier(m, int(place), target).arrive(m, 1)
+            find_mbarrier(m, place, target).arrive(m, times, scope=scope)
 
     return then_pause(run)
 

@@ -23,11 +23,15 @@ class AsyncOperation(Actor):
 
     clock: VectorClock
 
-    def __init__(self, m: Machine, lane: int, unit: int, time: int, column: int = 0) -> None:
+    def __init__(
+        self, m: Machine, lane: int, unit: int, time: int, column: int = 0, in_order: bool = True
+    ) -> None:
+        """With `in_order`, the unit's earlier events come before it."""
         self.world, self.sites, self.site = m.world, m.sites, m.site
         self.blocks, self.threads = m.blocks, m.threads
         self.block_of = np.zeros(1, dtype=np.int64)
-        self.who = np.array([unit * WARP], dtype=np.int64)
+        # Two events that meet are not one thread's.
+        self.who = np.array([unit * WARP + time % WARP], dtype=np.int64)
         self.column = column
         self.unit, self.time = unit, time
         self._thread = m.thread(lane)
@@ -35,7 +39,8 @@ class AsyncOperation(Actor):
         self.clock.known = m.agent_clock.release()
         self.clock.time = time
         m.world.adopt(self.clock)
-        self.clock.learn(unit, time - 1)
+        if in_order:
+            self.clock.learn(unit, time - 1)
 
     def thread(self, lane: int) -> int:
         """The thread that issued it."""

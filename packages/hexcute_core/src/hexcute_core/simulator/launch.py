@@ -21,6 +21,8 @@ from hexcute_core.simulator.arguments import (
     bind_clusters,
     bind_grid,
     bind_scalars,
+    check_schedules,
+    refuse_overlap,
 )
 from hexcute_core.simulator.buffers import GlobalBuffer
 from hexcute_core.simulator.code import Code, NeedsAgents, Routine
@@ -69,6 +71,7 @@ def simulate(
     bounds, misaligned, uninitialised or before its wait, a divergent barrier) is raised as a
     SimulationError, located in the source; without, the report collects them.
     """
+    check_schedules(seed, schedules)
     run = _Launch(program, arrays, scalars, blocks)
     findings = Findings(check)
     seeds = tuple(range(seed, seed + max(1, schedules)))
@@ -130,6 +133,8 @@ class _Launch:
                     f"argument {name}: {program.name} writes it, and the array is read-only",
                     fix=f"pass {name}.copy()",
                 )
+        written = {name for name, granule in self.granules.items() if granule is not None}
+        refuse_overlap(program.name, self.arrays, written)
 
     def schedule(self, seed: int, findings: Findings, progress: Progress) -> _Left:
         """One run of all blocks."""

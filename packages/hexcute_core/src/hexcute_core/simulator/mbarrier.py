@@ -1,13 +1,15 @@
 """mbarriers: phases that complete when all arrivals and all expected bytes have come.
 
 An arrival releases what its warp knows, a wait for a phase that has completed acquires it; an
-arrival by one lane speaks for its warp. `wait parity` goes on when the phase in progress has the
+arrival by one lane speaks for its warp. Between blocks that takes an arrival that releases to the
+cluster and a wait that acquires from it: any other hands on what engines have done and no access of
+threads. `wait parity` goes on when the phase in progress has the
 other parity: a new barrier is in phase 0, so that a wait for parity 1 passes at once.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from hexcute_core.simulator.statements import StatementCompiler
 
 BYTES = 8
+Scope: TypeAlias = Literal["block", "cluster"]
+"""Whose threads an arrival releases to, or a wait acquires from."""
 PENDING_LIMIT = 2**20 - 1
 
 
@@ -40,20 +44,38 @@ class MBarrier:
         self.phase = 0
         self.pending, self.bytes = count, 0
         self.published: int | None = None
-        self.known: Array = np.zeros(0, dtype=np.int64)
-        self._coming: Array = np.zeros(0, dtype=np.int64)
+        self._home = m.group
+        nothing: Array = np.zeros(0, dtype=np.int64)
+        # What a wait of either scope learns, of the last phase and of the one in progress.
+        self._known: dict[Scope, Array] = {"block": nothing, "cluster": nothing}
+        self._coming = dict(self._known)
+        self._arrived: dict[int, int] = {}
 
-    def arrive(self, m: Machine, times: int, expected: int = 0) -> None:
+    def arrive(self, m: Machine, times: int, expected: int = 0, scope: Scope = "block") -> None:
         """The machine's warp arrives, and expects bytes in this phase."""
         self.bytes += expected
-        self._coming = join(self._coming, m.agent_clock.release())
+        self._arrived[m.agent_clock.unit] = m.agent_clock.time
+        shown = m.agent_clock.release()
+        engines = m.world.of_engines(shown)
+        near = m.group is self._home
+        self._come(shown if near else engines, shown if near or scope == "cluster" else engines)
         self._count(m, times, int(m.active()[0]))
+
+    def acquire(self, m: Machine, scope: Scope) -> None:
+        """The machine's warp has waited for the last phase."""
+        m.agent_clock.acquire(self._known[scope])
+        if self._home is not None:
+            self._home.welcome(self._arrived)
+
+    def _come(self, block: Array, cluster: Array) -> None:
+        self._coming["block"] = join(self._coming["block"], block)
+        self._coming["cluster"] = join(self._coming["cluster"], cluster)
 
     def arrive_later(self, op: AsyncOperation, times: int) -> None:
         """Arrivals of threads whose copies have landed."""
         shown = op.clock.known.copy()
         shown[op.unit] = op.time
-        self._coming = join(self._coming, shown)
+        self._come(shown, shown)
         self._count(op, times, 0)
 
     def _count(self, m: Actor, times: int, lane: int) -> None:
@@ -73,7 +95,7 @@ class MBarrier:
         """Bytes have come, by an operation that is an event of the barrier's unit."""
         shown = np.zeros(op.unit + 1, dtype=np.int64)
         shown[op.unit] = op.time
-        self._coming = join(self._coming, shown)
+        self._come(shown, shown)
         self.bytes -= moved
         self._advance()
 
@@ -81,7 +103,9 @@ class MBarrier:
         if self.pending == 0 and self.bytes == 0:
             self.phase += 1
             self.pending = self.count
-            self.known = join(self.known, self._coming)
+            self._known = {
+                scope: join(known, self._coming[scope]) for scope, known in self._known.items()
+            }
 
     def lacks(self) -> str:
         """What the phase in progress still waits for."""
@@ -155,11 +179,20 @@ def init(stmt: Prim, compiler: StatementCompiler) -> Step:
         place, counts = where(m, lanes), lanes_of(count(m), lanes)
         cells = m.shared.cells(m, lanes, place, BYTES, name)
         m.shared.store(m, lanes, cells, np.zeros((len(lanes), BYTES), dtype=np.uint8), name)
+        m.shared.reserve(cells)
         for p, c in zip(place, counts, strict=True):
             if not 1 <= c <= PENDING_LIMIT:
                 m.stop("barrier misuse", f"{name} with {c} arrivals", int(lanes[0]))
-            if m.group is not None:
-                m.group.mbarriers[int(p)] = MBarrier(m, int(p), int(c))
+            there = m.home.mbarriers.get(int(p))
+            if there is not None:
+                m.report(
+                    "barrier misuse",
+                    f"{name} at shared byte {p}, where a barrier was initialised before",
+                    int(lanes[0]),
+                    "let one thread initialise a barrier, once",
+                    there.made,
+                )
+            m.home.mbarriers[int(p)] = MBarrier(m, int(p), int(c))
 
     return run
 
@@ -231,8 +264,9 @@ def expect(stmt: Prim, compiler: StatementCompiler) -> Code:
 
 
 def wait(stmt: Prim, compiler: StatementCompiler) -> Routine:
-    """`mbarrier.wait place, parity`."""
+    """`mbarrier.wait place, parity`, and `mbarrier.wait.cluster`."""
     compiler.require_agents()
+    scope: Scope = "cluster" if stmt.name.endswith(".cluster") else "block"
     where, parity = shared_operand(stmt, 0), scalar_operand(stmt, 1)
     site, name = compiler.site(stmt.span), stmt.name
 
@@ -245,7 +279,7 @@ def wait(stmt: Prim, compiler: StatementCompiler) -> Routine:
         for p, q in sorted({(int(a), int(b)) for a, b in zip(place, parities, strict=True)}):
             barrier = find_mbarrier(m, p)
             yield AtMBarrier(barrier, q & 1, m.span)
-            m.agent_clock.acquire(barrier.known)
+            barrier.acquire(m, scope)
         yield PAUSE
 
     return Routine(start)

@@ -2,8 +2,8 @@
 
 A release stores beside the flag what its warp knows; an acquire that reads the flag takes it over.
 A relaxed access hands over what the warp knew at its last fence, and takes over at its next one.
-A read-modify-write adds to what its flag holds, a store replaces it. `fence.cta`, `fence.gpu`:
-the scope is taken to be wide enough.
+A read-modify-write adds to what its flag holds, a store replaces it. `fence.gpu` orders between all
+threads, `fence.cta` between those of one block.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from hexcute_core.simulator.clocks import join
 from hexcute_core.simulator.code import Code, Step, then_pause
 from hexcute_core.simulator.instructions import Instruction
+from hexcute_core.simulator.lanes import Block
 from hexcute_core.simulator.shadow import Shadow
 from hexcute_core.simulator.values import Array
 from hexcute_core.thread import Prim
@@ -26,6 +27,19 @@ if TYPE_CHECKING:
     from hexcute_core.simulator.statements import StatementCompiler
 
 Cells = Callable[[], Array]
+
+
+@dataclass(frozen=True)
+class Released:
+    """What a flag holds: for other threads of the block that wrote it, and for all threads."""
+
+    block: Block
+    near: Array
+    far: Array
+
+    def to(self, block: Block) -> Array:
+        """What a thread of `block` is shown."""
+        return self.near if block == self.block else self.far
 
 
 @dataclass(frozen=True)
@@ -55,10 +69,13 @@ class Order:
             shown = shadow.released.get(int(cell))
             if shown is None:
                 continue
+            here = shown.to(m.blocks[0])
             if self.name in ("acquire", "acq_rel"):
-                clock.acquire(shown)
+                clock.acquire(here)
+            elif shown.block == m.blocks[0]:
+                clock.seen_near = join(clock.seen_near, here)
             else:
-                clock.seen = join(clock.seen, shown)
+                clock.seen = join(clock.seen, here)
 
     def update(self, m: Machine, shadow: Shadow | None, cells: Array) -> None:
         """The flags at `cells` are read, modified and written."""
@@ -69,11 +86,16 @@ class Order:
         """The flags at `cells` are about to be written; `updates` for a read-modify-write."""
         if not self.strong or shadow is None:
             return
-        clock = m.agent_clock
-        shown = clock.release() if self.name in ("release", "acq_rel") else clock.fenced
+        clock, block = m.agent_clock, m.blocks[0]
+        near, far = clock.fenced_near, clock.fenced
+        if self.name in ("release", "acq_rel"):
+            near = far = clock.release()
         for cell in np.unique(cells()):
             held = shadow.released.get(int(cell)) if updates else None
-            shadow.released[int(cell)] = shown if held is None else join(held, shown)
+            both = (near, far) if held is None else (
+                join(held.to(block), near), join(held.far, far)
+            )  # fmt: skip
+            shadow.released[int(cell)] = Released(block, *both)
 
     def code(self, compiler: StatementCompiler, step: Step) -> Code:
         """`step` as code: others may come between strong accesses."""
@@ -91,13 +113,18 @@ def fence(stmt: Prim, compiler: StatementCompiler) -> Code:
     """`fence.cta`, `fence.gpu`: orders the relaxed accesses around it."""
     compiler.require_agents()
     site, name = compiler.site(stmt.span), stmt.name
+    far = name == "fence.gpu"
 
     def run(m: Machine) -> None:
         m.site = site
         m.count(name)
         clock = m.agent_clock
-        clock.acquire(clock.seen)
-        clock.fenced = clock.release()
+        clock.acquire(clock.seen_near)
+        if far:
+            clock.acquire(clock.seen)
+        clock.fenced_near = clock.release()
+        if far:
+            clock.fenced = clock.fenced_near
 
     return then_pause(run)
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hexcute_core.errors import SourceSpan
-from hexcute_core.simulator.asynchronous import PendingCopy
 from hexcute_core.simulator.code import Code, Step, then_pause
 from hexcute_core.simulator.engines import AsyncOperation
 from hexcute_core.simulator.instructions import Instruction
@@ -72,15 +71,11 @@ class ArriveEngine:
         """The copies land, and the threads arrive."""
         op = self._operation
         for copy in self._copies:
-            self._land(op, copy)
+            copy.land(op, self.group.shared, np.zeros(len(copy.lanes), dtype=np.int64))
         self._barrier.arrive_later(op, self._times)
         op.world.changes += 1
         op.finish()
         self._times = 0
-
-    def _land(self, op: AsyncOperation, copy: PendingCopy) -> None:
-        lanes = np.zeros(len(copy.lanes), dtype=np.int64)
-        self.group.shared.fill(op, lanes, copy.cells, copy.raw, copy.site, "cp.async")
 
     def unfinished(self) -> str | None:
         """What is wrong if the block ends now."""

@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 
 FILE = 65536
 STEP, LEAST, MOST = 8, 24, 256
+GROUP = 4
+ALIKE = "let all four warps of a warp group execute it, with one number"
+
+
+def _group(warp: int) -> range:
+    """The warps of a warp's group."""
+    first = warp // GROUP * GROUP
+    return range(first, first + GROUP)
 
 
 class RegisterPool:
@@ -31,6 +39,35 @@ class RegisterPool:
         self.start = min(MOST - 1, FILE // padded(threads)) // STEP * STEP
         self.free = 0
         self.held: dict[int, int] = {}
+        self._asked: dict[int, list[tuple[str, int, SourceSpan | None]]] = {}
+
+    def ask(self, m: Machine, name: str, wanted: int) -> None:
+        """The machine's warp executes `name`, as all warps of its group must, one after another."""
+        mine = self._asked.setdefault(m.column, [])
+        mine.append((name, wanted, m.span))
+        for warp in _group(m.column):
+            theirs = self._asked.get(warp, [])
+            if len(theirs) >= len(mine) and theirs[len(mine) - 1][:2] != (name, wanted):
+                self._apart(m, name, theirs[len(mine) - 1][2])
+
+    def torn(self, warps: int) -> tuple[str, SourceSpan | None] | None:
+        """What only part of a warp group has executed when its block ends."""
+        for warp in range(warps):
+            for other in _group(warp):
+                mine, theirs = self._asked.get(warp, []), self._asked.get(other, [])
+                if other < warps and len(mine) > len(theirs):
+                    name, _, span = mine[len(theirs)]
+                    return f"{name} was executed by warp {warp} and not by warp {other}", span
+        return None
+
+    def _apart(self, m: Machine, name: str, other: SourceSpan | None) -> None:
+        m.stop(
+            "divergent instruction",
+            f"{name}: the warps of a group execute different ones",
+            0,
+            ALIKE,
+            other,
+        )
 
     def take(self, warp: int, wanted: int) -> None:
         """The warp has `wanted` registers a thread from now on."""
@@ -73,6 +110,7 @@ def set_registers(stmt: Prim, compiler: StatementCompiler) -> Routine:
         pool, warp = m.home.pool, m.column
         count = int(lanes_of(wanted(m), m.all_lanes)[0])
         now = pool.held.get(warp, pool.start)
+        pool.ask(m, name, count)
         if count % STEP or not LEAST <= count <= MOST or (count < now if more else count > now):
             m.stop(
                 "undefined",

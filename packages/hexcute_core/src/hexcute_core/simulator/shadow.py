@@ -2,8 +2,8 @@
 
 granule = the smallest access of the program to that memory. Two accesses race if one of them
 writes, they are by different threads, at least one is not atomic, and neither is known to come
-before the other. Readers are kept a unit (`columns` of them), so that a writer must know of each.
-`released` keeps what the last release to a granule hands on.
+before the other. Of readers as many are kept as a writer must know of (`readers.py`). `released`
+keeps what the last release to a granule hands on.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hexcute_core.simulator.clocks import ATOMIC, MANY, SITE_MASK, SITE_SHIFT, WHO_MASK, tags
+from hexcute_core.simulator.readers import Columns, Slots, differ
 from hexcute_core.simulator.values import Array
 
 if TYPE_CHECKING:
     from hexcute_core.simulator.actor import Actor
+    from hexcute_core.simulator.ordering import Released
 
 Same = Callable[[], Array]
 
@@ -26,10 +28,12 @@ class Shadow:
     """Tags of `cells` granules; `place` names a granule in a message, `across` says whether
     threads of several blocks reach it."""
 
-    def __init__(self, cells: int, columns: int, across: bool, place: Callable[[int], str]) -> None:
+    def __init__(
+        self, cells: int, readers: Columns | Slots, across: bool, place: Callable[[int], str]
+    ) -> None:
         self.writer = np.zeros(cells, dtype=np.int64)
-        self.reader = np.zeros((cells, columns), dtype=np.int64)
-        self.released: dict[int, Array] = {}
+        self._readers = readers
+        self.released: dict[int, Released] = {}
         self.across = across
         self._place = place
 
@@ -45,15 +49,7 @@ class Shadow:
         mark = (MANY if many else 0) | (ATOMIC if atomic else 0)
         mine = (tags(m.clock.now(lanes), m.site, m.who[lanes]) | mark)[:, None]
         self._check(m, lanes, cells, self.writer[cells], mine, what, "written")
-        column = m.column if self.reader.shape[1] > 1 else 0
-        earlier = self.reader[cells, column]
-        fresh = m.clock.unordered(lanes, earlier, self.across)
-        fresh &= _differ(earlier, mine)
-        self.reader[cells, column] = np.where(fresh, mine | MANY, mine)
-        landed = self.reader[cells, column]
-        doubled = (landed & WHO_MASK) != (mine & WHO_MASK)
-        if doubled.any():
-            self.reader[cells[doubled], column] = landed[doubled] | MANY
+        self._readers.note(m, lanes, cells, mine, self.across)
 
     def claim(
         self, m: Actor, lanes: Array, cells: Array, what: str,
@@ -62,16 +58,13 @@ class Shadow:
         """Checks that `lanes` may write `cells`: no unordered access by another thread.
 
         `same` tells which granules' bytes [n, k] the write leaves as they are: several threads
-        may write those at once.
+        may write those at once, by one statement. Two statements that happen to write equal bytes
+        would write others of other data.
         """
         mark = ATOMIC if atomic else 0
         mine = (tags(m.clock.now(lanes), m.site, m.who[lanes]) | mark)[:, None]
         self._check(m, lanes, cells, self.writer[cells], mine, what, "written", same)
-        if self.reader.shape[1] == 1:
-            self._check(m, lanes, cells, self.reader[cells, 0], mine, what, "read")
-        else:
-            earlier = self.reader[cells]
-            self._check(m, lanes, cells, earlier, mine[:, :, None], what, "read")
+        self._check(m, lanes, cells, self._readers.of(cells), mine[:, :, None], what, "read")
 
     def wrote(self, m: Actor, lanes: Array, cells: Array, site: int, atomic: bool = False) -> None:
         """`lanes` are the last writers of `cells`, by the statement at `site`."""
@@ -85,9 +78,10 @@ class Shadow:
         clash = m.clock.unordered(lanes, tag, self.across)
         if not clash.any():
             return
-        clash &= _differ(tag, mine) & ((tag & mine & ATOMIC) == 0)
+        clash &= differ(tag, mine) & ((tag & mine & ATOMIC) == 0)
         if same is not None and clash.any():
-            clash &= ~same()
+            one = ((tag ^ mine) >> SITE_SHIFT) & SITE_MASK == 0
+            clash &= ~(same() & one)
         if clash.any():
             place = tuple(np.argwhere(clash)[0])
             row, column = int(place[0]), int(place[1])
@@ -122,12 +116,6 @@ _ADVICE = {
     ),
     "barrier": ("no barrier between", "put a block-wide barrier between the two"),
 }
-
-
-def _differ(tag: Array, mine: Array) -> Array:
-    """Where two accesses are not both by one and the same thread for itself."""
-    other: Array = ((tag ^ mine) & WHO_MASK != 0) | ((tag | mine) & MANY != 0)
-    return other
 
 
 def origin(m: Actor, tag: int) -> str:

@@ -24,6 +24,7 @@ from hexcute_core.simulator.clocks import (
     tags,
 )
 from hexcute_core.simulator.lanes import WARP
+from hexcute_core.simulator.readers import Columns
 from hexcute_core.simulator.shadow import Shadow, origin
 from hexcute_core.simulator.values import Array
 
@@ -48,8 +49,9 @@ class SharedArena:
         self.state = np.zeros(cells, dtype=np.uint8)
         self.holder = np.zeros(cells, dtype=np.int64)
         self.proxy = np.zeros(cells, dtype=np.int64)
-        self.shadow = Shadow(cells, columns, False, self.place)
+        self.shadow = Shadow(cells, Columns(cells, columns), False, self.place)
         self.fences: list[VectorClock] = []
+        self._barriers: Array | None = None
 
     def cells(
         self, m: Actor, lanes: Array, address: Array, size: int, what: str, align: int = 0
@@ -77,11 +79,28 @@ class SharedArena:
         cells: Array = first[:, None] + np.arange(size // self.granule)
         return cells
 
+    def reserve(self, cells: Array) -> None:
+        """A barrier lies in `cells` from now on: they hold no data."""
+        if self._barriers is None:
+            self._barriers = np.zeros(len(self.data), dtype=np.bool_)
+        self._barriers[cells] = True
+
+    def _refuse_barrier(self, m: Actor, lanes: Array, cells: Array, what: str) -> None:
+        if self._barriers is not None and self._barriers[cells].any():
+            row, column = np.argwhere(self._barriers[cells])[0]
+            m.report(
+                "barrier misuse",
+                f"{what} touches {self.place(cells[row, column])}, where an mbarrier lies",
+                int(lanes[row]),
+                "keep data and barriers in bytes of their own",
+            )
+
     def load(
         self, m: Actor, lanes: Array, cells: Array, what: str, many: bool = False,
         atomic: bool = False,
     ) -> Array:  # fmt: skip
         """Bytes [n, size] of granules `cells` [n, k]; `many` and `atomic` as for Shadow."""
+        self._refuse_barrier(m, lanes, cells, what)
         state = self.state[cells]
         if (state != READY).any():
             self._not_ready(m, lanes, cells, state, what)
@@ -96,6 +115,8 @@ class SharedArena:
 
         `raw`, the bytes of an immediate store, lets equal bytes be written by several lanes.
         """
+        if what != "mbarrier.init":
+            self._refuse_barrier(m, lanes, cells, what)
         state = self.state[cells]
         if (state == IN_FLIGHT).any():
             self._not_ready(m, lanes, cells, state, what)

@@ -182,7 +182,8 @@ def product(stmt: Prim, compiler: StatementCompiler) -> Step:
         m.tally.tensor[name] += 2 * ROWS * s.n * s.k
         products, warp = group_of(m)
         number = products.issue(m, warp, name)
-        op = AsyncOperation(m, 0, products.units[warp], number, len(m.home.agents) + m.column)
+        column = 2 * len(m.home.agents) + m.column
+        op = AsyncOperation(m, 0, products.units[warp], number, column)
         adds = bool(np.all(lanes_of(accumulate(m), m.all_lanes)))
         array, columns = _fenced(m, c, name)
         if isinstance(a, RegOperand):

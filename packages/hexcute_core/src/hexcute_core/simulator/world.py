@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hexcute_core.errors import SourceSpan
+from hexcute_core.errors import SimulationError, SourceSpan
 from hexcute_core.simulator.buffers import GlobalBuffer
-from hexcute_core.simulator.clocks import VectorClock
+from hexcute_core.simulator.clocks import WHO_MASK, VectorClock
 from hexcute_core.simulator.counting import Tally
 from hexcute_core.simulator.findings import Findings
 from hexcute_core.simulator.lanes import WARP, Block, padded
@@ -57,7 +57,8 @@ class World:
         self.scheduler: Scheduler | None = None
         self.watched = False
         self.changes = 0
-        self._units = len(blocks) * padded(threads) // WARP
+        self._warps = self._units = len(blocks) * padded(threads) // WARP
+        self._check_room()
         self._room = self._units + SLACK
         self._clocks: list[VectorClock] = []
         self._names: dict[int, tuple[str, Block]] = {}
@@ -90,11 +91,27 @@ class World:
         `name`; its threads' numbers start at unit * 32."""
         self._names[self._units] = (name, block)
         self._units += 1
+        self._check_room()
         if self._units > self._room:
             self._room *= 2
             for clock in self._clocks:
                 clock.grow(self._room)
         return self._units - 1
+
+    def _check_room(self) -> None:
+        """Raises SimulationError where a tag cannot tell so many threads apart."""
+        if self._units * WARP > WHO_MASK:
+            raise SimulationError(
+                f"a launch of {len(self.blocks)} blocks of {self.threads} threads is more than the "
+                "simulator can tell apart",
+                fix="name some of the blocks: blocks=[(x, y, z), ...]",
+            )
+
+    def of_engines(self, known: Array) -> Array:
+        """What is known of engines alone, without the accesses of threads."""
+        part: Array = known.copy()
+        part[: self._warps] = 0
+        return part
 
     def ordinals(self, who: Array) -> Array:
         """The number of the block of each of `who`, -1 for what is no thread."""

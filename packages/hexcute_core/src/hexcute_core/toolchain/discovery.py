@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 
 from hexcute_core.errors import MissingDependency
@@ -36,14 +36,12 @@ class Nvrtc:
 
 
 def _package_folder(name: str) -> tuple[Path, ...]:
-    """The folders of an importable package, which is not imported."""
-    try:
-        spec = find_spec(name)
-    except (ImportError, ValueError):
-        return ()
-    if spec is None or spec.submodule_search_locations is None:
-        return ()
-    return tuple(Path(folder) for folder in spec.submodule_search_locations)
+    """The folders of an installed package, which is not imported. The folder one stands in does
+    not count, though Python looks there too: what is found is loaded and run."""
+    here = Path.cwd()
+    places = (Path(entry).resolve() for entry in sys.path if entry)
+    folders = dict.fromkeys(place / name for place in places if place != here)
+    return tuple(folder for folder in folders if folder.is_dir())
 
 
 def _version(path: Path) -> tuple[int, ...]:

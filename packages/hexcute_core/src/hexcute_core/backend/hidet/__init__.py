@@ -13,18 +13,20 @@ from hexcute_core.thread import ThreadProgram
 
 def emit(program: ThreadProgram, arch: str) -> CudaSource:
     """CUDA source of `program`; see `hexcute_core.backend.emit`."""
-    load()
-    from hexcute_core.backend.hidet.kernel import translate
+    with shim.ours():
+        load()
+        from hexcute_core.backend.hidet.kernel import translate
 
-    text, entry = translate(program, arch)
+        text, entry = translate(program, arch)
     return CudaSource(text, entry, version())
 
 
 def load() -> None:
     """Imports hidet and what translates to it."""
-    shim.load()
-    # Everything below imports hidet at its top, so it comes after the shim.
-    import hexcute_core.backend.hidet.kernel
+    with shim.ours():
+        shim.load()
+        # Everything below imports hidet at its top, so it comes after the shim.
+        import hexcute_core.backend.hidet.kernel
 
 
 def version() -> str:

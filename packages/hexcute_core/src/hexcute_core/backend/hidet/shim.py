@@ -2,7 +2,8 @@
 
 `import hidet` runs its whole runtime. Here the package `hidet` is seeded empty, so that
 submodules load one by one, and the subpackages in `_STUBBED`, which the wanted modules import
-but never use on our way, are answered with empty classes.
+but never use on our way, are answered with empty classes. That part is `hidet` within `ours()`
+alone: outside it, `import hidet` gives a user the whole package.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import importlib.metadata
 import importlib.util
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import ModuleType
 
 from hexcute_core.errors import MissingDependency
@@ -25,13 +27,15 @@ _NEEDS = ("filelock", "tabulate", "tomlkit", "tqdm", "numpy")
 FIX = f"python -m pip install {' '.join(_NEEDS)} && python -m pip install --no-deps hidet=={WANTED}"
 _STUBBED = (
     "hidet.ir.cute", "hidet.graph", "hidet.runtime", "hidet.ffi", "hidet.cuda", "hidet.hip",
-    "hidet.drivers", "hidet.utils.net_utils",
+    "hidet.drivers", "hidet.utils.net_utils", "hidet.utils.fault_handler",
 )  # fmt: skip
 # Packages whose own __init__ would load everything below them.
 _SEEDED = ("hidet", "hidet.backend", "hidet.transforms", "hidet.ir.primitives")
 
-_lock = threading.Lock()
-_loaded = False
+_lock = threading.RLock()
+_depth = 0
+_modules: dict[str, ModuleType] = {}
+"""The part of hidet that is loaded here, while it is not in `sys.modules`."""
 
 
 class _Empty(ModuleType):
@@ -60,6 +64,9 @@ class _Stubs(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         module.__path__ = []
 
 
+_STUBS = _Stubs()
+
+
 @functools.cache
 def installed_version() -> str:
     """Version of the installed hidet; `MissingDependency` where there is none that fits."""
@@ -72,34 +79,48 @@ def installed_version() -> str:
     return found
 
 
-def load() -> None:
-    """Makes `hidet.ir`, `hidet.backend.codegen` and single passes importable; thread-safe."""
-    global _loaded
+@contextmanager
+def ours() -> Iterator[None]:
+    """Within, `hidet` is the part that is loaded here; outside, whatever it was. One thread at a
+    time."""
+    global _depth
     with _lock:
-        if _loaded:
-            return
-        installed_version()
-        if not _imported_whole():
-            _seed()
-            sys.meta_path.insert(0, _Stubs())
-        _import("hidet.option", "hidet.ir", "hidet.backend.codegen")
-        _loaded = True
+        _depth += 1
+        theirs = _taken() if _depth == 1 else {}
+        if _depth == 1:
+            sys.modules.update(_modules)
+            sys.meta_path.insert(0, _STUBS)
+        try:
+            yield
+        finally:
+            _depth -= 1
+            if _depth == 0:
+                sys.meta_path.remove(_STUBS)
+                _modules.update(_taken())
+                sys.modules.update(theirs)
+
+
+def _taken() -> dict[str, ModuleType]:
+    """All modules of hidet, out of `sys.modules`."""
+    names = [name for name in sys.modules if name == "hidet" or name.startswith("hidet.")]
+    return {name: sys.modules.pop(name) for name in names}
+
+
+def load() -> None:
+    """Within `ours()`: makes `hidet.ir`, `hidet.backend.codegen` and single passes importable."""
+    if "hidet.backend.codegen" in sys.modules:
+        return
+    installed_version()
+    _seed()
+    _import("hidet.option", "hidet.ir", "hidet.backend.codegen")
 
 
 def load_primitives() -> None:
     """Runs hidet's registration of its own device primitives, which kernels may call by name."""
     package = sys.modules["hidet.ir.primitives"]
-    if hasattr(package, "cuda"):
-        return
-    with _lock:
-        spec = package.__spec__
-        if not hasattr(package, "cuda") and spec is not None and spec.loader is not None:
-            spec.loader.exec_module(package)
-
-
-def _imported_whole() -> bool:
-    module = sys.modules.get("hidet")
-    return module is not None and hasattr(module, "__version__")
+    spec = package.__spec__
+    if not hasattr(package, "cuda") and spec is not None and spec.loader is not None:
+        spec.loader.exec_module(package)
 
 
 def _seed() -> None:

@@ -1,0 +1,89 @@
+"""Fifteen right kernels in which mistakes are planted, with their arguments: small, so that a run
+takes a fraction of a second, and yet every slot of a ring is used more than once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import cluster_kernels
+import numpy as np
+import role_kernels
+from gpu_kernels import chain, matrices, one_tile, products
+from remote_cases import CASES
+
+from hexcute_core import bf16, f16, f32
+from hexcute_core.driver import CompiledKernel
+from hexcute_core.driver.simulation import compile_for
+from hexcute_kernels.gemm.pipelined import pipelined_gemm
+from hexcute_kernels.gemm.warp_specialized import warp_specialized_gemm
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A kernel by name, what it is called with, and for what it is compiled."""
+
+    name: str
+    kernel: Callable[[], Any]
+    arguments: Callable[[], tuple[np.ndarray, ...]]
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    target: str = "sm_90"
+
+
+
+@cache
+def compiled(name: str) -> CompiledKernel:
+    """The kernel of this name for what it is called with."""
+    planted = BY_NAME[name]
+    return compile_for(planted.kernel(), planted.arguments(), planted.target, planted.constants)
+
+
+def _role(name: str, arguments: Any, module: Any = role_kernels, **constants: Any) -> Planted:
+    return Planted(name, lambda: getattr(module, name), arguments, constants)
+
+
+def _remote(name: str) -> Planted:
+    case = next(case for case in CASES if case.name.startswith(name))
+    return Planted(name, lambda: case.kernel, lambda: case.arguments()[0], case.constants)
+
+
+def _hopper(name: str, shape: tuple[int, int, int], **constants: Any) -> Planted:
+    def make() -> tuple[np.ndarray, ...]:
+        return matrices(f16, f32, shape)
+
+    whole = {"BM": 64, "BN": 64, "STAGES": 3, **constants}
+    return Planted(name, lambda: warp_specialized_gemm(f16, "k", "k", f32), make, whole)
+
+
+PLANTED = (
+    Planted(
+        "pipelined",
+        lambda: pipelined_gemm(f16, "k", "k"),
+        lambda: matrices(f16, f16, (72, 56, 136)),
+        {"BM": 64, "BN": 64, "BK": 32, "WARPS": 4, "STAGES": 3},
+        "sm_80",
+    ),
+    Planted(
+        "pipelined_across",
+        lambda: pipelined_gemm(bf16, "m", "n"),
+        lambda: matrices(bf16, bf16, (72, 56, 136), ("m", "n")),
+        {"BM": 64, "BN": 64, "BK": 32, "WARPS": 4, "STAGES": 4},
+        "sm_80",
+    ),
+    _hopper("one_group", (64, 64, 328), CONSUMERS=1),
+    _hopper("two_groups", (128, 64, 328), BM=128, CONSUMERS=2),
+    _hopper("persistent", (192, 128, 200), SCHEDULE="persistent"),
+    _hopper("pingpong", (320, 64, 200), SCHEDULE="pingpong"),
+    _hopper("staying_cluster", (256, 128, 200), CLUSTER_M=2, SCHEDULE="persistent"),
+    _role("two_pipelines", products(64, 64, 320)),
+    _role("two_readers", one_tile(320, (1, np.float32), (1, np.float16))),
+    _role("converting", products(64, 64, 320, first=np.float32)),
+    _role("chained", chain),
+    _role("taking_turns", products(320, 64, 72)),
+    _role("in_rows", products(128, 64, 320), cluster_kernels, X=2),
+    _remote("split_k"),
+    _remote("sent_by_tma"),
+)
+BY_NAME = {planted.name: planted for planted in PLANTED}

@@ -1,0 +1,71 @@
+"""Verdict = what became of one try; log(verdicts) = how many of each, and every fault."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+SECONDS = 60
+"""A try that takes longer counts as one that hangs."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One try of a `part`: of which kind, how it ended, and whether that is as it should be."""
+
+    part: str
+    kind: str
+    end: str
+    good: bool
+    detail: str = ""
+
+
+class Hangs(BaseException):
+    """A try took too long: no Exception, so that nobody takes it for one of theirs."""
+
+
+@contextmanager
+def limited(seconds: int = SECONDS) -> Iterator[None]:
+    """Raises Hangs within, once so many seconds are over."""
+
+    def stop(*_: object) -> None:
+        raise Hangs
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def table(verdicts: Iterable[Verdict]) -> list[str]:
+    """A line for each kind, with the number of each end."""
+    rows: dict[str, Counter[str]] = {}
+    for verdict in verdicts:
+        rows.setdefault(verdict.kind, Counter())[verdict.end] += 1
+    lines = []
+    for kind, ends in sorted(rows.items()):
+        counts = ", ".join(f"{count} {end}" for end, count in sorted(ends.items()))
+        lines.append(f"  {kind:<28} {sum(ends.values()):>5}: {counts}")
+    return lines
+
+
+def log(parts: dict[str, list[Verdict]], explained: Callable[[Verdict], str]) -> str:
+    """The summary that is committed; what is not as it should be is listed with its explanation."""
+    lines = []
+    for part, verdicts in parts.items():
+        faults = [verdict for verdict in verdicts if not verdict.good]
+        lines += [f"{part}: {len(verdicts)} tries, {len(faults)} faults", *table(verdicts)]
+        reasons: dict[str, list[Verdict]] = {}
+        for fault in faults:
+            reasons.setdefault(explained(fault), []).append(fault)
+        for reason, alike in reasons.items():
+            lines.append(f"  {len(alike)} faults: {reason}")
+            lines += [f"    {fault.kind}: {fault.detail}" for fault in alike]
+        lines.append("")
+    return "\n".join(lines)
