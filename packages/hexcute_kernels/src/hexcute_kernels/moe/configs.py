@@ -106,23 +106,27 @@ ROUTED = Table(
 """`share` is how many rows an expert gets on average."""
 
 
-def _streamed(split: int, warps: int, blocks: int, *second: int) -> StreamedConfig:
-    return StreamedConfig(
-        GatedConfig(8, 128, 2, split, warps, blocks), WeightedConfig(8, second[0], 2, *second[1:])
-    )
-
+_FIRST = GatedConfig(8, 128, 2, 4, 4, 4)
+_WIDE = GatedConfig(8, 256, 1, 2, 8, 2)
+_SECOND = WeightedConfig(8, 128, 1, 4, 6)
 
 STREAMED = Table(
     rows={
         "h200": (
-            Row(_streamed(4, 4, 4, 128, 4, 4), most={"pairs": 16}),
-            Row(_streamed(4, 4, 4, 256, 4, 2)),
+            Row(
+                StreamedConfig(GatedConfig(8, 128, 2, 4, 4, 3), WeightedConfig(8, 128, 2, 4, 5)),
+                most={"pairs": 16},
+            ),
+            Row(StreamedConfig(GatedConfig(8, 128, 7, 2, 4, 2), _SECOND), most={"pairs": 32}),
+            Row(StreamedConfig(_WIDE, _SECOND), most={"pairs": 64}),
+            Row(StreamedConfig(_FIRST, _SECOND), most={"pairs": 256}),
+            Row(StreamedConfig(_WIDE, _SECOND)),
         ),
     },
     more=(
-        _streamed(2, 4, 3, 256, 4, 2),
-        _streamed(4, 4, 4, 256, 8, 2),
-        _streamed(4, 4, 4, 128, 8, 4),
+        StreamedConfig(GatedConfig(8, 256, 2, 4, 8, 2), _SECOND),
+        StreamedConfig(_FIRST, WeightedConfig(8, 256, 2, 4, 2)),
+        StreamedConfig(_FIRST, WeightedConfig(8, 256, 1, 8, 3)),
     ),
 )
 """`pairs` are rows of all experts together."""
