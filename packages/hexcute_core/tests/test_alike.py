@@ -8,6 +8,7 @@ import pytest
 import hexcute_core as hx
 from hexcute_core import f8e4m3, f32, i8, i16, i32, u8
 from hexcute_core.driver.grid import decode, encode, grid_function
+from hexcute_core.driver.signature import require
 from hexcute_core.errors import FrontendError, LaunchError, SimulationError
 from hexcute_core.scalar import Const, Var, binary, cdiv, unary
 from hexcute_core.scalar.exact import exact
@@ -174,9 +175,10 @@ def test_a_kernel_for_small_tensors_does_not_take_a_large_one():
         hx.copy(hx.global_view(a[hx.blockIdx.x :, :], ((1, 16), (n, 1))), r)
         hx.copy(r, hx.global_view(b, ((1, 16), (16, 1))))
 
-    compiled = row.compile("sm_80")
+    promise = row.compile("sm_80").tile.promise
+    key = 1 << (len(row.signature.tensors) + len(row.divisors)) | 0b111
     with pytest.raises(LaunchError, match="fewer than 2\\^31 elements"):
-        compiled._require(1 << (len(row.signature.tensors) + len(row.divisors)) | 0b111)
+        require(row.signature, row.divisors, promise, key)
 
 
 def test_fixed_extents_of_2_31_elements_are_indexed_in_64_bits():
