@@ -116,6 +116,7 @@ def asked(root: Path) -> dict[str, set[str]]:
     """The functions, as "folder/file.py:function", of which mypy says that they do not know a
     kind, by the name of the kind."""
     command = [sys.executable, "-m", "mypy", "--no-error-summary", "--cache-dir", str(root / "c")]
+    command += [str(sources.relative_to(root)) for sources in sorted(root.glob("packages/*/src"))]
     told = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     found: dict[str, set[str]] = {kind: set() for kind in ASKED}
     for line in told.stdout.splitlines():
