@@ -132,9 +132,7 @@ def _result(p: Product) -> Output:
 
 def tma_fits(p: Product) -> str | None:
     """Whether TMA can move operands and result: from 16 bytes on, in rows of whole 16 bytes."""
-    if not p.aligned:
-        return "TMA takes tensors that start at a multiple of 16 bytes"
-    return _odd(p, **_operand_rows(p), **{"the result": p.n})
+    return _unfit(p, **_operand_rows(p), **{"the result": p.n})
 
 
 def thin_fits(p: Product) -> str | None:
@@ -144,9 +142,7 @@ def thin_fits(p: Product) -> str | None:
             f"the result is to have a side of at most {THIN_SIDE}, or of at most {SHORT_SIDE} and "
             f"the other of at most {SHORT}"
         )
-    if not p.aligned:
-        return "TMA takes tensors that start at a multiple of 16 bytes"
-    return _odd(p, **_operand_rows(p))
+    return _unfit(p, **_operand_rows(p))
 
 
 def _operand_rows(p: Product) -> dict[str, int]:
@@ -157,43 +153,30 @@ def _operand_rows(p: Product) -> dict[str, int]:
     }
 
 
-def _odd(p: Product, **rows: int) -> str | None:
-    """Why TMA does not take `rows`, lengths by what they are of, or None."""
+def _unfit(p: Product, **rows: int) -> str | None:
+    """Why TMA does not take tensors with `rows`, lengths by what they are of, or None."""
+    if not p.aligned:
+        return "TMA takes tensors that start at a multiple of 16 bytes"
     line = 128 // p.dtype.bits
     odd = [name for name, length in rows.items() if length % line]
     return f"TMA takes rows of whole 16 bytes; not those of {' and '.join(odd)}" if odd else None
 
 
 def _launch(
-    make: Callable[..., hx.Kernel], left: str, right: str
+    make: Callable[..., hx.Kernel], left: str, right: str, thin: bool = False
 ) -> Callable[[Product, Config], Launch]:
     """The launch of a product by a kernel of a family; its operands are the arguments `left` and
-    `right`."""
-
-    def of(p: Product, config: Config) -> Launch:
-        kernel = make(
-            p.dtype, p.a_major, p.b_major,
-            bias=p.bias, activation=p.activation, batched=p.batch is not None,
-        )  # fmt: skip
-        first, second, last = _arguments(p, left, right)
-        return Launch(kernel, config, (first, second, *["bias"] * p.bias, last))
-
-    return of
-
-
-def _thin_launch(left: str, right: str) -> Callable[[Product, Config], Launch]:
-    """The same by the kernel for thin results, whose first operand has the many rows."""
+    `right`. The kernels for `thin` results take the operand with more rows first."""
 
     def of(p: Product, config: Config) -> Launch:
         first, second, last = _arguments(p, left, right)
-        turned = p.m < p.n
+        orders, turned = (p.a_major, p.b_major), thin and p.m < p.n
         if turned:
-            first, second = second, first
-        # The orders are "k", or any other word for rows that are contiguous.
-        orders = (p.b_major, p.a_major) if turned else (p.a_major, p.b_major)
-        kernel = thin_gemm(
-            p.dtype, *orders,
-            turned=turned, bias=p.bias, activation=p.activation, batched=p.batch is not None,
+            # The orders are "k", or any other word for rows that are contiguous.
+            first, second, orders = second, first, orders[::-1]
+        kernel = make(
+            p.dtype, *orders, bias=p.bias, activation=p.activation, batched=p.batch is not None,
+            **({"turned": turned} if thin else {}),
         )  # fmt: skip
         return Launch(kernel, config, (first, second, *["bias"] * p.bias, last))
 
@@ -214,7 +197,8 @@ def _variants(left: str, right: str) -> tuple[Variant[Product, Any], ...]:
     wgmma, mma = (_launch(make, left, right) for make in (warp_specialized_gemm, pipelined_gemm))
     return (
         Variant(
-            "thin", ("wgmma", "tma", "clusters"), THIN, _thin_launch(left, right), thin_fits
+            "thin", ("wgmma", "tma", "clusters"), THIN,
+            _launch(thin_gemm, left, right, thin=True), thin_fits,
         ),
         Variant("wgmma", ("wgmma", "tma"), WGMMA, wgmma, tma_fits),
         Variant("mma", ("mma.sync",), MMA, mma),
