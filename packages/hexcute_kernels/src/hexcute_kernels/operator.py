@@ -12,21 +12,20 @@ A call with the same shapes, strides, types and alignment as one before is a loo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import replace
 from typing import Any, Generic
 
 from hexcute_core.errors import LaunchError
+from hexcute_kernels.calls import ALIGNMENT, UNKNOWN, make_reader
 from hexcute_kernels.gpus import Gpu, gpu_of
+from hexcute_kernels.prepared import Plan, Prepared, given_tensors, output_names, prepare
 from hexcute_kernels.schema import parse
-from hexcute_kernels.tables import constants
 from hexcute_kernels.tensors import (
     Output,
     check_gradients,
     check_memory,
     check_output,
     check_tensor,
-    torch_dtype,
 )
 from hexcute_kernels.variant import Argument, Launch, P, Problem, Run, Steps, Variant
 
@@ -34,53 +33,8 @@ __all__ = [
     "Argument", "Launch", "Operator", "Plan", "Problem", "Run", "Steps", "Variant", "output_names",
 ]  # fmt: skip
 
-ALIGNMENT = 16
-"""Bytes: where TMA and the widest copies may begin."""
 KINDS = 4096
 """How many kinds of calls an operator remembers at most."""
-_SCALARS: frozenset[type] = frozenset({type(None), int, float, bool, str})
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a call of one kind does: `variant` by `config`, launched as `launch` says."""
-
-    variant: str
-    config: Any
-    outputs: tuple[Output, ...]
-    launch: Launch | Steps | Run
-
-
-@dataclass(frozen=True)
-class _Ready:
-    """A plan as repeated calls need it.
-
-    `run` takes arguments and outputs where `places` is None, else addresses: of the tensors at
-    these places among all that are given, or of all. `makers` make the outputs; `nbytes` are the
-    bytes of the `inputs` tensors that are arguments, then of the outputs.
-    """
-
-    run: Run
-    places: tuple[int, ...] | None
-    makers: tuple[Callable[[], Any], ...]
-    nbytes: tuple[int, ...]
-    inputs: int
-
-    @cached_property
-    def only(self) -> Callable[[], Any] | None:
-        """The maker of the only output, where `run` takes all addresses in order."""
-        return self.makers[0] if self.places == () and len(self.makers) == 1 else None
-
-
-def output_names(count: int) -> list[str]:
-    """What the outputs of an operator with so many are called."""
-    return ["out"] if count == 1 else [f"out{i}" for i in range(count)]
-
-
-def _gradients() -> bool:
-    import torch
-
-    return bool(torch.is_grad_enabled())
 
 
 def _tracing() -> bool:
@@ -88,18 +42,6 @@ def _tracing() -> bool:
     import torch
 
     return bool(torch.compiler.is_compiling())
-
-
-def _maker(tensor: Any, output: Output) -> Callable[[], Any]:
-    """Makes an output where `tensor` is. `empty_like` of a tensor of that shape, which takes the
-    memory of one element, costs half of what a shape, a type and a place do."""
-    import torch
-
-    dtype = torch_dtype(output.dtype)
-    like = tensor.new_empty((), dtype=dtype).expand(output.shape)
-    if torch.empty_like(like).is_contiguous():
-        return partial(torch.empty_like, like)
-    return partial(tensor.new_empty, output.shape, dtype=dtype)
 
 
 class Operator(Generic[P]):
@@ -129,11 +71,16 @@ class Operator(Generic[P]):
         self.variants = tuple(variants)
         self.__doc__ = doc
         self._outputs = outputs
-        self._ready: dict[Any, _Ready] = {}
+        self._classes: set[type] = set()
+        # Calls that were prepared, those without given outputs and those with.
+        self._ready: dict[Any, Prepared] = {}
+        self._ready_into: dict[Any, Prepared] = {}
         parameters = self.schema.parameters
         self._count = len(parameters)
-        self._tensors = tuple(i for i, p in enumerate(parameters) if p.kind == "Tensor")
-        self._classes: set[type] = set()
+        self._read = make_reader(parameters, 0, self._classes)
+        self._read_into = make_reader(parameters, self.schema.results, self._classes)
+        # Torch's own function as soon as torch is there.
+        self._tracing: Callable[[], bool] = _tracing
 
     def __repr__(self) -> str:
         return f"<operator {self.schema.text}>"
@@ -150,7 +97,7 @@ class Operator(Generic[P]):
 
         Raises LaunchError where the arguments do not fit, or no variant takes them.
         """
-        if _tracing():
+        if self._tracing():
             from hexcute_kernels.registration import traced
 
             return traced(self, args, out, variant, config, named)
@@ -173,131 +120,45 @@ class Operator(Generic[P]):
 
     def run(self, args: tuple[Any, ...], out: Any, variant: str | None, config: Any) -> Any:
         """The call itself, its arguments in order."""
-        outs = out if out is None or isinstance(out, tuple) else (out,)
-        addresses: list[int] = []
+        if out is None:
+            try:
+                key, addresses = self._read(args, variant, config)
+                ready = self._ready[key]
+            except UNKNOWN:
+                ready = self._prepare(args, None, variant, config)
+                addresses = [t.data_ptr() for _, t in given_tensors(self.schema, args)]
+            return ready.call(args, addresses)
+        outs = out if isinstance(out, tuple) else (out,)
         try:
-            ready = self._ready[self._key(args, outs, variant, config, addresses)]
-        except (AttributeError, KeyError, RuntimeError, TypeError):
+            key, addresses = self._read_into(args, outs, variant, config)
+            ready = self._ready_into[key]
+        except UNKNOWN:
             ready = self._prepare(args, outs, variant, config)
-            addresses = [t.data_ptr() for t in (*self._given(args), *(outs or ()))]
-        if outs is None and ready.only is not None:
-            made = ready.only()
-            addresses.append(made.data_ptr())
-            ready.run(addresses)
-            return made
-        if outs is None:
-            outs = tuple([make() for make in ready.makers])
-            if ready.places is not None:
-                addresses += [made.data_ptr() for made in outs]
-        else:
-            self._apart(args, addresses, ready)
-        if ready.places is None:
-            ready.run(*args, *outs)
-        else:
-            ready.run(addresses if ready.places == () else [addresses[i] for i in ready.places])
+            given = [t for _, t in given_tensors(self.schema, args)]
+            addresses = [t.data_ptr() for t in (*given, *outs)]
+        ready.check_apart(self.schema, args, addresses)
+        ready.into(args, outs, addresses)
         return outs[0] if len(outs) == 1 else outs
-
-    def _given(self, args: tuple[Any, ...]) -> list[Any]:
-        """The tensor arguments, without those left out."""
-        return [args[i] for i in self._tensors if args[i] is not None]
-
-    def _key(
-        self,
-        args: tuple[Any, ...],
-        outs: tuple[Any, ...] | None,
-        variant: str | None,
-        config: Any,
-        addresses: list[int],
-    ) -> Any:
-        """What two calls have in common that do the same with other data; `addresses` gets those of
-        the tensors.
-
-        Raises KeyError for a class of tensors that no call was made with: an address may be asked
-        of plain tensors alone.
-        """
-        key: list[Any] = [outs is None, variant, config]
-        classes = self._classes
-        given: tuple[Any, ...] = args if outs is None else args + outs
-        for t in given:
-            kind = t.__class__
-            if kind in classes:
-                address = t.data_ptr()
-                addresses.append(address)
-                key += (
-                    t.shape, t.stride(), t.dtype, t.get_device(), address % ALIGNMENT == 0,
-                    t.requires_grad and _gradients(),
-                )  # fmt: skip
-            elif kind in _SCALARS:
-                key.append(t)
-            else:
-                raise KeyError(kind)
-        return tuple(key)
 
     def _prepare(
         self, args: tuple[Any, ...], outs: tuple[Any, ...] | None, variant: str | None, config: Any
-    ) -> _Ready:
+    ) -> Prepared:
         """A call of a kind not seen before: planned, compiled where needed, and remembered."""
+        import torch
+
+        self._tracing = torch.compiler.is_compiling
         plan = self.plan(args, outs, variant, config)
-        first = args[self._tensors[0]]
-        makers = tuple(_maker(first, output) for output in plan.outputs)
-        made = outs or tuple(make() for make in makers)
-        launch, given = plan.launch, self._given(args)
-        nbytes = tuple(t.nbytes for t in (*given, *made))
-        if isinstance(launch, Launch):
-            ready = _Ready(*self._fixed(launch, args, made), makers, nbytes, len(given))
-        elif isinstance(launch, Steps):
-            ready = _Ready(self._steps(launch, args, made), (), makers, nbytes, len(given))
-        else:
-            ready = _Ready(launch, None, makers, nbytes, len(given))
-        self._classes |= {type(t) for t in (*given, *(outs or ()))}
-        if len(self._ready) >= KINDS:
-            self._ready.clear()
-        self._ready[self._key(args, outs, variant, config, [])] = ready
+        ready = prepare(self.schema, plan, args, outs)
+        given = [t for _, t in given_tensors(self.schema, args)]
+        self._classes.update(type(t) for t in (*given, *(outs or ())))
+        kinds = self._ready if outs is None else self._ready_into
+        if len(kinds) >= KINDS:
+            kinds.clear()
+        given_too = () if outs is None else (outs,)
+        read = self._read if outs is None else self._read_into
+        key, _ = read(args, *given_too, variant, config)
+        kinds[key] = ready
         return ready
-
-    def _steps(self, steps: Steps, args: tuple[Any, ...], outs: tuple[Any, ...]) -> Run:
-        """The launches of calls that differ from this one in data alone, given the addresses of all
-        of a call's tensors."""
-        makers = [_maker(args[self._tensors[0]], output) for output in steps.work]
-        work = tuple(make() for make in makers)
-        fixed = [self._fixed(launch, args, outs, work) for launch in steps.launches]
-
-        def run(addresses: list[int]) -> None:
-            # What is made here is the allocator's again when the last launch is under way; what
-            # gets it next runs behind that.
-            held = [make() for make in makers]
-            whole = [*addresses, *(t.data_ptr() for t in held)]
-            for launch, places in fixed:
-                launch([whole[i] for i in places] if places else whole)
-
-        return run
-
-    def _fixed(
-        self,
-        launch: Launch,
-        args: tuple[Any, ...],
-        outs: tuple[Any, ...],
-        work: tuple[Any, ...] = (),
-    ) -> tuple[Run, tuple[int, ...]]:
-        """The launch of calls that differ from this one in data alone, and the places of its
-        tensors among all of the call's and `work`; none where they are all, in order."""
-        names = [p.name for p in self.schema.parameters] + output_names(len(outs))
-        names += [f"work{i}" for i in range(len(work))]
-        whole = (*args, *outs, *work)
-        given: list[Any] = []
-        present = [i for i, value in enumerate(whole) if value.__class__ not in _SCALARS]
-        places: list[int] = []
-        for argument in launch.arguments:
-            name, view = argument if isinstance(argument, tuple) else (argument, None)
-            if not isinstance(name, str):
-                given.append(name)
-                continue
-            place = names.index(name)
-            given.append(whole[place] if view is None else view(whole[place]))
-            if whole[place].__class__ not in _SCALARS:
-                places.append(present.index(place))
-        run = launch.kernel.fixed(*given, **constants(launch.config))
-        return run, () if places == list(range(len(present))) else tuple(places)
 
     def plan(
         self,
@@ -310,8 +171,7 @@ class Operator(Generic[P]):
 
         Raises LaunchError: what is wrong with which argument, or why each variant declines.
         """
-        named = [(self.schema.parameters[i], args[i]) for i in self._tensors]
-        tensors = [(p.name, t) for p, t in named if not (p.optional and t is None)]
+        tensors = [(p.name, t) for p, t in given_tensors(self.schema, args)]
         for name, tensor in tensors:
             check_tensor(self.name, name, tensor)
         self.schema.check_numbers(args)
@@ -375,19 +235,3 @@ class Operator(Generic[P]):
                     f"{self.name}: {first} is on {where.device}, {name} on {tensor.device}",
                     fix=f"pass {name}.to({str(where.device)!r})",
                 )
-
-    def _apart(self, args: tuple[Any, ...], addresses: list[int], ready: _Ready) -> None:
-        """That no output shares memory with an argument, which would be read after it is
-        written."""
-        inputs, sizes = ready.inputs, ready.nbytes
-        for i in range(inputs, len(addresses)):
-            start = addresses[i]
-            end = start + sizes[i]
-            for j in range(inputs):
-                if addresses[j] < end and start < addresses[j] + sizes[j]:
-                    named = [i for i in self._tensors if args[i] is not None]
-                    raise LaunchError(
-                        f"{self.name}: out shares memory with "
-                        f"{self.schema.parameters[named[j]].name}",
-                        fix="pass a tensor of its own, or none",
-                    )

@@ -20,9 +20,6 @@ from hexcute_core.runtime.tensor_maps import MAP_ALIGNMENT, MAP_BYTES, MapOf
 Grid: TypeAlias = tuple[int, int, int]
 Launch: TypeAlias = Callable[[Grid, int, Sequence[Any]], int]
 """Takes grid, stream and the kernel's values; gives the driver's status."""
-FixedLaunch: TypeAlias = Callable[[tuple[int, ...]], int]
-"""Takes the stream and the tensors' addresses; gives the driver's status."""
-
 MOST_KEPT = 512
 """Blocks of memory a fixed launch keeps; calls with more addresses than this in turn pack again."""
 
@@ -81,6 +78,9 @@ class _Block:
         self.attributes = base + end if layout.attributes else 0
 
 
+Packed: TypeAlias = tuple[int, int, int, _Block]
+"""Addresses of configuration, function and parameters' addresses, and the block they lie in, which
+is to be held while the driver reads it."""
 _Fill: TypeAlias = Callable[[_Block, Grid, int, Sequence[Any]], None]
 
 
@@ -121,27 +121,30 @@ def make_launch(
     return launch
 
 
-def make_fixed_launch(
-    image: KernelImage,
-    function: int,
-    driver: Driver,
-    maps: Sequence[MapOf],
-    grid: Grid,
-    numbers: Sequence[Any],
-) -> FixedLaunch:
-    """The launch on this grid with these values behind the tensors' addresses."""
-    layout = _Layout(image)
-    fill, call = _filler(image, layout, maps), driver.launch
-    kept: dict[tuple[int, ...], _Block] = {}
+class FixedLaunches:
+    """Launches on one grid with these values behind the tensors' addresses; `kept` holds what was
+    packed, by stream and addresses."""
 
-    def launch(stream_and_addresses: tuple[int, ...]) -> int:
-        block = kept.get(stream_and_addresses)
-        if block is None:
-            block, (stream, *addresses) = _Block(layout), stream_and_addresses
-            fill(block, grid, stream, [*addresses, *numbers])
-            if len(kept) >= MOST_KEPT:
-                kept.clear()
-            kept[stream_and_addresses] = block
-        return call(block.config, function, block.params, None)
+    def __init__(
+        self,
+        image: KernelImage,
+        function: int,
+        maps: Sequence[MapOf],
+        grid: Grid,
+        numbers: Sequence[Any],
+    ) -> None:
+        self._layout = _Layout(image)
+        self._fill = _filler(image, self._layout, maps)
+        self._function, self._grid, self._numbers = function, grid, numbers
+        self.kept: dict[tuple[int, ...], Packed] = {}
 
-    return launch
+    def pack(self, stream_and_addresses: tuple[int, ...]) -> Packed:
+        """Packs a launch that is not among those kept, and keeps it."""
+        block, (stream, *addresses) = _Block(self._layout), stream_and_addresses
+        self._fill(block, self._grid, stream, [*addresses, *self._numbers])
+        if len(self.kept) >= MOST_KEPT:
+            self.kept.clear()
+        packed = self.kept[stream_and_addresses] = (
+            block.config, self._function, block.params, block,
+        )  # fmt: skip
+        return packed

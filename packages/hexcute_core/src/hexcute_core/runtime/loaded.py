@@ -12,7 +12,7 @@ from hexcute_core.runtime.binding import Binder, make_binder
 from hexcute_core.runtime.cuda_driver import INVALID_CONTEXT, Driver, cuda_driver
 from hexcute_core.runtime.devices import runnable, runs_on
 from hexcute_core.runtime.image import KernelImage
-from hexcute_core.runtime.launching import Grid, Launch, make_fixed_launch, make_launch
+from hexcute_core.runtime.launching import FixedLaunches, Grid, Launch, make_launch
 from hexcute_core.runtime.tensor_maps import map_of
 from hexcute_core.runtime.torch_link import TorchLink, torch_link
 
@@ -75,19 +75,19 @@ class LoadedKernel:
         self.load(device)
         count = len(self.image.signature.tensors)
         numbers = tuple(values[count:])
-        driver, bound = self._driver, self.launch_bound
-        steady = make_fixed_launch(
-            self.image, self._functions[device], driver, self._maps, grid, numbers
-        )
+        fixed = FixedLaunches(self.image, self._functions[device], self._maps, grid, numbers)
+        packed, pack = fixed.kept.get, fixed.pack
+        call, bound = self._driver.launch, self.launch_bound
         current_device, current_stream = self._current_device, self._current_stream
 
         def launch(addresses: Sequence[int]) -> None:
             if current_device() == device:
+                which = (current_stream(device), *addresses)
                 try:
-                    status = steady((current_stream(device), *addresses))
+                    config, function, params, _held = packed(which) or pack(which)
                 except struct.error as error:
                     raise self._error(self._unpackable(grid, values), str(error)) from None
-                if status == 0:
+                if call(config, function, params, None) == 0:
                     return
             # Another GPU's context, or a refusal: the general launch deals with both.
             bound(grid, device, (*addresses, *numbers))
