@@ -255,8 +255,8 @@ def test_a_kernel_without_arguments_binds() -> None:
 def test_a_signature_that_cannot_be_launched_is_refused_when_made() -> None:
     with pytest.raises(LaunchError, match="no tensor's shape names the symbol 'q'"):
         Signature("k", (TensorParam("a", "f16", ("m",)),), (SymbolParam("q"),))
-    with pytest.raises(LaunchError, match="a tensor of type i4 cannot be passed as 'a'"):
-        Signature("k", (TensorParam("a", "i4", ("m",)),))
+    with pytest.raises(LaunchError, match="a tensor of type f4 cannot be passed as 'a'"):
+        Signature("k", (TensorParam("a", "f4", ("m",)),))
     with pytest.raises(LaunchError, match="a number of type bf16 cannot be passed as 'x'"):
         Signature("k", (ScalarParam("x", "bf16"),))
     with pytest.raises(LaunchError, match="a symbol of type f32 cannot be passed as 'm'"):

@@ -7,7 +7,7 @@ A symbol that is some tensor's row length is specialised on the elements in 16 b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
+from math import lcm, prod
 
 from hexcute_core.errors import FrontendError, LaunchError
 from hexcute_core.frontend import REQUIRED, KernelDef
@@ -19,6 +19,7 @@ from hexcute_core.runtime import (
     TensorParam,
     decode,
     default_divisors,
+    packed_divisors,
 )
 from hexcute_core.runtime.specialisation import NARROW_LIMIT
 from hexcute_core.tile.ir import Promise
@@ -55,9 +56,9 @@ def promise_of(
     Raises LaunchError where a symbol breaks its `multiple_of`.
     """
     known = decode(signature, divisors, key)
-    multiples = dict(known.multiples)
+    multiples = _multiples(signature, divisors, key)
     for symbol in definition.symbols:
-        if symbol.multiple_of > 1 and symbol.name not in multiples:
+        if symbol.multiple_of > 1 and multiples.get(symbol.name, 1) % symbol.multiple_of:
             raise LaunchError(
                 f"{definition.name}: {symbol.name} is not a multiple of {symbol.multiple_of}, "
                 f"as hx.dim({symbol.name!r}, multiple_of={symbol.multiple_of}) promises",
@@ -66,6 +67,15 @@ def promise_of(
             )
     wide = known.wide or any(_wide(tensor) for tensor in definition.tensors)
     return Promise(tuple(multiples.items()), frozenset(known.aligned), wide)
+
+
+def _multiples(signature: Signature, divisors: Mapping[str, int], key: int) -> dict[str, int]:
+    """Known divisors of symbols: what specialisation `key` says, and that packed rows are whole
+    bytes."""
+    known = dict(decode(signature, divisors, key).multiples)
+    for name, elements in packed_divisors(signature).items():
+        known[name] = lcm(known.get(name, 1), elements)
+    return known
 
 
 def _wide(tensor: Tensor) -> bool:
@@ -101,7 +111,7 @@ def constants_of(definition: KernelDef, given: Mapping[str, object]) -> dict[str
 def require(signature: Signature, divisors: Mapping[str, int], promise: Promise, key: int) -> None:
     """Refuses arguments, of specialisation `key`, that break what a kernel was compiled for."""
     found = decode(signature, divisors, key)
-    multiples = dict(found.multiples)
+    multiples = _multiples(signature, divisors, key)
     for name, multiple in promise.multiples:
         if name in divisors and multiples.get(name, 1) % multiple:
             raise LaunchError(

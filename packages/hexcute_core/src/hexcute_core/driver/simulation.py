@@ -107,6 +107,10 @@ def _array(dtype_name: str, shape: tuple[int, ...], rng: np.random.Generator) ->
     from hexcute_core.simulator.values import storage
 
     dtype = BY_NAME[dtype_name]
+    if dtype.bits < 8:
+        # Any bits are elements, a row being whole bytes.
+        row = shape[-1] * dtype.bits // 8
+        return rng.integers(0, 256, (*shape[:-1], row)).astype(np.uint8)
     low = 0 if dtype.kind in ("uint", "bool") else -SMALL
     high = 1 if dtype.kind == "bool" else SMALL
     return rng.integers(low, high + 1, shape).astype(np.float32).astype(storage(dtype))

@@ -8,6 +8,7 @@ where it is written, once; outside the tensor it is zero.
 from __future__ import annotations
 
 from hexcute_core.dtypes import boolean, i32
+from hexcute_core.errors import FrontendError
 from hexcute_core.frontend.builder import current
 from hexcute_core.frontend.subscript import whole
 from hexcute_core.scalar import Element, Scalar, Var, as_scalar
@@ -25,6 +26,11 @@ from hexcute_core.tile import (
 def read(tensor: GlobalTensor, place: tuple[Scalar, ...]) -> Var:
     """The element of `tensor` at the coordinates `place`, as it is now."""
     builder = current(f"{tensor.name}[i]")
+    if tensor.dtype.bits < 8:
+        raise FrontendError(
+            f"`{tensor.name}` holds {tensor.dtype} elements, and memory is read by bytes",
+            fix="copy a tile of whole bytes, or declare the tensor u8 and take the bits of x[i]",
+        )
     what = builder.hint or tensor.name
     origin = tuple(builder.stable(at, f"{what}_at") for at in place)
     view = GlobalView(

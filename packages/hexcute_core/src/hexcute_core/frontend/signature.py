@@ -142,6 +142,7 @@ def _parameter(source: FunctionSource, arg: ast.arg, names: _Names) -> Parameter
             checked = tuple(_extent(e, arg.arg, span) for e in extents)
             if not checked:
                 raise FrontendError(f"tensor `{arg.arg}` has no extents", span=span)
+            _whole_bytes(dtype, checked[-1], arg.arg, span)
             return TensorParam(arg.arg, dtype, checked, span)
         case DType():
             return ScalarParam(arg.arg, annotation, span)
@@ -166,6 +167,17 @@ def _extent(extent: object, name: str, span: SourceSpan) -> int | Symbol:
         span=span,
         fix='name it: `m, k = hx.dims("m k")` and `f16[m, k]`',
     )
+
+
+def _whole_bytes(dtype: DType, last: int | Symbol, name: str, span: SourceSpan) -> None:
+    """Refuses rows of packed elements that would end inside a byte."""
+    if isinstance(last, int) and last * dtype.bits % 8:
+        raise FrontendError(
+            f"rows of tensor `{name}` are {last} elements of {dtype}, {last * dtype.bits} bits, "
+            "which are no whole bytes",
+            span=span,
+            fix=f"pad the rows to a multiple of {8 // dtype.bits} elements",
+        )
 
 
 def _symbols(params: tuple[Parameter, ...], taken: set[str]) -> tuple[Symbol, ...]:

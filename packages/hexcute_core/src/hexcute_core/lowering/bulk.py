@@ -10,7 +10,7 @@ from hexcute_core.lowering.cluster import mask, part_of
 from hexcute_core.lowering.context import Context, nest, rep_modes
 from hexcute_core.lowering.global_address import GlobalAddress
 from hexcute_core.lowering.shared_address import SharedAddress
-from hexcute_core.scalar import Scalar, add, compare
+from hexcute_core.scalar import Scalar, add, compare, floordiv
 from hexcute_core.synthesis.solution import BulkPlan
 from hexcute_core.tile import Copy, Prefetch, TileRef
 
@@ -46,7 +46,10 @@ def _box(
 ) -> th.MapRef:
     """The box of global tile `outside` that the digits of `moves` lead to."""
     place = GlobalAddress(ctx.program, ctx.facts, outside, ctx.team, (), moves, ctx.once)
-    return th.MapRef(ctx.map_name(plan), place.corner())
+    *corner, last = place.corner()
+    # A map of packed elements is one of the bytes they lie in.
+    per_byte = max(1, 8 // ctx.dtype(outside).bits)
+    return th.MapRef(ctx.map_name(plan), (*corner, floordiv(last, per_byte)))
 
 
 def _boxes(
@@ -68,7 +71,7 @@ def _boxes(
     shared = SharedAddress(
         ctx.solution.shared[inside.tensor],
         inside,
-        ctx.dtype(inside).bits // 8,
+        ctx.dtype(inside).bits / 8,
         ctx.team,
         ctx.facts,
     )

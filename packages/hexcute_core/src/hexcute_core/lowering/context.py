@@ -122,7 +122,9 @@ class Context:
 
     def map_name(self, plan: BulkPlan) -> str:
         """The tensor map of a TMA copy; copies with equal boxes share one."""
-        key = (plan.param, plan.box, plan.span if plan.span > 16 else 0)
+        per_byte = max(1, 8 // self.program.param(plan.param).dtype.bits)
+        box = (*plan.box[:-1], plan.box[-1] // per_byte)
+        key = (plan.param, box, plan.span if plan.span > 16 else 0)
         return self.maps.setdefault(key, f"{plan.param}_map{len(self.maps)}")
 
     def fresh(self, stem: str) -> str:

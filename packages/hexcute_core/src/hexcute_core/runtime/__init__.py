@@ -15,6 +15,7 @@ from hexcute_core.runtime.signature import (
     SymbolParam,
     TensorParam,
     default_divisors,
+    packed_divisors,
 )
 from hexcute_core.runtime.specialisation import Specialisation, best_key, decode
 
@@ -36,6 +37,7 @@ __all__ = [
     "bind",
     "decode",
     "default_divisors",
+    "packed_divisors",
     "device_count",
     "device_target",
     "make_binder",

@@ -22,7 +22,7 @@ from hexcute_core.runtime.signature import (
     number_limits,
 )
 from hexcute_core.runtime.specialisation import NARROW_LIMIT
-from hexcute_core.runtime.storage import TENSOR_STORAGE
+from hexcute_core.runtime.storage import TENSOR_STORAGE, Storage
 
 Bound: TypeAlias = tuple[int, int, tuple[Any, ...]]
 Binder: TypeAlias = Callable[[Sequence[Any]], Bound]
@@ -48,6 +48,9 @@ class BoundArguments:
     values: tuple[Any, ...]
 
 
+_Known: TypeAlias = tuple[str, ...] | str | dict[str, int]
+
+
 class _Source:
     """The body of a binder: statements that read the arguments, and what must then hold.
 
@@ -65,7 +68,8 @@ class _Source:
         self.failures: list[str] = []
         self.pointers: dict[str, str] = {}
         self.scalars: dict[str, str] = {}
-        self.dtypes: dict[str, tuple[str, ...]] = {}
+        # What a dtype has to be: one of these names, this one, or one of these words.
+        self.dtypes: dict[str, _Known] = {}
         self.elements: list[str] = []
         self.fresh = 0
 
@@ -85,15 +89,19 @@ class _Source:
             axes.append(axis)
         self.reads.append(f"({''.join(axis + ', ' for axis in axes)}) = {arg}.shape")
         storage, dtype = TENSOR_STORAGE[param.dtype_name], self.name("d")
+        if storage.packed:
+            self.packed(arg, axes[-1], dtype, storage)
         self.pointers[param.name] = pointer = self.name("p")
         if self.host:
-            self.dtypes[dtype] = storage.numpy
-            self.failures.append(f"{arg}.dtype.name not in {dtype}")
+            if not storage.packed:
+                self.dtypes[dtype] = storage.numpy
+                self.failures.append(f"{arg}.dtype.name not in {dtype}")
             self.failures.append(f"not {arg}.flags.c_contiguous")
             self.addresses.append(f"{pointer} = {arg}.__array_interface__['data'][0]")
         else:
-            self.dtypes[dtype] = (storage.torch,)
-            self.failures.append(f"{arg}.dtype is not {dtype}")
+            if not storage.packed:
+                self.dtypes[dtype] = storage.torch
+                self.failures.append(f"{arg}.dtype is not {dtype}")
             self.failures.append(f"not {arg}.is_contiguous()")
             if len(self.pointers) == 1:
                 self.reads.append(f"device = {arg}.get_device()")
@@ -103,6 +111,13 @@ class _Source:
             self.addresses.append(f"{pointer} = {arg}.data_ptr()")
         if any(isinstance(extent, str) for extent in param.shape):
             self.elements.append(" * ".join(axes))
+
+    def packed(self, arg: str, axis: str, dtype: str, storage: Storage) -> None:
+        """The last extent counts elements, the argument's counts words that hold several."""
+        self.dtypes[dtype] = dict(storage.packed)
+        key = f"{arg}.dtype.name" if self.host else f"{arg}.dtype"
+        self.reads.append(f"{axis} *= {dtype}.get({key}, -1)")
+        self.failures.append(f"{key} not in {dtype}")
 
     def scalar(self, arg: str, param: ScalarParam) -> None:
         kinds = "(int, float)" if param.dtype_name.startswith("f") else "int"
@@ -173,6 +188,13 @@ def _torch_dtype(name: str) -> Any:
     return found
 
 
+def _of_torch(known: _Known) -> Any:
+    """Torch's dtypes in place of their names."""
+    if isinstance(known, dict):
+        return {_torch_dtype(name): elements for name, elements in known.items()}
+    return _torch_dtype(known) if isinstance(known, str) else tuple(map(_torch_dtype, known))
+
+
 def make_binder(
     signature: Signature, divisors: Mapping[str, int] | None = None, *, host: bool = False
 ) -> Binder:
@@ -189,8 +211,8 @@ def make_binder(
     source = _Source(signature, default_divisors(signature) if divisors is None else divisors, host)
     text = source.text()
     scope: dict[str, Any] = {"refuse": refuse}
-    for dtype, names in source.dtypes.items():
-        scope[dtype] = names if host else _torch_dtype(names[0])
+    for dtype, known in source.dtypes.items():
+        scope[dtype] = known if host else _of_torch(known)
     exec(compile(text, f"<binder of {signature.kernel}>", "exec"), scope)
     binder: Binder = scope["bind"]
     return binder

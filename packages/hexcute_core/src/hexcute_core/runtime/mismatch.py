@@ -110,9 +110,16 @@ class _Explainer:
     def dtype(self, param: TensorParam, value: Any) -> LaunchError | None:
         storage = TENSOR_STORAGE[param.dtype_name]
         got = str(value.dtype).removeprefix("torch.")
-        allowed = storage.numpy if self.host else (storage.torch,)
+        words = tuple(name for name, _ in storage.packed)
+        allowed = words or (storage.numpy if self.host else (storage.torch,))
         if got in allowed:
             return None
+        if words:
+            return self.error(
+                f"argument {param.name!r}: expected dtype {' or '.join(allowed)}, whose words hold "
+                f"the elements of {param}, got {got}",
+                fix="pack the elements of a row, the first in the lowest bits of the first byte",
+            )
         return self.error(
             f"argument {param.name!r}: expected dtype {' or '.join(allowed)} "
             f"({param.dtype_name}), got {got}",
@@ -120,7 +127,7 @@ class _Explainer:
         )
 
     def shape(self, param: TensorParam, value: Any) -> LaunchError | None:
-        got = tuple(value.shape)
+        got = self.elements(param, value)
         text = f"argument {param.name!r}: expected shape [{', '.join(map(str, param.shape))}]"
         if len(got) != len(param.shape):
             return self.error(f"{text}, got {len(got)} dimensions: {list(got)}")
@@ -143,6 +150,14 @@ class _Explainer:
                     f"got {list(got)}: dimension {axis} is {size}"
                 )
         return None
+
+    def elements(self, param: TensorParam, value: Any) -> tuple[int, ...]:
+        """The shape in elements: words of the last dimension hold several of a packed tensor."""
+        shape = tuple(value.shape)
+        per = dict(TENSOR_STORAGE[param.dtype_name].packed)
+        if not per or not shape:
+            return shape
+        return (*shape[:-1], shape[-1] * per[str(value.dtype).removeprefix("torch.")])
 
     def layout(self, param: TensorParam, value: Any) -> LaunchError | None:
         if _contiguous(value):

@@ -123,6 +123,18 @@ def number_limits(dtype_name: str) -> tuple[int | float, int | float]:
     return -largest, largest
 
 
+def packed_divisors(signature: Signature) -> dict[str, int]:
+    """For each symbol that is the last extent of a packed tensor, the elements of a byte: rows are
+    whole bytes, whatever a call passes."""
+    divisors: dict[str, int] = {}
+    for tensor in signature.tensors:
+        bits = BY_NAME[tensor.dtype_name].bits
+        last = tensor.shape[-1]
+        if bits < 8 and isinstance(last, str):
+            divisors[last] = max(8 // bits, divisors.get(last, 1))
+    return divisors
+
+
 def default_divisors(signature: Signature) -> dict[str, int]:
     """For each symbol that is a tensor's last extent, the elements in 16 bytes, at most.
 

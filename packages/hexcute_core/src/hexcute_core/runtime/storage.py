@@ -1,4 +1,8 @@
-"""How a value of each element type is held: by torch, by numpy, and in a kernel's parameters."""
+"""How a value of each element type is held: by torch, by numpy, and in a kernel's parameters.
+
+Elements of fewer than 8 bits have no type of their own there: whole words of a row hold them, the
+first in the lowest bits of the first byte, and a row of n words has n * (32 or 8) / bits elements.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,8 @@ class Storage:
 
     torch: str
     numpy: tuple[str, ...]
+    packed: tuple[tuple[str, int], ...] = ()
+    """For types narrower than a byte: the words that may hold them, and the elements of one."""
 
 
 TENSOR_STORAGE: dict[str, Storage] = {
@@ -30,6 +36,13 @@ TENSOR_STORAGE: dict[str, Storage] = {
     "i64": Storage("int64", ("int64",)),
     "u64": Storage("uint64", ("uint64",)),
     "bool": Storage("bool", ("bool",)),
+    **{
+        f"{kind}{bits}": Storage(
+            "uint8", ("uint8", "int32"), (("uint8", 8 // bits), ("int32", 32 // bits))
+        )
+        for bits in (4, 2, 1)
+        for kind in "iu"
+    },
 }
 
 SCALAR_CODES: dict[str, str] = {

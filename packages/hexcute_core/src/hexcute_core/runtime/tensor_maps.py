@@ -38,7 +38,10 @@ class _Maker:
         if tensor_map.param not in tensors:
             raise self.error(f"the tensor map {tensor_map.name} is of no tensor of the kernel")
         self.param: TensorParam = tensors[tensor_map.param]
-        self.bits = BY_NAME[self.param.dtype_name].bits
+        bits = BY_NAME[self.param.dtype_name].bits
+        # Packed elements are moved as the bytes that hold them.
+        self.per_byte, self.bits = max(1, 8 // bits), max(8, bits)
+        self.element = "u8" if self.per_byte > 1 else self.param.dtype_name
         self.names = signature.value_names
         problem = box_problem(tensor_map.box, tensor_map.swizzle, self.bits)
         if problem is None and len(tensor_map.box) != len(self.param.shape):
@@ -60,6 +63,7 @@ class _Maker:
         at = self.names.index
         address = values[at(self.param.name)]
         extents = [e if isinstance(e, int) else values[at(e)] for e in self.param.shape]
+        extents[-1] //= self.per_byte
         if 0 in extents:
             row = ALIGNMENT * 8 // self.bits
             extents, address = [*(1 for _ in extents[1:]), row], _NOWHERE
@@ -69,7 +73,7 @@ class _Maker:
             strides.append(step)
         self._check(address, extents, strides)
         return self.driver.tensor_map(
-            self.param.dtype_name, address, extents[::-1], strides, self.map.box[::-1],
+            self.element, address, extents[::-1], strides, self.map.box[::-1],
             self.map.swizzle,
         )  # fmt: skip
 
@@ -90,7 +94,7 @@ class _Maker:
             if stride % ALIGNMENT:
                 raise self.error(
                     f"argument {name!r}: TMA moves rows of a multiple of {ALIGNMENT} "
-                    f"bytes, a row of {list(extents)} {self.param.dtype_name} has {stride}",
+                    f"bytes, a row of {list(extents)} {self.element} has {stride}",
                     fix="pad the rows",
                 )
             if stride >= _STRIDE_LIMIT:

@@ -146,6 +146,18 @@ def bind_arrays(
     return bound
 
 
+def map_extents(
+    expected: Mapping[str, tuple[DType, tuple[Scalar, ...]]], values: Mapping[str, Value]
+) -> dict[str, tuple[int, ...]]:
+    """The extents that tensor maps count in: those of the parameter, the last in bytes where its
+    elements are packed."""
+    found = {}
+    for name, (dtype, extents) in expected.items():
+        *outer, last = (evaluate_symbols(e, values) for e in extents)
+        found[name] = (*outer, last // max(1, 8 // dtype.bits))
+    return found
+
+
 def refuse_overlap(program: str, arrays: Mapping[str, Array], written: set[str]) -> None:
     """Refuses arguments that share memory which the kernel writes: its code relies on pointers that
     lead to memory of their own."""

@@ -48,7 +48,7 @@ def box_at(
     tensor_map: TensorMap, buffer: GlobalBuffer, extents: tuple[int, ...], coords: tuple[int, ...]
 ) -> Box:
     """The accesses of a box: 16 bytes each where rows allow it, else one element each."""
-    element = buffer.dtype.bits // 8
+    element = max(8, buffer.dtype.bits) // 8
     wide = all((n * element) % CHUNK == 0 for n in (tensor_map.box[-1], coords[-1], extents[-1]))
     size = CHUNK if wide else element
     per = size // element

@@ -55,7 +55,7 @@ def _corners(stmt: Prim, box_index: int) -> Callable[[Machine, Array], tuple[Ten
         if tensor_map is None:
             m.fail(f"{map_name} is not a tensor map of the program")
         buffer, extents = m.buffers[tensor_map.param], m.world.extents[tensor_map.param]
-        row = extents[-1] * buffer.dtype.bits // 8
+        row = extents[-1] * max(8, buffer.dtype.bits) // 8
         if buffer.base or (len(extents) > 1 and row % CHUNK):
             m.stop(
                 "misaligned access",
@@ -64,7 +64,7 @@ def _corners(stmt: Prim, box_index: int) -> Callable[[Machine, Array], tuple[Ten
                 int(lanes[0]),
             )
         coords = np.stack([lanes_of(c(m), lanes) for c in places], axis=1)
-        _check_corners(m, lanes, coords, name, buffer.dtype.bits)
+        _check_corners(m, lanes, coords, name, max(8, buffer.dtype.bits))
         return tensor_map, coords
 
     return corners

@@ -22,6 +22,7 @@ from hexcute_core.simulator.arguments import (
     bind_grid,
     bind_scalars,
     check_schedules,
+    map_extents,
     refuse_overlap,
 )
 from hexcute_core.simulator.buffers import GlobalBuffer
@@ -125,6 +126,7 @@ class _Launch:
         self.pointers = {p.name: p for p in program.params if p.pointer}
         expected = {name: (p.dtype, p.shape) for name, p in self.pointers.items()}
         self.arrays = bind_arrays(program.name, expected, self.given, self.values)
+        self.extents = map_extents(expected, self.values)
         self.granules = global_granules(program)
         self.granule = shared_granule(program)
         for name, array in self.arrays.items():
@@ -160,7 +162,7 @@ class _Launch:
             findings, seed,
         )  # fmt: skip
         world.maps = {tensor_map.name: tensor_map for tensor_map in self.program.maps}
-        world.extents = {name: array.shape for name, array in self.arrays.items()}
+        world.extents = self.extents
         try:
             if agents:
                 self._interleaved(world, code, progress)

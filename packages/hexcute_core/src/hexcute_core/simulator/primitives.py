@@ -133,7 +133,7 @@ def global_granules(program: ThreadProgram) -> dict[str, int]:
             elif isinstance(operand, MapRef) and operand.name in maps:
                 # A box may start at any element.
                 name = maps[operand.name]
-                size = bits[name] // 8
+                size = max(8, bits[name]) // 8
             else:
                 continue
             sizes[name] = min(size, sizes.get(name, 16))

@@ -53,10 +53,10 @@ def check_bulk(solution: Solution, facts: Facts, op: Copy) -> None:
     ref = op.dst if inward else op.src
     layout = solution.shared[ref.tensor]
     bits = solution.program.tensor(ref.tensor).dtype.bits
-    _swizzles(layout, plan.span, bits // 8, op.span)
+    _swizzles(layout, plan.span, bits, op.span)
     check_boxes(plan, ref, op.span)
     unit = start_unit(solution.program, facts, op.src if inward else op.dst)
-    if unit * bits // 8 % UNIT:
+    if unit * bits % (UNIT * 8):
         raise VerifyError(
             f"{plan.name} may begin at any multiple of {unit} elements of a row", op.span
         )
@@ -66,7 +66,7 @@ def check_bulk(solution: Solution, facts: Facts, op: Copy) -> None:
     begins_at = _begins(facts, layout, ref, atom * 8 // bits, op.span)
     for start in _starts(plan, len(extents)):
         first = _plain(layout, ref, start)
-        if any((at + first) * bits // 8 % atom for at in begins_at):
+        if any((at + first) * bits % (atom * 8) for at in begins_at):
             raise VerifyError(f"{plan.name}: the box at {start} is not aligned", op.span)
         for inside in product(*(range(e) for e in extents)):
             compact, stride = 0, 1
@@ -101,13 +101,13 @@ def _starts(plan: BulkPlan, rank: int) -> list[Coord]:
     return starts
 
 
-def _swizzles(layout: SharedLayout, span: int, size: int, where: SourceSpan) -> None:
+def _swizzles(layout: SharedLayout, span: int, bits: int, where: SourceSpan) -> None:
     """The layout moves what lies at a byte address as hardware does under a swizzle of `span`
     bytes: the number of the 16-byte unit in its row of 128 bytes is XORed with the row's number,
     as far as it counts the units of a span. Raises VerifyError, located."""
-    plain = offsets(replace(layout, swizzle=None)) * size
-    moved = plain ^ (plain // ROW % (span // UNIT) * UNIT)
-    if (offsets(layout) * size != moved).any():
+    plain = offsets(replace(layout, swizzle=None)) * bits
+    moved = plain ^ (plain // (ROW * 8) % (span // UNIT) * (UNIT * 8))
+    if (offsets(layout) * bits != moved).any():
         raise VerifyError(f"{layout} is not swizzled by spans of {span} bytes", where)
 
 
@@ -169,7 +169,7 @@ def _operand(
     layout = solution.shared[ref.tensor]
     dtype = solution.program.tensor(ref.tensor).dtype
     size = dtype.bits // 8
-    _swizzles(layout, operand.span, size, op.span)
+    _swizzles(layout, operand.span, dtype.bits, op.span)
     steps = _steps(layout, ref, operand, size)
     if any(step % UNIT or not 0 <= step < DESCRIBED for step in steps):
         raise VerifyError(f"`{ref.tensor}`: no descriptor says {steps} bytes", op.span)

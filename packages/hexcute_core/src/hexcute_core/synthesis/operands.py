@@ -114,7 +114,7 @@ def bulk_plan(
     assert isinstance(view, GlobalView)
     param = program.param(view.param)
     last = len(param.shape) - 1
-    size = view.dtype.bits // 8
+    bits = view.dtype.bits
     if not name.startswith(LOADING) and any(facts.may_be_negative(e) for e in _begins(view, ref)):
         # CUDA C++ Programming Guide, "Tensor memory access": a box may be read from a corner with
         # negative coordinates, but not written there.
@@ -126,11 +126,11 @@ def bulk_plan(
         return f"{arch.name} has no TMA"
     if view.named is not None:
         return "the rows lie where another tile says, TMA moves those that follow one another"
-    if size == 0 or len(param.shape) > bulk.rank:
+    if len(param.shape) > bulk.rank:
         return f"{view.dtype} tensors of rank {len(param.shape)} have no tensor map"
     if param.name not in program.promise.aligned:
         return f"`{param.name}` is not known to be aligned to {bulk.alignment} bytes"
-    if last and facts.divisor(param.shape[last]) * size % bulk.alignment:
+    if last and facts.divisor(param.shape[last]) * bits % (bulk.alignment * 8):
         return f"rows of `{param.name}` are not known to be multiples of {bulk.alignment} bytes"
     dims = []
     for m in ref.kept:
@@ -141,15 +141,16 @@ def bulk_plan(
     if last not in dims:
         return "the tile is not contiguous in global memory"
     inner = dims.index(last)
-    begin = start_in_row(facts, view, ref, last, inner) * size
-    if begin % bulk.alignment:
+    begin = start_in_row(facts, view, ref, last, inner) * bits
+    if begin % (bulk.alignment * 8):
         # Not in the manuals: an H200 takes any other box for an illegal instruction, also a load.
         return (
-            f"the tile may begin at any multiple of {begin} bytes in a row of `{param.name}`, and "
-            f"TMA takes multiples of {bulk.alignment}"
+            f"the tile may begin at any multiple of {_bytes(begin)} in a row of `{param.name}`, "
+            f"and TMA takes multiples of {bulk.alignment}"
         )
-    run = span // size if span > 16 else min(ref.shape[inner], bulk.box)
-    if ref.shape[inner] % run or run * size % 16:
+    # What is narrower than a byte is moved as the bytes it lies in.
+    run = span * 8 // bits if span > 16 else min(ref.shape[inner], bulk.box * max(1, 8 // bits))
+    if ref.shape[inner] % run or run * bits % 128:
         return f"rows of {ref.shape[inner]} elements are not whole spans of {span} bytes"
     box = [1] * len(param.shape)
     reps = []
@@ -163,9 +164,11 @@ def bulk_plan(
         box[dims[d]] = whole
         if extent > whole:
             reps.append(Rep(extent // whole, whole, d, 0))
-    if reps and prod(box) * size % (CORE_ROWS * span):
+    if reps and prod(box) * bits % (CORE_ROWS * span * 8):
         return f"boxes of {' x '.join(map(str, box))} elements do not fill whole swizzles"
-    total = size
-    for extent in ref.shape:
-        total *= extent
+    total = prod(ref.shape) * bits // 8
     return BulkPlan(name, param.name, tuple(box), tuple(dims), tuple(reps), span, total)
+
+
+def _bytes(bits: int) -> str:
+    return f"{bits // 8} bytes" if bits % 8 == 0 else f"{bits} bits"

@@ -147,7 +147,12 @@ class CopyOptions:
                 "rows, tiles and their starts of such multiples; hx.dim(name, multiple_of=...) "
                 "promises rows"
             )
-        return "make the tile's contiguous dimension a whole number of bytes" if bits < 8 else None
+        if bits < 8:
+            return (
+                "make the tile's contiguous dimension a whole number of bytes, and let it begin at "
+                f"a multiple of {8 // bits} elements"
+            )
+        return None
 
     def operand(self, op: Gemm, side: str, plan: WgmmaPlan) -> Options:
         """The ways in which wgmma may find operand `side` of `op` in shared memory, widest rows

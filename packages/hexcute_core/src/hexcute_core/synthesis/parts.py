@@ -53,15 +53,15 @@ def misfit(
         moved = {(b + int(mode(place))) % atom for b in moved for place in places}
     within = isinstance(plan, Operand) and plan.major == "k"
     for place in sorted(moved):
-        into = place * bits // 8
+        into = place * bits / 8
         if into and not (within and into < plan.span and into % 16 == 0):
-            return f"a part may begin {into} bytes into eight rows of {plan.span}"
+            return f"a part may begin {into:g} bytes into eight rows of {plan.span}"
     if isinstance(plan, BulkPlan):
         for rep in plan.reps:
             mode = layout[ref.kept[rep.dim]]
             for place in range(0, rep.size * rep.step, rep.step):
-                if into := int(mode(place)) % atom * bits // 8:
-                    return f"a box begins {into} bytes into eight rows of {plan.span}"
+                if into := int(mode(place)) % atom * bits / 8:
+                    return f"a box begins {into:g} bytes into eight rows of {plan.span}"
         return None
 
     def offset(row: int, k: int) -> int:

@@ -181,7 +181,9 @@ class TensorMap:
     """A TMA descriptor the host makes for parameter `param`: its whole extent, row-major.
 
     `box` is in elements, one a dimension, outermost first; the innermost spans at most `swizzle`
-    bytes where that is not 0. Passed by value behind the scalars, in `ThreadProgram.maps` order.
+    bytes where that is not 0. Of types narrower than a byte it maps the bytes that hold them: the
+    innermost extent, and the innermost coordinate of a box, count those. Passed by value behind the
+    scalars, in `ThreadProgram.maps` order.
     """
 
     name: str

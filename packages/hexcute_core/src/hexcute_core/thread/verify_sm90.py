@@ -111,7 +111,7 @@ def _extent(stmt: Prim, place: int, scope: Scope) -> tuple[int, int]:
         return BARRIER_BYTES, BARRIER_BYTES
     tensor_map = _map(box, stmt, scope)
     param = scope.pointer(tensor_map.param, stmt.span)
-    return prod(tensor_map.box) * param.dtype.bits // 8, BOX_ALIGNMENT
+    return prod(tensor_map.box) * max(8, param.dtype.bits) // 8, BOX_ALIGNMENT
 
 
 def _check_remote(ptr: RemotePtr, stmt: Prim, scope: Scope) -> None:
@@ -299,7 +299,8 @@ def verify_launch(program: ThreadProgram) -> None:
                 f"the tensor map {tensor_map.name} is of {tensor_map.param}, which is not a "
                 f"pointer parameter of {program.name}"
             )
-        problem = box_problem(tensor_map.box, tensor_map.swizzle, params[0].dtype.bits)
+        bits = max(8, params[0].dtype.bits)
+        problem = box_problem(tensor_map.box, tensor_map.swizzle, bits)
         if problem is None and len(tensor_map.box) != len(params[0].shape):
             problem = f"the tensor has {len(params[0].shape)} dimensions"
         if problem is not None:
