@@ -170,7 +170,7 @@ def gpu(session: nox.Session) -> None:
 def operators(session: nox.Session) -> None:
     """Calls of operators with torch, on a stand-in of a GPU: choice, errors, opcheck, compile."""
     compiler(session, *TESTING, "torch")
-    names = ("test_operators.py", "test_operator_fixes.py")
+    names = ("test_operators.py", "test_operator_fixes.py", "test_calls.py", "test_shipping.py")
     tests = [f"packages/hexcute_kernels/tests/{name}" for name in names]
     session.run("python", "-m", "pytest", *tests, *session.posargs)
 

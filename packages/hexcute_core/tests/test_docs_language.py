@@ -1,4 +1,5 @@
-"""The pages on the language and on the kernels: their blocks run and print what stands below."""
+"""The pages on the language, the kernels and shipping: their blocks run and print what stands
+below."""
 
 import contextlib
 import io
@@ -7,14 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from hexcute_core.driver import bundle
+
 DOCS = Path(__file__).parents[3] / "docs"
-PAGES = [page for page in (DOCS / "language.md", DOCS / "kernels.md") if page.is_file()]
+NAMES = ["language.md", "kernels.md", "shipping.md"]
+PAGES = [page for page in (DOCS / name for name in NAMES) if page.is_file()]
 FENCE = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_blocks_run_and_print_what_follows(page, tmp_path, monkeypatch, update_goldens):
     monkeypatch.setenv("HEXCUTE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(bundle, "_used", [])
     text = page.read_text(encoding="utf-8")
     names = {"__name__": page.stem}
     printed, wrong = None, []
@@ -45,4 +50,4 @@ def test_blocks_run_and_print_what_follows(page, tmp_path, monkeypatch, update_g
 
 
 def test_there_is_something_to_run():
-    assert [page.name for page in PAGES] == ["language.md", "kernels.md"]
+    assert [page.name for page in PAGES] == NAMES

@@ -17,6 +17,7 @@ from hexcute_core.language import *  # noqa: F403
 from hexcute_core.language import __all__ as _language
 
 if TYPE_CHECKING:
+    from hexcute_core.driver.bundle import use_bundle, write_bundle
     from hexcute_core.driver.compiled import CompiledKernel
     from hexcute_core.driver.kernel import Kernel, kernel
     from hexcute_core.driver.preload import preload
@@ -24,11 +25,14 @@ if TYPE_CHECKING:
 
 __version__ = version.VERSION
 # The driver stands above the language and pulls in the whole compiler: loaded when first used.
-_DRIVER = ("CompiledKernel", "Kernel", "SavedKernel", "kernel", "load", "preload")
+_DRIVER = (
+    "CompiledKernel", "Kernel", "SavedKernel", "kernel", "load", "preload", "use_bundle",
+    "write_bundle",
+)  # fmt: skip
 __all__ = [
     *_language, "CacheWarning", "CompiledKernel", "DType", "HexcuteError", "HexcuteWarning",
     "Kernel", "Param", "RearrangeWarning", "SavedKernel", "TensorType", "Tile", "errors", "kernel",
-    "load", "preload",
+    "load", "preload", "use_bundle", "write_bundle",
 ]  # fmt: skip
 
 

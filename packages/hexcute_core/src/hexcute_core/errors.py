@@ -80,6 +80,10 @@ class SavedKernelError(HexcuteError):
     """A saved kernel could not be written, or a file is no saved kernel; the path comes first."""
 
 
+class TunerError(HexcuteError):
+    """A space to be tuned is none, or what times its candidates does not run at all."""
+
+
 class MissingDependency(HexcuteError):
     """Something that must be installed is not; ``fix`` is the line to run."""
 

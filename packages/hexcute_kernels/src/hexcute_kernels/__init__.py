@@ -3,6 +3,9 @@
     from hexcute_kernels.gemm import matmul       an operator, from its family
     hexcute_kernels.operator_named("matmul")      the same by name
     hexcute_kernels.register()                    all of them as torch.ops.hexcute.<name>
+    hexcute_kernels.warm_up({...})                compiles ahead of calls, into the cache
+    hexcute_kernels.write_bundle(path, {...})     or into a folder that is shipped
+    hexcute_kernels.use_bundle(path)              and launched from without a compiler
 """
 
 from __future__ import annotations
@@ -38,6 +41,17 @@ def operator_named(name: str) -> Operator[Any]:
         raise LaunchError(f"no operator {name!r}", fix=f"use one of {', '.join(FAMILIES)}")
     found: Operator[Any] = getattr(import_module(f"{__name__}.{family}"), name)
     return found
+
+
+_SHIPPING = ("use_bundle", "warm_up", "write_bundle")
+
+
+def __getattr__(name: str) -> object:
+    # Compiling ahead pulls in the whole compiler: loaded when first used.
+    if name in _SHIPPING:
+        globals()[name] = getattr(import_module(f"{__name__}.shipping"), name)
+        return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def register() -> None:

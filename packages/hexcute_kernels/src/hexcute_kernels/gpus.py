@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from hexcute_core.arch import arch
-from hexcute_core.runtime import device_target
+from hexcute_core.errors import LaunchError
+from hexcute_core.runtime import device_count, device_target
 
 KIN = {
     "h100": ("h200", "gh200"),
@@ -18,6 +19,14 @@ KIN = {
     "a800": ("a100",),
 }
 """For a GPU, those whose tables serve it where it has none of its own, the nearest first."""
+
+
+TARGETS = {
+    "a100": "sm_80", "a800": "sm_80", "a30": "sm_80", "a10": "sm_86", "a40": "sm_86",
+    "a6000": "sm_86", "l4": "sm_89", "l40": "sm_89", "l40s": "sm_89", "h20": "sm_90",
+    "h100": "sm_90", "h200": "sm_90", "h800": "sm_90", "gh200": "sm_90",
+}  # fmt: skip
+"""Targets of GPUs that are named where they are not, to compile for them."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +63,21 @@ def gpu_of(device: int) -> Gpu:
     import torch
 
     return Gpu(short_name(torch.cuda.get_device_name(device)), device_target(device))
+
+
+def gpu_named(name: str) -> Gpu:
+    """A GPU that need not be here, by its short name. Raises LaunchError for an unknown one."""
+    target = TARGETS.get(name)
+    if target is None:
+        raise LaunchError(f"no GPU {name!r} is known", fix=f"use one of {', '.join(TARGETS)}")
+    return Gpu(name, target)
+
+
+def gpu_here() -> Gpu:
+    """The first GPU of this machine. Raises LaunchError where there is none."""
+    if device_count() == 0:
+        raise LaunchError("there is no GPU here", fix="name the GPU to compile for: --gpu h200")
+    return gpu_of(0)
 
 
 def short_name(marketing: str) -> str:

@@ -175,8 +175,7 @@ class Operator(Generic[P]):
         for name, tensor in tensors:
             check_tensor(self.name, name, tensor)
         self.schema.check_numbers(args)
-        problem = self.describe(*args)
-        outputs = self.results(problem)
+        outputs = self.results(self.describe(*args))
         if outs is not None:
             if len(outs) != len(outputs):
                 raise LaunchError(f"{self.name}: out is to be {len(outputs)} tensors")
@@ -186,11 +185,22 @@ class Operator(Generic[P]):
                 tensors.append(("out", tensor))
         self._placed(tensors)
         aligned = all(t.data_ptr() % ALIGNMENT == 0 for _, t in tensors)
-        gpu = gpu_of(tensors[0][1].get_device())
-        problem = replace(problem, aligned=aligned)
+        return self.plan_on(gpu_of(tensors[0][1].get_device()), args, aligned, variant, config)
+
+    def plan_on(
+        self,
+        gpu: Gpu,
+        args: tuple[Any, ...],
+        aligned: bool = True,
+        variant: str | None = None,
+        config: Any = None,
+    ) -> Plan:
+        """How a call is computed on a GPU that need not be here, with tensors that need not hold
+        data; `aligned`, each of them starts at a multiple of 16 bytes. Raises LaunchError."""
+        problem = replace(self.describe(*args), aligned=aligned)
         chosen = self.choose(gpu, problem, variant, config)
         config = chosen.configs.choose(gpu.name, problem) if config is None else config
-        return Plan(chosen.name, config, outputs, chosen.launch(problem, config))
+        return Plan(chosen.name, config, self.results(problem), chosen.launch(problem, config))
 
     def results(self, problem: P) -> tuple[Output, ...]:
         """Shapes and types of the results."""

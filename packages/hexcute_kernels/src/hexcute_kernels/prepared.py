@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
+import hexcute_core as hx
 from hexcute_core.errors import LaunchError
+from hexcute_core.runtime import Described
 from hexcute_kernels.calls import SCALARS
 from hexcute_kernels.schema import Schema
 from hexcute_kernels.tables import constants
@@ -128,7 +131,13 @@ def _by_function(
 def _in_order(
     run: Callable[[Sequence[int]], object], places: tuple[int, ...]
 ) -> Callable[[Addresses], object]:
-    return run if not places else lambda addresses: run([addresses[i] for i in places])
+    if not places:
+        return run
+    if len(places) == 1:
+        (place,) = places
+        return lambda addresses: run((addresses[place],))
+    pick = itemgetter(*places)
+    return lambda addresses: run(pick(addresses))
 
 
 def _steps(
@@ -187,6 +196,32 @@ def arguments(
         if whole[place].__class__ not in SCALARS:
             places.append(present.index(place))
     return given, places
+
+
+def compiled(
+    schema: Schema, plan: Plan, args: tuple[Any, ...], target: str
+) -> list[hx.CompiledKernel]:
+    """The kernels that a plan launches, for `target`; of torch's "meta" tensors, and without a GPU.
+    Nothing is built before it is asked for."""
+    where = next(t for _, t in given_tensors(schema, args))
+
+    def make(outputs: Sequence[Output]) -> tuple[Any, ...]:
+        return tuple(where.new_empty(o.shape, dtype=torch_dtype(o.dtype)) for o in outputs)
+
+    match plan.launch:
+        case Launch() as launch:
+            launches, work = (launch,), ()
+        case Steps(outputs, launches):
+            work = make(outputs)
+        case _:
+            return []
+    found = []
+    for launch in launches:
+        given, _ = arguments(schema, launch, args, make(plan.outputs), work)
+        told = [v if v.__class__ in SCALARS else Described(v) for v in given]
+        constants_ = constants(launch.config)
+        found.append(launch.kernel.compile_for(*told, target=target, constants=constants_))
+    return found
 
 
 def _fixed(

@@ -9,7 +9,6 @@ import pytest
 from four_bits import quantized
 from four_bits import weights as values
 
-import hexcute_core as hx
 from hexcute_core.errors import LaunchError
 
 torch = pytest.importorskip("torch")
@@ -71,7 +70,7 @@ def test_a_layer() -> None:
         assert plan.config == STREAMED.rows["h200"][0].config and len(plan.launch.launches) == 4
         assert len(moe.plan((x, w13, w2, ids, gates, "gemms")).launch.launches) == 3
         grouped = moe.plan((x, w13, w2, ids, gates, "layer"), variant="wgmma")
-        assert grouped.config.first.BM == 16
+        assert grouped.config.first.BM == 16 and len(grouped.launch.launches) == 7
         assert moe.plan((x, w13, w2, ids, gates, "gemms")).outputs[0].shape == (14, 256)
         many = zeros(500, 256), w13, w2, zeros(500, 2, dtype=torch.int32)
         gated = zeros(500, 2, dtype=torch.float32)
@@ -118,10 +117,9 @@ def follow(steps: Any, named: dict[str, Any]) -> None:
 @pytest.mark.parametrize("variant", ["streamed", "wgmma"])
 @pytest.mark.parametrize("scope", ["layer", "gemms"])
 def test_what_a_call_launches_computes_the_layer(
-    scope: str, variant: str, monkeypatch: pytest.MonkeyPatch
+    scope: str, variant: str
 ) -> None:
     """The launches of a call, each of them simulated, against float64."""
-    monkeypatch.setattr(hx.Kernel, "__call__", simulate)
     experts, hidden, width, tokens, top_k = 5, 256, 128, 9, 2
     first, second = quantized(1, experts, hidden, 2 * width), quantized(2, experts, width, hidden)
     w13, w2 = (pack_experts(*map(torch.from_numpy, numbers)) for numbers in (first, second))
@@ -132,12 +130,12 @@ def test_what_a_call_launches_computes_the_layer(
     args = (torch.from_numpy(x), w13, w2, torch.from_numpy(ids), torch.from_numpy(gates), scope)
     problem = moe.describe(*args)
     out = torch.full(moe.results(problem)[0].shape, torch.nan, dtype=torch.float16)
+    names = ("x", "w13", "w2", "ids", "gates", "scope", "out")
     if variant == "streamed":
-        names = ("x", "w13", "w2", "ids", "gates", "scope", "out")
         steps = launch_streamed(problem, STREAMED.choose("h200", problem))
-        follow(steps, dict(zip(names, (*args, out), strict=True)))
     else:
-        launch_moe(problem, ROUTED.choose("h200", problem))(*args, out)
+        steps = launch_moe(problem, ROUTED.choose("h200", problem))
+    follow(steps, dict(zip(names, (*args, out), strict=True)))
     flat = ids.reshape(-1)
     c1 = np.einsum("pk,pkn->pn", np.repeat(x.astype(float), top_k, 0), values(*first)[flat])
     h = c1[:, :width] / (1 + np.exp(-c1[:, :width])) * c1[:, width:]

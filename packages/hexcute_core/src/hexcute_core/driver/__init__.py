@@ -1,8 +1,12 @@
 """The compiler driver: the pipeline of stages, the cache, and kernels as Python calls them."""
 
+from hexcute_core.driver.bundle import use_bundle, write_bundle
 from hexcute_core.driver.compiled import CompiledKernel
 from hexcute_core.driver.kernel import Kernel, kernel
 from hexcute_core.driver.preload import preload
 from hexcute_core.driver.saved import SavedKernel, load
 
-__all__ = ["CompiledKernel", "Kernel", "SavedKernel", "kernel", "load", "preload"]
+__all__ = [
+    "CompiledKernel", "Kernel", "SavedKernel", "kernel", "load", "preload", "use_bundle",
+    "write_bundle",
+]  # fmt: skip

@@ -1,4 +1,4 @@
-"""build : Request -> Built, from the cache where the same was built before.
+"""build : Request -> Built, from a bundle in use or the cache where the same was built before.
 
 The key covers the traced program, in which everything shows that the trace depended on, the table,
 the target, and the versions of this package, the code generator and NVRTC.
@@ -7,10 +7,12 @@ the target, and the versions of this package, the code generator and NVRTC.
 from __future__ import annotations
 
 from hexcute_core import backend
+from hexcute_core.driver import bundle
 from hexcute_core.driver.built import Built, from_data, to_data
 from hexcute_core.driver.cache import Cache, cache_key, warn
 from hexcute_core.driver.container import Malformed
 from hexcute_core.driver.pipeline import Compilation, Request
+from hexcute_core.errors import MissingDependency
 from hexcute_core.thread.visit import calls
 from hexcute_core.tile import TileProgram, digest
 from hexcute_core.toolchain import toolchain_version
@@ -18,6 +20,11 @@ from hexcute_core.version import compiler_version
 
 _ENTRY_FORMAT = 2
 """Counts changes of what an entry holds, so that none of an older form is read."""
+
+
+def program_key(request: Request, tile: TileProgram) -> str:
+    """What is compiled for what, whoever compiles it: found in a bundle by this."""
+    return cache_key(digest(tile), repr(request.arch), request.code, dict(request.only))
 
 
 def request_key(request: Request, tile: TileProgram, version: str) -> str:
@@ -35,7 +42,30 @@ def request_key(request: Request, tile: TileProgram, version: str) -> str:
 
 
 def build(request: Request, cache: Cache | None, compilation: Compilation) -> tuple[Built, bool]:
-    """The compiled kernel, and whether it came from the cache."""
+    """The compiled kernel, and whether it came from a bundle or the cache.
+
+    Raises MissingDependency where it has to be compiled and something that does is not installed.
+    """
+    if not bundle.in_use():
+        return _kept_or_compiled(request, cache, compilation)
+    tile = compilation.tile
+    shipped = bundle.find(tile.name, program_key(request, tile))
+    if shipped is not None:
+        return shipped, True
+    try:
+        return _kept_or_compiled(request, cache, compilation)
+    except MissingDependency as missing:
+        lacking = bundle.lacking(tile.name, request.code)
+        raise MissingDependency(
+            f"{lacking}; and it cannot be compiled here: {missing.message}",
+            tile.span,
+            "add the call's shape to the bundle, or install the compiler",
+        ) from None
+
+
+def _kept_or_compiled(
+    request: Request, cache: Cache | None, compilation: Compilation
+) -> tuple[Built, bool]:
     version = None if cache is None else compiler_version()
     if cache is None:
         return _compile(compilation), False

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from hexcute_core.driver import options, saved
-from hexcute_core.driver.build import build
+from hexcute_core.driver.build import build, program_key
 from hexcute_core.driver.built import Built
 from hexcute_core.driver.cache import Cache
 from hexcute_core.driver.grid import GridFunction
@@ -81,6 +81,16 @@ class CompiledKernel:
         return self._compilation.tile
 
     @property
+    def program(self) -> str:
+        """A digest of what is compiled for what: the traced program, the table and the target."""
+        return program_key(self._request, self.tile)
+
+    @property
+    def code(self) -> str:
+        """The target of the machine code."""
+        return self._request.code
+
+    @property
     def solution(self) -> Solution:
         """Layouts and instructions."""
         return self._compilation.solution
@@ -145,7 +155,8 @@ class CompiledKernel:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Writes machine code, listings and signature to one file, which `hx.load` gives back;
         its path. Raises SavedKernelError."""
-        parts = saved.Parts(self.built, self._signature, self._divisors, self._request.promise)
+        promise, program = self._request.promise, self.program
+        parts = saved.Parts(self.built, self._signature, self._divisors, promise, program)
         return saved.save(path, parts)
 
     def simulate(

@@ -168,6 +168,15 @@ class Kernel:
         whole = constants_of(self.definition, given)
         return self.specialise(target, key, whole, code, trace, verify, only)
 
+    def compile_for(
+        self, *args: Any, target: str, constants: Mapping[str, object] | None = None
+    ) -> CompiledKernel:
+        """The kernel as a launch on `args` would compile it for `target`: torch tensors, or
+        anything that answers a launch's questions (`hexcute_core.runtime.Described`)."""
+        options.target("target", target, self.definition.span)
+        key, _, _ = make_binder(self.signature, self.divisors)(args)
+        return self.specialise(target, key, constants_of(self.definition, constants or {}))
+
     def simulate(
         self,
         *args: Any,

@@ -34,12 +34,17 @@ _ANY_FORM = re.compile(rb"hexcute kernel (\d{1,9})\n")
 
 @dataclass(frozen=True)
 class Parts:
-    """What a file holds: the machine code, how it is called, and what it was compiled for."""
+    """What a file holds: the machine code, how it is called, and what it was compiled for.
+
+    `program` is the digest of what was compiled (`build.program_key`); files of earlier versions
+    have none.
+    """
 
     built: Built
     signature: Signature
     divisors: Mapping[str, int]
     promise: Promise
+    program: str = ""
 
 
 def save(path: str | os.PathLike[str], parts: Parts) -> Path:
@@ -47,7 +52,9 @@ def save(path: str | os.PathLike[str], parts: Parts) -> Path:
     target = _path(path)
     files, built = to_data(parts.built)
     call = signature_data.to_data(parts.signature, parts.divisors, parts.promise)
-    meta: dict[str, Json] = {"version": VERSION, "built": built, "call": call}
+    meta: dict[str, Json] = {
+        "version": VERSION, "program": parts.program, "built": built, "call": call,
+    }  # fmt: skip
     content = pack(_FORM, Content(parts.signature.kernel, files, meta))
     try:
         handle = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -70,6 +77,11 @@ def load(path: str | os.PathLike[str]) -> SavedKernel:
 
     Raises SavedKernelError for a file that is anything else.
     """
+    return SavedKernel(read(path))
+
+
+def read(path: str | os.PathLike[str]) -> Parts:
+    """What the file at `path` holds, every field checked. Raises SavedKernelError."""
     source = _path(path)
     try:
         # A pipe that nobody writes would block here for ever.
@@ -89,7 +101,7 @@ def load(path: str | os.PathLike[str]) -> SavedKernel:
             fix="install that version, or save the kernel again with this one",
         )
     try:
-        return SavedKernel(_parts(unpack(_FORM, raw)))
+        return _parts(unpack(_FORM, raw))
     except Malformed as wrong:
         raise SavedKernelError(
             f"{source}: it is no saved kernel, or a damaged one: {wrong}",
@@ -114,6 +126,9 @@ def _parts(content: Content) -> Parts:
             signature, divisors, promise = signature_data.from_data(call)
         case _:
             raise Malformed("it lacks the machine code's fields or the signature")
+    program = content.meta.get("program", "")
+    if not isinstance(program, str):
+        raise Malformed("it does not say what was compiled")
     if content.purpose != signature.kernel:
         raise Malformed("it names another kernel than its signature")
     params = {tensor.name for tensor in signature.tensors}
@@ -123,7 +138,7 @@ def _parts(content: Content) -> Parts:
         grid_function(made.grid_dim, (*signature.value_names, MULTIPROCESSORS.name))
     except (HexcuteError, LookupError, SyntaxError, RecursionError, MemoryError):
         raise Malformed("its grid is not one of its parameters") from None
-    return Parts(made, signature, divisors, promise)
+    return Parts(made, signature, divisors, promise, program)
 
 
 class SavedKernel:

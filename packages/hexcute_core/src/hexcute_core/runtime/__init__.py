@@ -4,6 +4,7 @@ The only folder that knows the CUDA driver and torch; both load at the first lau
 """
 
 from hexcute_core.runtime.binding import HOST, Binder, Bound, BoundArguments, bind, make_binder
+from hexcute_core.runtime.described import Described
 from hexcute_core.runtime.devices import device_count, device_target, multiprocessors
 from hexcute_core.runtime.image import KernelImage
 from hexcute_core.runtime.launching import Grid
@@ -24,6 +25,7 @@ __all__ = [
     "Binder",
     "Bound",
     "BoundArguments",
+    "Described",
     "Grid",
     "KernelImage",
     "LoadedKernel",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 import hexcute_core as hx
@@ -23,7 +22,6 @@ from hexcute_kernels.moe.packing import GROUP, ROWS, check_packed
 from hexcute_kernels.moe.routing import combine, count_pairs, gate_rows, gather, route
 from hexcute_kernels.moe.streamed import add_up, gated_product, weighted_product
 from hexcute_kernels.operator import Launch, Operator, Problem, Run, Steps, Variant
-from hexcute_kernels.tables import constants
 from hexcute_kernels.tensors import Output, check_contiguous, check_rank, dtype_of
 
 if TYPE_CHECKING:
@@ -186,45 +184,45 @@ def output(p: Routed) -> Output:
     return Output((p.m if p.scope == "layer" else p.pairs, p.hidden), hx.f16)
 
 
-def launch_moe(p: Routed, config: MoeConfig) -> Run:
+@dataclass(frozen=True)
+class Rows:
+    """The constants of a kernel that takes BM rows a block."""
+
+    BM: int
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """Those of a kernel that has none."""
+
+
+def launch_moe(p: Routed, config: MoeConfig) -> Steps | Run:
     """The layer's launches by this configuration, without waiting for the GPU between them."""
     if p.pairs == 0:
         return lambda *args: args[-1].zero_()
     bm = config.first.BM
     if bm != config.second.BM:
         raise LaunchError(f"moe: both products take the same rows a tile, not {bm} and others")
-    blocks, high = most_blocks(p.pairs, p.experts, bm), {"BM": bm}
-    rows = blocks * bm
-    of_first, of_second = constants(config.first), constants(config.second)
+    blocks = most_blocks(p.pairs, p.experts, bm)
+    rows, high = blocks * bm, Rows(bm)
     together = p.top_k if p.scope == "layer" else 1
+    tables = [Output((size,), hx.i32) for size in (p.experts, blocks, blocks, rows, p.pairs)]
+    shapes = ((p.pairs, p.hidden), (rows, p.n), (rows, p.width), (rows, p.hidden))
+    work = (*tables, *(Output(shape, hx.f16) for shape in shapes))
+    counts, expert, start, pair, place, ordered, c1, h, c2 = (f"work{i}" for i in range(len(work)))
+    ids, gates = ("ids", flat), ("gates", flat)
+    w13, w2 = (("w13", stacked), ("w13", strips)), (("w2", stacked), ("w2", strips))
     first, second = w4a16_gemm(True, True), w4a16_gemm(True)
-
-    def run(*args: Any) -> None:
-        import torch as torch_module
-
-        x, w13, w2, ids, gates, _, out = args
-        whole = methodcaller("reshape", -1)
-
-        def table(size: int) -> Any:
-            return ids.new_empty((size,))
-
-        def half(*shape: int) -> Any:
-            return x.new_empty(shape, dtype=torch_module.float16)
-
-        counts, expert, start = table(p.experts), table(blocks), table(blocks)
-        pair, place = table(rows), table(p.pairs)
-        flat = whole(ids)
-        count_pairs(flat, counts)
-        route(p.experts)(flat, counts, expert, start, pair, **high)
-        ordered = half(p.pairs, p.hidden)
-        gather(p.top_k)(x, expert, start, pair, ordered, place, **high)
-        c1, h, c2 = half(rows, 2 * p.width), half(rows, p.width), half(rows, p.hidden)
-        first(ordered, stacked(w13), strips(w13), expert, start, c1, **of_first)
-        gate_rows(c1, expert, h, **high)
-        second(h, stacked(w2), strips(w2), expert, c2, **of_second)
-        combine(together)(c2, place, whole(gates), out)
-
-    return run
+    launches = (
+        Launch(count_pairs, Nothing(), (ids, counts)),
+        Launch(route(p.experts), high, (ids, counts, expert, start, pair)),
+        Launch(gather(p.top_k), high, ("x", expert, start, pair, ordered, place)),
+        Launch(first, config.first, (ordered, *w13, expert, start, c1)),
+        Launch(gate_rows, high, (c1, expert, h)),
+        Launch(second, config.second, (h, *w2, expert, c2)),
+        Launch(combine(together), Nothing(), (c2, place, gates, "out")),
+    )
+    return Steps(work, launches)
 
 
 def fits_streamed(p: Routed) -> str | None:
@@ -239,18 +237,6 @@ def fits_streamed(p: Routed) -> str | None:
     if max(p.hidden, 2 * p.width) > KEPT:
         return f"takes hidden up to {KEPT} and width up to {KEPT // 2}"
     return None
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The constants of a kernel that takes BM rows a block."""
-
-    BM: int
-
-
-@dataclass(frozen=True)
-class Nothing:
-    """Those of a kernel that has none."""
 
 
 def launch_streamed(p: Routed, config: StreamedConfig) -> Steps | Run:

@@ -124,7 +124,10 @@ def load_primitives() -> None:
 
 
 def _seed() -> None:
-    spec = importlib.util.find_spec("hidet")
+    try:
+        spec = importlib.util.find_spec("hidet")
+    except ImportError as error:
+        raise MissingDependency(f"hidet cannot be loaded: {error}", fix=FIX) from error
     if spec is None or not spec.submodule_search_locations:
         raise MissingDependency("the code generator hidet is not importable", fix=FIX)
     root = spec.submodule_search_locations[0]

@@ -1,0 +1,224 @@
+"""Sizes -> the arguments of a call: `matmul: m=64, n=4096, k=4096` -> a of 64 x 4096, b of 4096 x
+4096. For compiling ahead and for tuning, which need a call and not anybody's data.
+
+Sizes are called as in the operator's problem. On torch's "meta" device the tensors have no data; on
+a GPU it is random, of the kind that the operator gets: ids name experts, weights are packed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hexcute_core.errors import LaunchError
+from hexcute_kernels.moe.packing import GROUP, HALF, packed_rows
+
+Value = int | float | bool | str | None
+Sizes = Mapping[str, Value]
+_WORDS: dict[str, Value] = {"none": None, "true": True, "false": False}
+
+
+def parse(text: str) -> list[dict[str, Value]]:
+    """`m=16/64,n=4096` as sizes by name: alternatives behind / are all combined.
+
+    Raises LaunchError for a text of another form.
+    """
+    names: list[str] = []
+    choices: list[list[Value]] = []
+    for part in text.split(","):
+        name, equals, values = part.partition("=")
+        if not equals or not name.isidentifier() or not values or name in names:
+            raise LaunchError(
+                f"{text!r} are no sizes", fix="write each once: m=64,n=4096,k=4096,dtype=float16"
+            )
+        names.append(name)
+        choices.append([_value(value) for value in values.split("/")])
+    return [dict(zip(names, chosen)) for chosen in itertools.product(*choices)]
+
+
+def _value(text: str) -> Value:
+    if text in _WORDS:
+        return _WORDS[text]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def text_of(sizes: Sizes) -> str:
+    """Sizes as `parse` reads them."""
+    words = {value: word for word, value in _WORDS.items()}
+    told = (words[v] if v is None or isinstance(v, bool) else v for v in sizes.values())
+    return ",".join(f"{name}={value}" for name, value in zip(sizes, told))
+
+
+class Maker:
+    """Makes tensors on a device of torch, always the same from the same seed."""
+
+    def __init__(self, device: str, seed: int = 0) -> None:
+        import torch
+
+        self.torch, self.device = torch, device
+        self.empty = device == "meta"
+        self._random = None if self.empty else torch.Generator(device).manual_seed(seed)
+
+    def dtype(self, name: Value) -> Any:
+        found = getattr(self.torch, str(name), None)
+        if not isinstance(found, self.torch.dtype):
+            raise LaunchError(f"{name!r} is no type of torch's", fix="write dtype=float16")
+        return found
+
+    def normal(self, *shape: int, dtype: Value = "float16", scale: float = 1.0) -> Any:
+        kind = self.dtype(dtype)
+        if self.empty:
+            return self.torch.empty(shape, dtype=kind, device=self.device)
+        drawn = self.torch.randn(shape, device=self.device, generator=self._random) * scale
+        return drawn.to(kind)
+
+    def positive(self, *shape: int, dtype: Value = "float32") -> Any:
+        return self.normal(*shape, dtype=dtype).abs() if not self.empty else self.normal(
+            *shape, dtype=dtype
+        )
+
+    def below(self, end: int, *shape: int, dtype: Value = "int32") -> Any:
+        """Whole numbers from 0 to end - 1."""
+        kind = self.dtype(dtype)
+        if self.empty:
+            return self.torch.empty(shape, dtype=kind, device=self.device)
+        return self.torch.randint(
+            end, shape, dtype=kind, device=self.device, generator=self._random
+        )
+
+    def matrix(self, rows: int, columns: int, by_columns: bool, dtype: Value, *batch: int) -> Any:
+        """Of rows x columns; `by_columns`, a column's elements are neighbours."""
+        if by_columns:
+            return self.normal(*batch, columns, rows, dtype=dtype).mT
+        return self.normal(*batch, rows, columns, dtype=dtype)
+
+    def packed(self, k: int, n: int, *batch: int) -> Any:
+        """Weights of four bits."""
+        if self.empty:
+            return self.below(256, *batch, k // GROUP, packed_rows(n), HALF, dtype="uint8")
+        from hexcute_kernels.moe.packing import pack
+
+        groups = (*batch, k // GROUP, n)
+        q = self.below(16, *batch, k, n, dtype="uint8")
+        scale = self.positive(*groups, dtype="float16") / 16
+        return pack(q, scale, self.below(16, *groups, dtype="uint8"))
+
+
+def matmul(
+    make: Maker, m: int, n: int, k: int, dtype: str = "float16", a_major: str = "k",
+    b_major: str = "k",
+) -> tuple[Any, ...]:  # fmt: skip
+    return make.matrix(m, k, a_major != "k", dtype), make.matrix(n, k, b_major != "k", dtype)
+
+
+def bmm(
+    make: Maker, batch: int, m: int, n: int, k: int, dtype: str = "float16", a_major: str = "k",
+    b_major: str = "k",
+) -> tuple[Any, ...]:  # fmt: skip
+    a = make.matrix(m, k, a_major != "k", dtype, batch)
+    return a, make.matrix(n, k, b_major != "k", dtype, batch)
+
+
+def linear(
+    make: Maker, m: int, n: int, k: int, dtype: str = "float16", bias: bool = True,
+    activation: str | None = None, b_major: str = "k",
+) -> tuple[Any, ...]:  # fmt: skip
+    x, w = matmul(make, m, n, k, dtype, b_major=b_major)
+    return x, w, make.normal(n, dtype=dtype) if bias else None, activation
+
+
+def attention(
+    make: Maker, b: int, sq: int, h: int, d: int, sk: int | None = None, hk: int | None = None,
+    dv: int | None = None, dtype: str = "float16", causal: bool = False, left: int | None = None,
+    right: int | None = None, cap: float = 0.0,
+) -> tuple[Any, ...]:  # fmt: skip
+    keys = (b, sq if sk is None else sk, h if hk is None else hk)
+    q, k = make.normal(b, sq, h, d, dtype=dtype), make.normal(*keys, d, dtype=dtype)
+    v = make.normal(*keys, d if dv is None else dv, dtype=dtype)
+    return q, k, v, causal, None, left, right, float(cap)
+
+
+def decode_attention(
+    make: Maker, b: int, sk: int, h: int, d: int, sq: int = 1, hk: int | None = None,
+    dtype: str = "float16", ragged: bool = False,
+) -> tuple[Any, ...]:  # fmt: skip
+    cache = (b, sk, h if hk is None else hk, d)
+    q, k, v = (make.normal(*shape, dtype=dtype) for shape in ((b, sq, h, d), cache, cache))
+    return q, k, v, make.below(1, b) + sk if ragged else None, None
+
+
+def fp8_blockwise_matmul(
+    make: Maker, m: int, n: int, k: int, out: str = "bfloat16", scale_major: str = "m"
+) -> tuple[Any, ...]:
+    groups, e4m3 = -(-k // GROUP), "float8_e4m3fn"
+    a_scale = make.positive(groups, m).t() if scale_major == "m" else make.positive(m, groups)
+    a, b = make.normal(m, k, dtype=e4m3), make.normal(n, k, dtype=e4m3)
+    return a, b, a_scale, make.positive(-(-n // GROUP), groups), out
+
+
+def selective_scan(
+    make: Maker, b: int, d: int, length: int, states: int = 16, groups: int = 1,
+    dtype: str = "float16", skips: bool = True, gated: bool = True, biased: bool = True,
+    soft: bool = True,
+) -> tuple[Any, ...]:  # fmt: skip
+    def steps(*shape: int) -> Any:
+        return make.normal(*shape, length, dtype=dtype)
+
+    def channels(*shape: int) -> Any:
+        return make.normal(d, *shape, dtype="float32")
+
+    shared = (b, states) if groups == 1 else (b, groups, states)
+    decay = channels(states) if make.empty else -channels(states).abs()
+    return (
+        steps(b, d), steps(b, d), decay, steps(*shared), steps(*shared),
+        channels() if skips else None, steps(b, d) if gated else None,
+        channels() if biased else None, soft,
+    )  # fmt: skip
+
+
+def w4a16_matmul(make: Maker, m: int, n: int, k: int) -> tuple[Any, ...]:
+    return make.normal(m, k), make.packed(k, n)
+
+
+def moe(
+    make: Maker, m: int, hidden: int, width: int, experts: int, top_k: int, scope: str = "layer"
+) -> tuple[Any, ...]:
+    w13, w2 = make.packed(hidden, 2 * width, experts), make.packed(width, hidden, experts)
+    ids = make.below(experts, m, top_k)
+    return make.normal(m, hidden), w13, w2, ids, make.positive(m, top_k), scope
+
+
+_BY_NAME: dict[str, Callable[..., tuple[Any, ...]]] = {
+    function.__name__: function
+    for function in (
+        matmul, bmm, linear, attention, decode_attention, fp8_blockwise_matmul, selective_scan,
+        w4a16_matmul, moe,
+    )
+} | {"attention_with_lse": attention}  # fmt: skip
+
+
+def sample(operator: str, sizes: Sizes, device: str, seed: int = 0) -> tuple[Any, ...]:
+    """The arguments of a call of these sizes, in order. Raises LaunchError for other sizes than the
+    operator has, or without one that it needs."""
+    function = _BY_NAME[operator]
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    needed = [p.name for p in parameters if p.default is p.empty]
+    known = [p.name for p in parameters]
+    missing = [name for name in needed if name not in sizes]
+    unknown = [name for name in sizes if name not in known]
+    wrong = [n for n in needed if n in sizes and (type(sizes[n]) is not int or sizes[n] < 0)]  # type: ignore[operator]
+    if missing or unknown or wrong:
+        rest = [f"{p.name}={p.default}" for p in parameters if p.default is not p.empty]
+        raise LaunchError(
+            f"{operator} is of the sizes {', '.join(needed)}; got {text_of(sizes) or 'none'}",
+            fix=f"write {','.join(f'{name}=...' for name in needed)}; it may have "
+            f"{', '.join(rest) or 'no more'}",
+        )
+    return function(Maker(device, seed), **sizes)
