@@ -269,12 +269,12 @@ def with_role(nested):
 
 
 @hx.kernel(cache=False)
-def widened(x: hx.f8e4m3[8, 16], y: hx.f16[8, 16]):
+def narrowed(x: hx.f16[8, 16], y: hx.f8e4m3[8, 16]):
     hx.attrs.cuda.grid_dim = 1
     hx.attrs.cuda.block_dim = 32
-    r = hx.register_tensor(hx.f8e4m3, (8, 16))
+    r = hx.register_tensor(hx.f16, (8, 16))
     hx.copy(hx.global_view(x, ((8, 16), (16, 1))), r)
-    hx.copy(hx.cast(r, hx.f16), hx.global_view(y, ((8, 16), (16, 1))))
+    hx.copy(hx.cast(r, hx.f8e4m3), hx.global_view(y, ((8, 16), (16, 1))))
 
 
 def barriers(count):
@@ -297,8 +297,8 @@ TILE = [
      with_role(nested=False)),
     ("declare it inside the loop", tiled(over_elements(inside=False)),
      tiled(over_elements(inside=True))),
-    ("compile for sm_89 or later, or keep the tensor in f16 or bf16",
-     lambda: widened.compile("sm_80").tile, lambda: widened.compile("sm_89").tile),
+    ("compile for sm_89 or later, or cast to f16 or bf16 first",
+     lambda: narrowed.compile("sm_80").tile, lambda: narrowed.compile("sm_89").tile),
     ("use fewer named barriers, or mbarriers", barriers(14), barriers(13)),
 ]  # fmt: skip
 

@@ -54,7 +54,7 @@ REFUSED = [
     ("u8", "r - (-1)", "u8 has no number -1"),
     ("i8", "r + hx.cast(r, u8)", "i8 meets u8"),
     ("i32", "r + 2**40", "i32 has no number 1099511627776"),
-    ("f8e4m3", "r * 2.0", "sm_80 has no conversion between f8e4m3 and wider floats"),
+    ("f8e4m3", "r * 2.0", "sm_80 has no conversion from wider floats to f8e4m3"),
 ]
 
 

@@ -149,7 +149,7 @@ def true() -> Const:
 
 
 def run(
-    tmp_path: Path, body: list[Stmt], arrays: dict[str, tuple[DType, np.ndarray]], host: str = ""
+    tmp_path: Path, body: list[Stmt], arrays: dict[str, Any], host: str = "", target: str = "sm_80"
 ) -> None:
     """Runs `body` for every thread on the host, on the arrays in place; `host` is more C++."""
     if GXX is None:
@@ -159,7 +159,7 @@ def run(
     )
     program = ThreadProgram("host", params, (i32(1),) * 3, THREADS, 0, tuple(body))
     try:
-        source = emit(program, "sm_80")
+        source = emit(program, target)
     except MissingDependency as error:
         pytest.skip(str(error))
     # What is one instruction the host cannot assemble.

@@ -255,8 +255,11 @@ def test_one_packed_number_is_not_read_alone() -> None:
     def number(x: u4[m, k], y: i32[m, k]):
         hx.attrs.cuda.grid_dim = x[0, 0]
 
-    with pytest.raises(HexcuteError, match="read by bytes"):
+    with pytest.raises(HexcuteError, match="read by bytes") as caught:
         assert number.compile("sm_80").tile
+    assert caught.value.fix == (
+        "copy a tile of whole bytes, or declare the tensor u8 and take the bits of x[i]"
+    )
 
 
 def test_two_threads_that_write_one_byte_race() -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from hexcute_core.arch import Fragment, Mode, product
+from hexcute_core.arch import Arch, Fragment, Mode, product
+from hexcute_core.arch.conversions import Conversion, conversion
 from hexcute_core.scalar import (
     Binary,
     Call,
@@ -37,6 +38,7 @@ from hexcute_core.tile import (
     Reduce,
     Scan,
     Stmt,
+    Tensor,
     While,
 )
 from hexcute_core.tile.facts import Facts
@@ -109,14 +111,20 @@ def _binary_clocks(op: BinaryOp) -> float:
 
 
 def compute_clocks(
-    op: TileOp, fragments: Mapping[str, Fragment], facts: Facts, warps: float
+    op: TileOp,
+    fragments: Mapping[str, Fragment],
+    facts: Facts,
+    warps: float,
+    way: Conversion | None = None,
 ) -> float | None:
-    """Clocks of one block for `op`, once; None for operations that copies and gemms pay for."""
+    """Clocks of one block for `op`, once; None for operations that copies and gemms pay for. `way`
+    is how a cast converts two values, where it converts two at a time."""
     match op:
         case Fill() if op.dst.tensor in fragments:
             return warps * layout_of(fragments, op.dst).values * SIMPLE
         case CastTile():
-            return warps * layout_of(fragments, op.dst).values * SIMPLE
+            each = SIMPLE if way is None else way.simple * SIMPLE / 2
+            return warps * layout_of(fragments, op.dst).values * each
         case Elementwise():
             return warps * layout_of(fragments, op.dst).values * max(SIMPLE, scalar_clocks(op.expr))
         case Reduce():
@@ -129,6 +137,14 @@ def compute_clocks(
             return None
         case _:
             assert_never(op)
+
+
+def cast_way(tensors: Mapping[str, Tensor], arch: Arch, op: TileOp) -> Conversion | None:
+    """How `op` converts two values, where it is a cast that converts two at a time."""
+    if not isinstance(op, CastTile):
+        return None
+    source, target = (tensors[ref.tensor].dtype for ref in (op.src, op.dst))
+    return conversion(arch.capability, source, target)
 
 
 def _reduce_clocks(op: Reduce, f: Fragment, warps: float) -> float:

@@ -12,7 +12,9 @@ from pathlib import Path
 
 from hexcute_core.arch import Arch
 from hexcute_core.errors import SourceSpan
+from hexcute_core.synthesis.compute_cost import cast_way
 from hexcute_core.synthesis.graph import build_graph
+from hexcute_core.synthesis.register_parts import layout_of
 from hexcute_core.synthesis.solution import CopyPlan, Solution, kind, subject
 from hexcute_core.synthesis.timeline import block_clocks
 from hexcute_core.tile import (
@@ -92,7 +94,7 @@ class Explanation:
 
 def explanation(solution: Solution, arch: Arch) -> Explanation:
     """What `solution` is and why."""
-    operations = tuple(_operations(solution))
+    operations = tuple(_operations(solution, arch))
     by_kind: dict[str, float] = {}
     for entry in operations:
         by_kind[entry.kind] = by_kind.get(entry.kind, 0.0) + entry.clocks
@@ -163,14 +165,16 @@ def _mode(mode: tuple[SubMode, ...], named: bool) -> str:
     return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
 
 
-def _operations(solution: Solution) -> Iterator[OperationEntry]:
+def _operations(solution: Solution, arch: Arch) -> Iterator[OperationEntry]:
     for item in build_graph(solution.program).ops:
-        entry = _operation(solution, item.op, solution.op_cost.get(item.op.id, 0.0))
+        entry = _operation(solution, arch, item.op, solution.op_cost.get(item.op.id, 0.0))
         if entry is not None:
             yield entry
 
 
-def _operation(solution: Solution, op: TileOp, clocks: float) -> OperationEntry | None:
+def _operation(
+    solution: Solution, arch: Arch, op: TileOp, clocks: float
+) -> OperationEntry | None:
     where = _where(op.span)
     match op:
         case Gemm():
@@ -201,6 +205,12 @@ def _operation(solution: Solution, op: TileOp, clocks: float) -> OperationEntry 
         ):  # fmt: skip
             if clocks == 0.0:
                 return None
+            way = cast_way({t.name: t for t in solution.program.tensors}, arch, op)
+            if isinstance(op, CastTile) and way is not None:
+                pairs = -(-layout_of(solution.fragments, op.dst).values // 2)
+                return OperationEntry(
+                    where, kind(op), subject(op), way.name, pairs, 0, None, clocks, "of two values"
+                )
             return OperationEntry(where, kind(op), subject(op), "", 0, 0, None, clocks, "")
         case _:
             assert_never(op)

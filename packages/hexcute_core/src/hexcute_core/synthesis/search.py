@@ -15,7 +15,7 @@ from hexcute_core.arch import Arch, Fragment
 from hexcute_core.errors import NoLayout
 from hexcute_core.synthesis.buffer import Budget, BufferChoice, Use, by_bound, search_buffer
 from hexcute_core.synthesis.candidates import Assignment, ComponentChoices
-from hexcute_core.synthesis.compute_cost import compute_clocks
+from hexcute_core.synthesis.compute_cost import cast_way, compute_clocks
 from hexcute_core.synthesis.cost import gemm_cost, wgmma_cost, working_warps
 from hexcute_core.synthesis.exchange import BARRIER, exchange_clocks, plan_exchange
 from hexcute_core.synthesis.graph import Component, Graph, WeightedOp
@@ -182,7 +182,8 @@ class Search:
         out = {}
         for item in component.ops:
             warps = item.team.threads / WARP
-            clocks = compute_clocks(item.op, assignment.fragments, self.graph.facts, warps)
+            way = cast_way(self.graph.tensors, self.arch, item.op)
+            clocks = compute_clocks(item.op, assignment.fragments, self.graph.facts, warps, way)
             if clocks is not None:
                 out[item.op.id] = item.weight * clocks
             plan, groups = assignment.gemms.get(item.op.id), assignment.wgmmas.get(item.op.id)

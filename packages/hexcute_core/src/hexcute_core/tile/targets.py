@@ -1,6 +1,7 @@
 """refuse_missing(program, target) = an error where the target lacks an instruction to compute it.
 
-8-bit floats are converted, and so computed with, from sm_89 on; before that they can be moved.
+Numbers are converted to 8-bit floats, which are so computed with, from sm_89 on; before that they
+can be moved, and cast to other types.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def refuse_missing(program: TileProgram, target: str) -> None:
         nodes = [node for e in scalars(stmt) for node in walk(e)]
         used = [dtype for node in nodes for dtype in _computed(node)]
         if isinstance(stmt, TileOp) and not _moves(stmt):
-            used += [tensors[ref.tensor] for ref in (*operands(stmt), *results(stmt))]
+            sources = () if isinstance(stmt, CastTile) else operands(stmt)
+            used += [tensors[ref.tensor] for ref in (*sources, *results(stmt))]
         _check(used, target, stmt.span)
 
 
@@ -55,10 +57,10 @@ def _moves(op: TileOp) -> bool:
 
 
 def _computed(node: Scalar) -> list[DType]:
-    """The types that `node` converts from or to, or computes in."""
+    """The types that `node` converts to, or computes in."""
     match node:
         case Cast():
-            return [node.dtype, node.a.dtype]
+            return [node.dtype]
         case Unary() | Binary() | Compare():
             return [node.a.dtype]
         case _:
@@ -69,7 +71,7 @@ def _check(types: list[DType], target: str, span: SourceSpan) -> None:
     found = next((t for t in types if t.name in NARROW), None)
     if found is not None:
         raise FrontendError(
-            f"{target} has no conversion between {found} and wider floats",
+            f"{target} has no conversion from wider floats to {found}, nor computes with it",
             span,
-            fix="compile for sm_89 or later, or keep the tensor in f16 or bf16",
+            fix="compile for sm_89 or later, or cast to f16 or bf16 first",
         )

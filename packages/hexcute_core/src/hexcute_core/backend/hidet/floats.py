@@ -10,7 +10,9 @@
 | two f32 -> two f16, bf16, f8 | cvt.rn.TYPEx2.f32 | the same values |
 | f32, f64 -> integers | cvt.rzi | towards zero, saturating, NaN is 0 |
 | integers from 0 to 1023 -> f16 | or, sub.f16 | the low bits of 1024 + n, less 1024: exact |
-| f8 -> f32 | cvt.rn.f16x2.TYPEx2, then cvt.f32.f16 | sm_89 and later; exact |
+| integers from -512 to 511 -> f16 | add, sub.f16 | the bits of 1536 + n, less 1536: exact |
+| i8, u8 and narrower -> f16, bf16 | add, sub.f32, cvt | as many above 1.5 2^23, less that |
+| f8 -> f32 | cvt.rn.f16x2.TYPEx2, then cvt.f32.f16 | exact; before sm_89 by its bits |
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from hexcute_core.backend.hidet.scope import Scope, call, integer
 from hexcute_core.dtypes import DType
 from hexcute_core.scalar.numbers import FORMATS, Format, typed
 
+F8_SINCE = 89
 F8_PTX = {"f8e4m3": "e4m3x2", "f8e5m2": "e5m2x2"}
 
 
@@ -48,13 +51,39 @@ def to_f32(scope: Scope, value: Any, dtype: DType) -> Any:
         case "bf16":
             return call("__uint_as_float", [_shl(_cast(value, "uint32"), 16)])
         case "f8e4m3" | "f8e5m2":
-            _need_sm89(scope, dtype)
-            ptx = f"cvt.rn.f16x2.{F8_PTX[dtype.name]} %0, %1;"
-            widen = _convert(f"hx_{dtype.name}_to_f16", ptx, "uint16", "uint32")
-            pair = scope.instruction(widen, [_cast(value, "uint16")])
+            if scope.capability >= F8_SINCE:
+                pair = f8_pair_to_f16(scope, _cast(value, "uint16"), dtype)
+            else:
+                pair = raised_f8(scope, _shl(_cast(value, "uint32"), 8), dtype)
             return scope.instruction(F16_TO_F32, [_cast(pair, "uint16")])
         case _:
             return value
+
+
+def f8_pair_to_f16(scope: Scope, pair: Any, dtype: DType) -> Any:
+    """Two 8-bit floats, in 16 bits, as two f16 in a word: sm_89 and later."""
+    ptx = f"cvt.rn.f16x2.{F8_PTX[dtype.name]} %0, %1;"
+    return scope.instruction(_convert(f"hx_{dtype}_to_f16", ptx, "uint16", "uint32"), [pair])
+
+
+def raised_f8(scope: Scope, halves: Any, dtype: DType) -> Any:
+    """Two 8-bit floats, the upper bytes of halves over zeros, as two f16, where there is no
+    instruction: f8e5m2 are the upper bytes of f16; f8e4m3 have one bit less of exponent, of which
+    256 makes up for the difference in bias, and a NaN of all ones where f16 has a number."""
+    if dtype.name == "f8e5m2":
+        return halves
+    sign = he.BitwiseAnd(halves, integer(0x80008000, "uint32"))
+    rest = he.BitwiseAnd(he.RightShift(halves, integer(1)), integer(0x3F803F80, "uint32"))
+    mul = Instruction(
+        "hx_mul_f16x2", "mul.rn.f16x2 %0, %1, %2;", ("uint32",), ("uint32", "uint32"), result=True,
+        volatile=False,
+    )  # fmt: skip
+    number = scope.instruction(mul, [he.BitwiseOr(sign, rest), integer(0x5C005C00, "uint32")])
+    # One more than all ones is a carry into the sign.
+    ones = he.BitwiseAnd(halves, integer(0x7F007F00, "uint32"))
+    carry = he.Add(ones, integer(0x01000100, "uint32"))
+    nan = he.BitwiseAnd(carry, integer(0x80008000, "uint32"))
+    return he.BitwiseOr(number, he.Sub(nan, he.RightShift(nan, integer(15))))
 
 
 def from_f32(scope: Scope, value: Any, dtype: DType) -> Any:
@@ -83,16 +112,24 @@ def from_f32(scope: Scope, value: Any, dtype: DType) -> Any:
             return value
 
 
-def small_to_f16(scope: Scope, value: Any) -> Any:
-    """An integer from 0 to 1023 as f16: between 1024 and 2048 a step of one is one of the last bit,
-    so that no unit for conversions, which are few, takes part."""
-    thousand = integer(0x6400, "uint16")
+def small_to_f16(scope: Scope, value: Any, signed: bool = False) -> Any:
+    """An integer from 0 to 1023, or from -512 to 511, as f16: between 1024 and 2048 a step of one
+    is one of the last bit, so that no unit for conversions, which are few, takes part."""
+    thousand = integer(0x6600 if signed else 0x6400, "uint16")
     sub = Instruction(
         "hx_sub_f16", "sub.rn.f16 %0, %1, %2;", ("uint16",), ("uint16", "uint16"), result=True,
         volatile=False,
     )  # fmt: skip
-    bits = _cast(he.BitwiseOr(_cast(value, "uint16"), thousand), "uint16")
+    put = he.Add if signed else he.BitwiseOr
+    bits = _cast(put(_cast(value, "uint16"), thousand), "uint16")
     return scope.instruction(sub, [bits, thousand])
+
+
+def byte_to_f32(value: Any) -> Any:
+    """An integer of at most 8 bits as f32, by its place among the numbers above 2^23."""
+    bits = he.Add(_cast(value, "int32"), integer(0x4B400000))
+    number = call("__uint_as_float", [_cast(bits, "uint32")])
+    return he.Sub(number, he.Constant(12582912.0, data_type("float32")))
 
 
 def to_integer(scope: Scope, value: Any, source: DType, target: DType) -> Any:
@@ -132,7 +169,7 @@ def literal(scope: Scope, value: float, dtype: DType) -> Any:
         case "f16":
             return integer(f16_bits(value), "uint16")
         case "bf16":
-            return integer(_bf16_bits(value), "uint16")
+            return integer(bf16_bits(value), "uint16")
         case "f8e4m3" | "f8e5m2":
             return integer(_f8_bits(value, FORMATS[dtype.name]), "uint8")
         case _:
@@ -140,9 +177,9 @@ def literal(scope: Scope, value: float, dtype: DType) -> Any:
 
 
 def _need_sm89(scope: Scope, dtype: DType) -> None:
-    if scope.capability < 89:
+    if scope.capability < F8_SINCE:
         raise scope.error(
-            f"{scope.arch} has no conversion between {dtype} and wider floats",
+            f"{scope.arch} has no conversion from wider floats to {dtype}",
             fix="compile for sm_89 or later, or keep the tensor in f16 or bf16",
         )
 
@@ -152,7 +189,7 @@ def f16_bits(value: float) -> int:
     return int(struct.unpack("<H", struct.pack("<e", value))[0])
 
 
-def _bf16_bits(value: float) -> int:
+def bf16_bits(value: float) -> int:
     return int(struct.unpack("<I", struct.pack("<f", value))[0]) >> 16
 
 

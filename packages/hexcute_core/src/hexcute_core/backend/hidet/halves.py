@@ -7,6 +7,7 @@
 | f16 sums, differences, products | add.rn.f16x2, sub.rn.f16x2, mul.rn.f16x2 |
 | and, or, xor; u16 >> constant | the same of words, what crosses the middle masked out |
 | integers from 0 to 1023 as f16 | `floats.small_to_f16` of both |
+| narrow elements, or bits cut out of a byte, as f16 or bf16 | `widening.py` |
 | 1024 + integers from 0 to 1023 as f16 | their bits behind those of 1024, no arithmetic |
 
 Every half is what it would be alone, rounding included.
@@ -25,9 +26,11 @@ from hexcute_core.backend.hidet import floats, registers
 from hexcute_core.backend.hidet.accesses import split_constant
 from hexcute_core.backend.hidet.asm import Instruction
 from hexcute_core.backend.hidet.scope import Scope, integer
+from hexcute_core.backend.hidet.widening import widen, widened
 from hexcute_core.errors import SourceSpan
 from hexcute_core.scalar import Binary, Cast, Const, Element, Scalar
 from hexcute_core.scalar.bounds import bounds
+from hexcute_core.scalar.visit import rebuild
 
 _BITS = {"and": he.BitwiseAnd, "or": he.BitwiseOr, "xor": he.BitwiseXor}
 _FLOATS = ("add", "sub", "mul")
@@ -54,8 +57,18 @@ class Halves:
 
 
 def computed(e: Scalar) -> bool:
-    """Whether two of `e` would be alike, and computing them at once saves something."""
-    return isinstance(e, (Binary, Cast)) and alike(e, e)
+    """Whether two of `e` may be alike, and computing them at once saves something."""
+    if not isinstance(e, (Binary, Cast)):
+        return False
+    anywhere = _first(e)
+    return alike(anywhere, anywhere)
+
+
+def _first(e: Scalar) -> Scalar:
+    """`e` of the first elements of its arrays."""
+    if isinstance(e, Element):
+        return Element(e.array, tuple(Const(0, dtypes.i32) for _ in e.indices), e.dtype)
+    return rebuild(e, _first)
 
 
 def alike(low: Scalar, high: Scalar) -> bool:
@@ -68,6 +81,8 @@ def alike(low: Scalar, high: Scalar) -> bool:
         case Element(), Element():
             return _apart(low, high) is not None
         case Cast(a=a), Cast(a=b):
+            if widened(low, high) is not None:
+                return True
             if low.dtype != dtypes.f16:
                 return False
             n, m = _above(a), _above(b)
@@ -93,6 +108,8 @@ def word(scope: Scope, low: Scalar, high: Scalar) -> Any:
             return integer(_bits(low) | _bits(high) << 16, "uint32")
         case Element(), Element():
             return _elements(scope, low, high)
+        case Cast(), Cast() if (fields := widened(low, high)) is not None:
+            return widen(scope, fields, low.dtype)
         case Cast(), Cast():
             thousand = integer(_THOUSAND, "uint32")
             n, m = _above(low.a), _above(high.a)

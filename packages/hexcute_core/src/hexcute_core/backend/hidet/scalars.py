@@ -57,8 +57,10 @@ def emit(scope: Scope, e: Scalar) -> Any:
         case Select():
             a, b = emit(scope, e.a), emit(scope, e.b)
             return _fit(he.IfThenElse(condition(scope, e.cond), a, b), e.dtype)
-        case Cast(a=a) if e.dtype == dtypes.f16 and _is_small(scope, a):
+        case Cast(a=a) if e.dtype == dtypes.f16 and _is_small(scope, a, 0):
             return floats.small_to_f16(scope, emit(scope, a))
+        case Cast(a=a) if e.dtype == dtypes.f16 and _is_small(scope, a, -512):
+            return floats.small_to_f16(scope, emit(scope, a), signed=True)
         case Cast():
             return convert(scope, emit(scope, e.a), e.a.dtype, e.dtype)
         case Element():
@@ -72,10 +74,10 @@ def emit(scope: Scope, e: Scalar) -> Any:
             assert_never(e)
 
 
-def _is_small(scope: Scope, e: Scalar) -> bool:
-    """Whether `e` is an integer from 0 to 1023."""
-    low, high = bounds(e, scope.known) if e.dtype.is_integer else (-1, 0)
-    return low >= 0 and high < 1024
+def _is_small(scope: Scope, e: Scalar, least: int) -> bool:
+    """Whether `e` is an integer of the 1024 from `least` on."""
+    low, high = bounds(e, scope.known) if e.dtype.is_integer else (least - 1, 0)
+    return low >= least and high < least + 1024
 
 
 def place(scope: Scope, e: Scalar) -> Any:
@@ -121,7 +123,9 @@ def convert(scope: Scope, value: Any, source: DType, target: DType) -> Any:
     if target.is_float:
         if target.bits == 64:
             return he.Cast(value, data_type("float64"))
-        if source != dtypes.f32:
+        if source.is_integer and source.bits <= 8 and target.bits == 16:
+            value = floats.byte_to_f32(value)
+        elif source != dtypes.f32:
             value = he.Cast(value, data_type("float32"))
         return floats.from_f32(scope, value, target)
     if source.is_float:
