@@ -82,6 +82,35 @@ def test_the_next_barrier_and_the_end_wait():
     assert waits(run(doubled, 2).thread.body) == ["bar.sync", "end"]
 
 
+@hx.kernel(cache=False)
+def doubled_in_two_turns(a: f16[m, k], c: f16[m, k]):
+    """c = 2 a; the team meets more often than it writes the buffer."""
+    hx.attrs.cuda.grid_dim = hx.cdiv(m, 64)
+    hx.attrs.cuda.block_dim = 128
+    bm, tiles = hx.blockIdx.x * 64, hx.cdiv(k, 64)
+    ga = hx.global_view(a[bm:, :], ((64, 64, tiles), (k, 1, 64)))
+    gc = hx.global_view(c[bm:, :], ((64, 64, tiles), (k, 1, 64)))
+    sa, ra = hx.shared_tensor(f16, (64, 64)), hx.register_tensor(f16, (64, 64))
+    for i in range(tiles):
+        for _ in range(3):
+            hx.syncthreads()
+        hx.copy(ga[:, :, i], ra)
+        hx.syncthreads()
+        if i >= 0:
+            hx.copy(ra * 2.0, sa)
+        hx.syncthreads()
+        hx.copy(sa, gc[:, :, i])
+
+
+def test_only_the_last_meeting_before_a_write_waits():
+    """The others, in loops perhaps, would wait for what nobody needs yet."""
+    thread = run(doubled_in_two_turns, 2).thread
+    loops = [s for s in walk(thread.body) if isinstance(s, For)]
+    inner = [s for s in loops if not any(isinstance(x, For) for x in walk(s.body))]
+    assert waits(thread.body) == ["bar.sync", "end"]
+    assert not any(waits(s.body) for s in inner)
+
+
 def test_a_slot_is_freed_when_it_has_been_stored():
     thread = run(passed_on, 1).thread
     assert waits(thread.body) == ["bar.named.sync"]
@@ -108,7 +137,7 @@ def without_waits(body):
     return tuple(out)
 
 
-@pytest.mark.parametrize("kernel", [doubled, passed_on])
+@pytest.mark.parametrize("kernel", [doubled, doubled_in_two_turns, passed_on])
 def test_the_simulator_reports_a_missing_wait(kernel):
     thread = kernel.compile("sm_90").thread
     a, c = (np.zeros((64, 256), np.float16) for _ in range(2))

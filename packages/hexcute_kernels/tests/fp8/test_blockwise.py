@@ -12,7 +12,12 @@ import hexcute_core as hx
 from hexcute_core.errors import LaunchError
 from hexcute_kernels.fp8 import fp8_blockwise_matmul
 from hexcute_kernels.fp8.blockwise import blockwise_gemm
-from hexcute_kernels.fp8.configs import THIN_BLOCKWISE, ThinBlockwiseConfig
+from hexcute_kernels.fp8.configs import (
+    BLOCKWISE,
+    THIN_BLOCKWISE,
+    BlockwiseConfig,
+    ThinBlockwiseConfig,
+)
 from hexcute_kernels.fp8.thin import thin_blockwise_gemm
 from hexcute_kernels.tables import constants
 
@@ -20,8 +25,9 @@ E4M3 = ml_dtypes.float8_e4m3fn
 CONFIGS: dict[str, dict[str, Any]] = {
     "default": {},
     "one group": {"BM": 64, "BN": 32, "CONSUMERS": 1, "STAGES": 8},
-    "portions": {"BM": 256, "BN": 64, "PORTIONS": 2, "STAGES": 4},
+    "portions": {"BM": 256, "BN": 64, "PORTIONS": 2, "STAGES": 3},
     "three groups": {"BM": 192, "CONSUMERS": 3, "STAGES": 4},
+    "turns": {"BM": 256, "PORTIONS": 2, "STAGES": 3, "TURNS": True},
 }
 
 
@@ -41,6 +47,7 @@ def reference(a: Any, b: Any, sa: Any, sb: Any) -> np.ndarray:
         (300, 128, 256, "portions", "m", hx.f32),
         (200, 144, 528, "three groups", "m", hx.bf16),
         (4, 16, 16, "default", "m", hx.bf16),
+        (300, 272, 528, "turns", "m", hx.bf16),
         (100, 80, 300 - 12, "one group", "k", hx.bf16),
     ],
     ids=str,
@@ -93,6 +100,13 @@ def test_configurations_for_few_rows_compile_without_local_memory(
         compiled = thin_blockwise_gemm(out).compile("sm_90", constants=constants(config))
         assert not compiled.built.local_memory
         assert "copy gs -> s_s: tma.load" in compiled.explain(rejected=0)
+
+
+@pytest.mark.parametrize("config", list(BLOCKWISE), ids=str)
+def test_configurations_compile_without_local_memory(config: BlockwiseConfig) -> None:
+    """Two portions' sums and one temporary fill a thread's registers."""
+    compiled = blockwise_gemm(hx.bf16).compile("sm_90", constants=constants(config))
+    assert not compiled.built.local_memory
 
 
 def test_promotion_adds_in_float32() -> None:

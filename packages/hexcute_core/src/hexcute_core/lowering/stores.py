@@ -1,14 +1,15 @@
 """TMA stores, reductions too: issued and left to run; TMA has read a buffer before it may change.
 
-The team's first thread, which issues the boxes, waits until all have been read before the team
-meets, signals or ends; and where the kernel reads or writes the same tensor otherwise, until it has
-written as well. Before it frees or fills a slot it waits only where others, or TMA, write
-such a buffer: what the team alone writes, it writes after it has met.
+The team's first thread, which issues the boxes, waits until all have been read: where the team
+alone writes such a buffer, before the last meeting ahead of a write; where others, or TMA, write it
+as well, before the team meets, signals, frees or fills a slot; at the end in any case. Where the
+kernel reads or writes the same tensor otherwise, it waits until all have been written as well, and
+before whatever it does that others see.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hexcute_core import thread as th
@@ -41,7 +42,7 @@ from hexcute_core.tile import (
     While,
 )
 from hexcute_core.tile.ir import Control, TileOp
-from hexcute_core.tile.teams import Team, by_team, whole_block
+from hexcute_core.tile.teams import Team, by_team, inner_team, whole_block
 from hexcute_core.tile.visit import results, tiles
 from hexcute_core.unions import assert_never
 
@@ -49,10 +50,12 @@ from hexcute_core.unions import assert_never
 @dataclass
 class Stores:
     """Statements, by identity, `before` which and roles and programs at the end of which a store
-    may not have been read; teams whose buffers others, or TMA, write as well are `lenders`."""
+    may not have been read; teams whose buffers others, or TMA, write as well are `lenders`; after
+    those of `due`, and before the next meeting, the team may write such a buffer."""
 
     issued: frozenset[int]
     lenders: frozenset[Team]
+    due: frozenset[int]
     # Whether what TMA stores is used again in this kernel.
     used_again: bool = False
     before: set[int] = field(default_factory=set)
@@ -61,8 +64,10 @@ class Stores:
     def settled_by(self, stmt: Stmt, team: Team) -> bool:
         """Whether `team` waits for its stores before `stmt`."""
         match stmt:
-            case Sync() | MbarrierOp() | NamedBarrierOp() | ClusterOp():
+            case ClusterOp():
                 return True
+            case Sync() | MbarrierOp() | NamedBarrierOp():
+                return self.used_again or team in self.lenders or id(stmt) in self.due
             case PipelineRelease() | Produce():
                 return team in self.lenders
             case Copy():
@@ -110,6 +115,41 @@ class Stores:
                 assert_never(stmt)
 
 
+def _overwritten(
+    body: Sequence[Stmt], buffers: frozenset[str], after: bool, due: set[int]
+) -> bool:
+    """Adds to `due` the statements of `body` after which one of `buffers` may be written before
+    the team meets again, if it may be after `body` where `after` is set; whether it may be in it
+    before the first meeting."""
+    for stmt in reversed(body):
+        if after:
+            due.add(id(stmt))
+        match stmt:
+            case Sync():
+                after = False
+            case For() | While():
+                after |= _overwritten(stmt.body, buffers, after, due)
+                _overwritten(stmt.body, buffers, after, due)
+            case If():
+                ways = [
+                    _overwritten(way, buffers, after, due) for way in (stmt.then, stmt.otherwise)
+                ]
+                after = any(ways)
+            case Produce():
+                after = _overwritten(stmt.body, buffers, after, due)
+            case _ if isinstance(stmt, TileOp):
+                after |= any(ref.tensor in buffers for ref in results(stmt))
+            case (
+                Role() | AsyncCommit() | AsyncWait() | Assign() | CallStmt() | SetElement()
+                | GemmWait() | PipelineWait() | PipelineRelease() | MbarrierOp() | NamedBarrierOp()
+                | ClusterOp()
+            ):  # fmt: skip
+                continue
+            case _:
+                assert_never(stmt)
+    return after
+
+
 def find_stores(program: TileProgram, solution: Solution) -> Stores:
     """The TMA stores of `program`, and where they matter."""
     ops = [(stmt, team) for stmt, team in by_team(program) if isinstance(stmt, TileOp)]
@@ -135,8 +175,13 @@ def find_stores(program: TileProgram, solution: Solution) -> Stores:
         for tensor in (program.tensor(ref.tensor) for ref in tiles(op))
         if isinstance(tensor, GlobalView)
     }
+    due: set[int] = set()
+    for team, names in sources.items():
+        roles = [s for s in program.body if isinstance(s, Role) and inner_team(s, team) == team]
+        for body in [role.body for role in roles] or [program.body]:
+            _overwritten(body, frozenset(names), False, due)
     again = any(sum(param == name for param, _, _ in ways) > 1 for name in stored)
-    found = Stores(frozenset(issued), frozenset(lenders), again)
+    found = Stores(frozenset(issued), frozenset(lenders), frozenset(due), again)
     if found.follow(program.body, whole_block(program), False):
         found.at_end.add(id(program))
     return found

@@ -9,8 +9,8 @@ from hexcute_kernels.tables import Row, Sized, Table, tiles
 
 @dataclass(frozen=True)
 class BlockwiseConfig:
-    """Tile BM x BN, STAGES, CONSUMERS warp groups that multiply, PORTIONS of BM that a group takes
-    one after the other, GROUP rows of tiles that run together."""
+    """Tile BM x BN, STAGES, CONSUMERS warp groups that multiply, in TURNS or not, PORTIONS of its
+    rows that a group takes one after the other, GROUP rows of tiles that run together."""
 
     BM: int
     BN: int
@@ -18,6 +18,7 @@ class BlockwiseConfig:
     CONSUMERS: int
     PORTIONS: int = 1
     GROUP: int = 8
+    TURNS: bool = False
 
     def blocks(self, problem: Sized) -> int:
         return tiles(problem, self.BM, self.BN)
@@ -48,8 +49,7 @@ THIN_BLOCKWISE = Table(
             Row(ThinBlockwiseConfig(32, 128, 4, 1, 4, EARLY=True), {"m": 32}),
             Row(ThinBlockwiseConfig(64, 64, 5, 1), {"m": 64}, fills=133),
             Row(ThinBlockwiseConfig(64, 64, 12, 1, EARLY=True), {"m": 64}, fills=100),
-            Row(ThinBlockwiseConfig(64, 64, 12, 1, 2, EARLY=True), {"m": 64}, fills=100),
-            Row(ThinBlockwiseConfig(64, 64, 5, 1, 4, EARLY=True), {"m": 64}),
+            Row(ThinBlockwiseConfig(64, 64, 12, 1, 2, EARLY=True), {"m": 64}),
             Row(ThinBlockwiseConfig(128, 64, 7, 1, EARLY=True), fills=100),
             Row(ThinBlockwiseConfig(128, 64, 7, 1, 2, EARLY=True)),
         ),
@@ -58,21 +58,30 @@ THIN_BLOCKWISE = Table(
         ThinBlockwiseConfig(32, 64, 8, 1),
         ThinBlockwiseConfig(32, 128, 4, 1, EARLY=True),
         ThinBlockwiseConfig(64, 64, 5, 1, EARLY=True),
+        ThinBlockwiseConfig(64, 64, 5, 1, 2, EARLY=True),
     ),
 )
 
 BLOCKWISE = Table(
     rows={
         "h200": (
-            Row(BlockwiseConfig(64, 128, 8, 1), {"m": 64, "k": 1536, "out_bits": 16}, fills=100),
-            Row(BlockwiseConfig(192, 128, 4, 3), most={"k": 1024, "out_bits": 16}, fills=512),
-            Row(BlockwiseConfig(128, 128, 5, 2), most={"out_bits": 16, "k": 1024}, fills=100),
-            Row(BlockwiseConfig(128, 64, 8, 2), most={"out_bits": 16, "m": 128}),
-            Row(BlockwiseConfig(128, 128, 5, 2), most={"out_bits": 16}, fills=100),
+            Row(BlockwiseConfig(64, 128, 8, 1), {"m": 64, "out_bits": 16}, fills=100),
+            Row(BlockwiseConfig(128, 64, 8, 2), {"m": 128, "out_bits": 16}),
+            Row(
+                BlockwiseConfig(256, 128, 3, 2, 2, TURNS=True),
+                {"k": 1024, "out_bits": 16},
+                fills=120,
+            ),
+            Row(BlockwiseConfig(256, 128, 3, 2, 2), {"out_bits": 16}, fills=120),
+            Row(BlockwiseConfig(128, 128, 5, 2), {"out_bits": 16}, fills=100),
             Row(BlockwiseConfig(128, 128, 4, 2), fills=100),
-            Row(BlockwiseConfig(128, 64, 8, 2), most={"out_bits": 16}),
+            Row(BlockwiseConfig(128, 64, 8, 2), {"out_bits": 16}),
             Row(BlockwiseConfig(128, 64, 6, 2)),
         ),
     },
-    more=(BlockwiseConfig(64, 64, 8, 1), BlockwiseConfig(128, 32, 8, 2)),
+    more=(
+        BlockwiseConfig(64, 64, 8, 1),
+        BlockwiseConfig(128, 32, 8, 2),
+        BlockwiseConfig(192, 128, 4, 3),
+    ),
 )

@@ -72,15 +72,15 @@ def fits(p: Blockwise) -> str | None:
     return None
 
 
-FEW_ROWS, FEW, NARROW = 64, 128, 8448
-"""Products of at most FEW_ROWS rows of a have a kernel of their own; so have those of at most FEW
-with at most NARROW rows of b."""
+NARROW = {32: None, 64: 8448, 128: 5120}
+"""Products of at most so many rows of a, with at most so many of b, have a kernel of their own."""
 
 
 def thin_fits(p: Blockwise) -> str | None:
     """Whether there are few rows, and TMA can move operands."""
-    if p.m > FEW_ROWS and (p.m > FEW or p.n > NARROW):
-        return f"a is to have at most {FEW_ROWS} rows, or {FEW} where b has at most {NARROW}"
+    if all(p.m > few or (most is not None and p.n > most) for few, most in NARROW.items()):
+        limits = (f"{few} where b has at most {most}" for few, most in NARROW.items() if most)
+        return f"a is to have at most {next(iter(NARROW))} rows, or {', or '.join(limits)}"
     return fits(p)
 
 
@@ -121,6 +121,6 @@ fp8_blockwise_matmul = Operator(
     blocks may be short.
     out_dtype: "bfloat16", "float16" or "float32".
 
-    Gives (m, n), row-major. Variants, on Hopper: "thin" where m is at most 64 or so, "wgmma".
+    Gives (m, n), row-major. Variants, on Hopper: "thin" where m and n are small, "wgmma".
     """,
 )
