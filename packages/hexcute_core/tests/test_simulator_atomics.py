@@ -144,6 +144,60 @@ def test_several_elements_a_lane_and_a_predicate():
     np.testing.assert_array_equal(x, 55 * np.arange(1, 5))
 
 
+@pytest.mark.parametrize(
+    ("name", "width"),
+    [("red.global.add.f32.v4", 4), ("red.global.add.f16.v2", 2), ("red.global.add.f16.v8", 8)],
+)
+def test_one_instruction_for_several_elements(name, width):
+    dtype = dt.BY_NAME[name.split(".")[3]]
+    place = GlobalPtr("x", TX % 2 * width, dtype)
+    body = [
+        DeclareArray("v", dtype, width),
+        *(SetElement("v", number(i), Cast(TX % 4 + i, dtype)) for i in range(width)),
+        Prim(name, (place, regs("v", dtype, width), TRUE)),
+    ]
+    x = np.zeros(2 * width, dtype=np.float16 if dtype == dt.f16 else np.float32)
+    report = run(body, {"x": x})
+    # Of 64 threads, those that are even bring 0 and 2 in turns, the others 1 and 3.
+    meant = [32 * (half + 1) + 32 * i for half in (0, 1) for i in range(width)]
+    np.testing.assert_array_equal(x, meant)
+    assert report.counters.instructions[name] == THREADS // 32
+
+
+def test_a_vector_lies_at_a_multiple_of_itself():
+    body = [
+        DeclareArray("v", dt.f32, 2),
+        *(SetElement("v", number(i), number(1.0, dt.f32)) for i in range(2)),
+        Prim("red.global.add.f32.v2", (GlobalPtr("x", TX + 1, dt.f32), regs("v", dt.f32, 2), TRUE)),
+    ]
+    with pytest.raises(SimulationError, match="of 8 bytes at byte 4 of x is misaligned"):
+        run(body, {"x": np.zeros(80, dtype=np.float32)}, threads=32)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    ("scopes", "wrong"), [(("", ""), 0), ((".cta", ".cta"), 1), (("", ".cta"), 1)]
+)
+def test_the_scope_of_the_block_is_too_narrow_for_two(scopes, wrong, seed):
+    """Blocks that add to one place race, whatever they add, unless both say that they may meet."""
+    adds = [
+        Prim(f"red.global.add.i32{scope}", (GlobalPtr("x", ZERO, dt.i32), regs("v", dt.i32), TRUE))
+        for scope in scopes
+    ]
+    body = [
+        DeclareArray("v", dt.i32, 1),
+        SetElement("v", ZERO, ZERO),
+        If(compare("eq", BX, 0), (adds[0],), (adds[1],)),
+    ]
+    report = run(body, {"x": np.zeros(1, dtype=np.int32)}, seed, grid=2, check=False)
+    assert len(report.findings) == wrong
+    for finding in report.findings:
+        assert finding.kind == "race"
+        assert "atomic to the threads of one block alone" in finding.message
+    one = run(body, {"x": np.zeros(1, dtype=np.int32)}, seed, grid=1, check=False)
+    assert not one.findings
+
+
 @pytest.mark.parametrize("space", ["global", "shared"])
 def test_subnormals_are_zeros_in_global_sums(space):
     tiny = np.finfo(np.float32).smallest_subnormal

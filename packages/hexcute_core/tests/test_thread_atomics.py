@@ -29,7 +29,7 @@ from hexcute_core.thread import (
     show_program,
     verify,
 )
-from hexcute_core.thread.prims_atomics import ATOMICS, FLAGS, UPDATES
+from hexcute_core.thread.prims_atomics import ATOMICS, FLAGS, ORDERS, UPDATES, width_of
 from hexcute_core.toolchain import compile_cubin, sass
 
 T = Var("threadIdx.x")
@@ -86,10 +86,11 @@ def uses(names: Sequence[str]) -> Iterator[Stmt]:
     """Each of them once, elsewhere than the others, on fresh values, what it gives stored."""
     for place, name in enumerate(names):
         t = element(name)
-        count = max(1, FLAGS[name].bytes * 8 // t.bits) if name in FLAGS else 1
+        count = max(1, FLAGS[name].bytes * 8 // t.bits) if name in FLAGS else width_of(name)
         for i, array in enumerate("ab"):
-            yield SetElement(f"{array}_{t}", i32(0), Cast(T + i, t))
-        yield Prim(name, operands(name, count, place=place))
+            for j in range(count if name in UPDATES else 1):
+                yield SetElement(f"{array}_{t}", i32(j), Cast(T + (i + j), t))
+        yield Prim(name, operands(name, count, place=place % 38))
         if name.startswith(("atom", "ld")):
             given = regs(f"o_{t}", t, count)
             size = count * t.bits // 8
@@ -135,15 +136,35 @@ PTX: dict[str, dict[str, tuple[str, str]]] = {
 }  # fmt: skip
 
 
+def room(name: str) -> int:
+    """The bytes of an element, of a word at least."""
+    return max(4, element(name).bits // 8)
+
+
+def words(name: str) -> tuple[str, str]:
+    """What PTX calls the operation and type of an update, and its scope."""
+    _, space, op, kind, *more = name.split(".")
+    typed, width = f"{op}.{PTX[op][kind][0]}", width_of(name)
+    if width > 1 and kind == "f32":
+        typed = f"add.v{width}.f32"
+    elif width > 1:
+        typed = f"add.noftz.{f'v{width // 2}.' if width > 2 else ''}{kind}x2"
+    return typed, "cta" if more[-1:] == ["cta"] else SCOPES[space]
+
+
 def opcode(name: str) -> str:
     """A pattern of the instruction that `name` becomes: a swap in a loop if there is no other."""
     _, space, op, kind, *_ = name.split(".")
     bits, suffix = dt.BY_NAME[kind].bits, re.escape(PTX[op][kind][1])
-    if bits == 16:
-        return r"ATOM(G\.E|S)\.CAS(\.STRONG\.GPU)?$"
+    width, scope = width_of(name), r"\.STRONG\.(GPU|SM)$"
+    if width > 1 and space == "global":
+        suffix = r"\.F32" if kind == "f32" else rf"\.{'BF' if kind == 'bf16' else 'F'}16(_V2)?"
+        return rf"(RED|ATOM)G?\.E\.ADD{suffix}.*{scope}"
+    if bits == 16 and width == 1:
+        return r"ATOM(G\.E|S)\.CAS(\.STRONG\.(GPU|SM))?$"
     if space == "global":
-        return rf"(RED|ATOM)G?\.E\.{op.upper()}{suffix}\.STRONG\.GPU$"
-    if (kind, op) == ("f32", "add") or (bits == 64 and op not in ("exch", "cas")):
+        return rf"(RED|ATOM)G?\.E\.{op.upper()}{suffix}{scope}"
+    if width > 1 or (kind, op) == ("f32", "add") or (bits == 64 and op not in ("exch", "cas")):
         return r"ATOMS\.CAST\.SPIN(\.64)?$"
     return rf"ATOMS\.{op.upper()}{suffix}$"
 
@@ -156,19 +177,22 @@ def opcode(name: str) -> str:
 )
 def test_each_update_is_one_instruction(family: str, space: str, op: str, arch: str) -> None:
     names = [n for n in UPDATES if n.startswith(f"{family}.{space}.{op}.")]
-    names = [n for n in names if arch != "sm_80" or ".bf16" not in n]
+    if arch == "sm_80":
+        # Sums of bf16, and of more than a word at once, came with sm_90.
+        names = [n for n in names if ".bf16" not in n and UPDATES[n].bytes <= room(n)]
     opcodes, source = machine(names, arch)
-    scope = SCOPES[space]
+    wide = [n for n in names if width_of(n) > 1 and (width_of(n) > 2 or ".f32." in n)]
+    assert bool(wide) == ((family, space, op, arch) == ("red", "global", "add", "sm_90"))
     for name in names:
-        _, _, _, kind, *orders = name.split(".")
-        order = orders[0] if orders else "relaxed"
-        text = f'asm volatile ("{family}.{order}.{scope}.{space}.{op}.{PTX[op][kind][0]} '
+        order = next((o for o in ORDERS if o in name.split(".")), "relaxed")
+        typed, scope = words(name)
+        text = f'asm volatile ("{family}.{order}.{scope}.{space}.{typed} '
         lines = [line for line in source.splitlines() if text in line]
         assert lines and all(line.endswith(': "memory");') for line in lines), name
         alike = [n for n in names if opcode(n) == opcode(name)]
         assert count(opcodes, opcode(name)) >= len(alike), (name, opcode(name))
     # Barriers next to each other may become one.
-    assert count(opcodes, rf"MEMBAR\.ALL\.{scope.upper()}$") >= 1
+    assert count(opcodes, rf"MEMBAR\.ALL\.{SCOPES[space].upper()}$") >= 1
     acquires = family == "atom" and space == "global"
     assert (count(opcodes, r"CCTL\.IVALL") >= 1) == acquires
 
@@ -292,6 +316,14 @@ def test_bf16_is_refused_before_sm_90() -> None:
     assert caught.value.span == AT
 
 
+@pytest.mark.parametrize("name", ["red.global.add.f32.v2", "red.global.add.f16.v8"])
+def test_vectors_are_refused_before_sm_90(name: str) -> None:
+    p = program([Prim(name, operands(name, width_of(name)), AT)], [element(name)])
+    with pytest.raises(BackendError, match=f"{name} needs sm_90, the target is sm_80") as caught:
+        emit(p, "sm_80")
+    assert caught.value.span == AT
+
+
 def test_the_printer_shows_them() -> None:
     body = [
         Prim("red.global.add.i32", operands("red.global.add.i32")),
@@ -334,6 +366,16 @@ BAD: dict[str, tuple[str, tuple[Operand, ...]]] = {
     "red.shared.add.i32 at shared byte 81920 is outside the arena": (
         "red.shared.add.i32", (SharedPtr(i32(SHARED - 4)), regs("a_i32", dt.i32, 2))
     ),
+    "red.global.add.f32.v4 takes 4 elements a thread, gets 2": (
+        "red.global.add.f32.v4",
+        (GlobalPtr("x_f32", T * 4, dt.f32), regs("a_f32", dt.f32, 2), TRUE),
+    ),
+    "there is no primitive red.shared.add.f32.v2": (
+        "red.shared.add.f32.v2", (SharedPtr(T * 8), regs("a_f32", dt.f32, 2))
+    ),
+    "there is no primitive red.shared.add.i32.cta": (
+        "red.shared.add.i32.cta", (SharedPtr(T * 4), A)
+    ),
     "red.shared.add.i32 at shared byte 6 is misaligned": (
         "red.shared.add.i32", (SharedPtr(i32(6)), A)
     ),
@@ -347,6 +389,6 @@ BAD: dict[str, tuple[str, tuple[Operand, ...]]] = {
 def test_what_breaks_a_law_is_refused_at_its_line(message: str) -> None:
     name, given = BAD[message]
     with pytest.raises(VerifyError) as caught:
-        verify(program([Prim(name, given, AT)], [dt.i32, dt.i64]))
+        verify(program([Prim(name, given, AT)], [dt.i32, dt.i64, dt.f32]))
     assert message in str(caught.value)
     assert caught.value.span == AT

@@ -7,10 +7,12 @@
 | `atom.global.cas.T` | Regs old, GlobalPtr, Regs compare, Regs value, bool pred |
 | `red.shared.OP.T`, `atom.shared.OP.T` | the same with SharedPtr and without pred |
 
-OP is add, min, max, and, or, xor, inc, dec, exch or cas. A memory order may follow the type, as
-in `atom.global.add.i32.acq_rel`; without one they are relaxed and hand nothing over. `red`, which
-brings nothing back, cannot acquire. Several elements a lane are that many atomics. Lanes that meet
-come one after the other, in an order drawn from the seed. A sum of f32 in global memory takes
+OP is add, min, max, and, or, xor, inc, dec, exch or cas. Several elements a lane are that many
+atomics; where `.vN` follows the type, one instruction does all N, at an address that is a multiple
+of them. A memory order may follow, as in `atom.global.add.i32.acq_rel`; without one they are
+relaxed and hand nothing over. `red`, which brings nothing back, cannot acquire. With `.cta` at the
+end the scope is the block: to threads of other blocks the update is a read and a write. Lanes that
+meet come one after the other, in an order drawn from the seed. A sum of f32 in global memory takes
 subnormals for zeros and leaves none.
 """
 
@@ -24,6 +26,7 @@ import numpy as np
 
 from hexcute_core.dtypes import BY_NAME, DType, f32
 from hexcute_core.errors import SimulationError
+from hexcute_core.simulator.clocks import AtomicKind
 from hexcute_core.simulator.code import Code, then_pause
 from hexcute_core.simulator.instructions import Instruction
 from hexcute_core.simulator.memory import note_global, note_shared
@@ -54,6 +57,7 @@ _TYPES = {
     "and": _INTEGERS, "or": _INTEGERS, "xor": _INTEGERS, "exch": (*_INTEGERS, "f32"),
     "inc": ("u32",), "dec": ("u32",), "cas": (*_INTEGERS, "u16"),
 }  # fmt: skip
+_VECTORS = ("v2", "v4", "v8")
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,13 @@ class Atomic:
     op: str
     dtype: DType
     order: Order
+    width: int = 1
+    block: bool = False
+
+    @property
+    def kind(self) -> AtomicKind:
+        """Which accesses it is atomic to."""
+        return "block" if self.block else "all"
 
     def update(self, old: Array, value: Array, compare: Array | None) -> Array:
         """The new cells."""
@@ -83,20 +94,35 @@ def _flushed(value: Array) -> Array:
 
 
 def parse(name: str) -> Atomic | None:
-    """The parts of `atom.SPACE.OP.T[.ORDER]`."""
+    """The parts of `atom.SPACE.OP.T[.vN][.ORDER][.cta]`."""
     parts = name.split(".")
     orders = {order.name: order for order in ORDERS if order.name}
+    block = parts[-1] == "cta"
+    parts = parts[:-1] if block else parts
     order = orders.get(parts[-1])
     if order is not None:
         parts = parts[:-1]
+    width = 1
+    if len(parts) == 5 and parts[-1] in _VECTORS:
+        width = int(parts.pop()[1:])
     if len(parts) != 4 or parts[0] not in ("red", "atom") or parts[1] not in ("global", "shared"):
         return None
     family, space, op, kind = parts
     if family == "red" and (op in ("cas", "exch") or (order and "acq" in order.name)):
         return None
-    if kind not in _TYPES.get(op, ()):
+    if kind not in _TYPES.get(op, ()) or (block and space == "shared"):
         return None
-    return Atomic(family == "atom", space, op, BY_NAME[kind], order or PLAIN)
+    if width > 1 and (op != "add" or width not in _widths(family, space, kind)):
+        return None
+    return Atomic(family == "atom", space, op, BY_NAME[kind], order or PLAIN, width, block)
+
+
+def _widths(family: str, space: str, kind: str) -> tuple[int, ...]:
+    """Elements of one instruction: words of two halves anywhere, up to 16 bytes of a `red`."""
+    halves = (2,) if kind in ("f16", "bf16") else ()
+    if (family, space) != ("red", "global"):
+        return halves
+    return {"f32": (2, 4), "f16": (2, 4, 8), "bf16": (2, 4, 8)}.get(kind, ())
 
 
 def compile_atomic(atomic: Atomic, stmt: Prim, compiler: StatementCompiler) -> Code:
@@ -123,6 +149,8 @@ def compile_atomic(atomic: Atomic, stmt: Prim, compiler: StatementCompiler) -> C
         lanes = m.active()
         held = [operand.read(m, lanes) for operand in operands]
         value, compare = held[-1], held[0] if len(held) == 2 else None
+        if atomic.width not in (1, value.shape[1]):
+            raise SimulationError(f"{name} of {value.shape[1]} registers", stmt.span)
         old = np.zeros((m.lanes, value.shape[1]), dtype=value.dtype)
         apply(m, value, compare, old)
         if old_value is not None:
@@ -144,16 +172,17 @@ def _global(atomic: Atomic, stmt: Prim, place: int) -> Apply:
         if not len(lanes):
             return
         buffer, address = pointer(m, lanes)
+        buffer.check(m, lanes, address, size * atomic.width, name)
         note_global(m, name, lanes, address, size * value.shape[1])
         for j in range(value.shape[1]):
             for turn in _turns(m, address):
                 who, at = lanes[turn], address[turn] + j * size
-                raw = buffer.load(m, who, at, size, name, atomic=True)
+                raw = buffer.load(m, who, at, size, name, atomic.kind)
                 old[who, j] = from_bytes(raw, dtype)[:, 0]
                 wanted = None if compare is None else compare[who, j]
                 new = atomic.update(old[who, j], value[who, j], wanted)
                 order.update(m, buffer.shadow, buffer.cells(at, size))
-                buffer.store(m, who, at, to_bytes(new[:, None], dtype), name, atomic=True)
+                buffer.store(m, who, at, to_bytes(new[:, None], dtype), name, atomic.kind)
 
     return apply
 
@@ -165,17 +194,18 @@ def _shared(atomic: Atomic, stmt: Prim, place: int) -> Apply:
     def apply(m: Machine, value: Array, compare: Array | None, old: Array) -> None:
         lanes = m.active()
         address = pointer(m, lanes)
+        m.shared.cells(m, lanes, address, size * atomic.width, name)
         note_shared(m, name, lanes, address, size * value.shape[1])
         for j in range(value.shape[1]):
             for turn in _turns(m, address + m.block_of[lanes] * m.shared.stride):
                 who = lanes[turn]
                 cells = m.shared.cells(m, who, address[turn] + j * size, size, name)
-                raw = m.shared.load(m, who, cells, name, atomic=True)
+                raw = m.shared.load(m, who, cells, name, atomic="all")
                 old[who, j] = from_bytes(raw, dtype)[:, 0]
                 wanted = None if compare is None else compare[who, j]
                 new = atomic.update(old[who, j], value[who, j], wanted)
                 order.update(m, m.shared.shadow, cells)
-                m.shared.store(m, who, cells, to_bytes(new[:, None], dtype), name, atomic=True)
+                m.shared.store(m, who, cells, to_bytes(new[:, None], dtype), name, atomic="all")
 
     return apply
 

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hexcute_core.dtypes import DType
-from hexcute_core.simulator.clocks import SITE_MASK, SITE_SHIFT, UNFENCED, WHO_MASK, tags
+from hexcute_core.simulator.clocks import (
+    SITE_MASK,
+    SITE_SHIFT,
+    UNFENCED,
+    WHO_MASK,
+    AtomicKind,
+    tags,
+)
 from hexcute_core.simulator.readers import Slots
 from hexcute_core.simulator.shadow import Shadow, origin
 from hexcute_core.simulator.values import Array
@@ -60,7 +67,8 @@ class GlobalBuffer:
         first = address // self._granule
         return first[:, None] + np.arange(max(1, size // self._granule))
 
-    def _check(self, m: Actor, lanes: Array, address: Array, size: int, what: str) -> None:
+    def check(self, m: Actor, lanes: Array, address: Array, size: int, what: str) -> None:
+        """Stops the run where an access is out of bounds or misaligned."""
         outside = (address < 0) | (address > self.size - size)
         if outside.any():
             which = int(np.flatnonzero(outside)[0])
@@ -138,10 +146,11 @@ class GlobalBuffer:
             )
 
     def load(
-        self, m: Actor, lanes: Array, address: Array, size: int, what: str, atomic: bool = False
-    ) -> Array:
+        self, m: Actor, lanes: Array, address: Array, size: int, what: str,
+        atomic: AtomicKind = "no",
+    ) -> Array:  # fmt: skip
         """Bytes [n, size] at byte `address` [n] for `lanes` [n]."""
-        self._check(m, lanes, address, size, what)
+        self.check(m, lanes, address, size, what)
         if self.shadow is not None:
             self.shadow.read(m, lanes, self.cells(address, size), what, atomic=atomic)
         if address.size and int((address % size).any()):
@@ -150,13 +159,13 @@ class GlobalBuffer:
         return cells.view(np.uint8)
 
     def store(
-        self, m: Actor, lanes: Array, address: Array, raw: Array, what: str, atomic: bool = False,
-        generic: bool = True,
+        self, m: Actor, lanes: Array, address: Array, raw: Array, what: str,
+        atomic: AtomicKind = "no", generic: bool = True,
     ) -> None:  # fmt: skip
         """Writes bytes [n, size] at byte `address` [n], through the generic proxy or the async one;
         threads that meet must agree."""
         size = raw.shape[1]
-        self._check(m, lanes, address, size, what)
+        self.check(m, lanes, address, size, what)
         self.changed = True
         place = address[:, None] + np.arange(size)
         if self.shadow is not None:
@@ -175,7 +184,7 @@ class GlobalBuffer:
             m.world.changes += 1
         self._bytes[place] = raw
         lost = (self._bytes[place] != raw).any(axis=1)
-        if lost.any() and not atomic:
+        if lost.any() and atomic == "no":
             which = int(np.flatnonzero(lost)[0])
             m.report(
                 "race",

@@ -11,6 +11,7 @@ import numpy as np
 
 from hexcute_core.errors import SourceSpan
 from hexcute_core.simulator.boxes import CHUNK, Box
+from hexcute_core.simulator.clocks import AtomicKind
 from hexcute_core.simulator.engines import AsyncOperation
 from hexcute_core.simulator.values import Array, from_bytes, to_bytes
 
@@ -141,10 +142,10 @@ class StoreEngine:
         buffer, name, size = self._move.buffer, self._move.name, self._move.box.size
         buffer.need_fence(self._writes, lanes, address, size, f"{name} writes")
         if self._combine is not None:
-            old = buffer.load(self._writes, lanes, address, size, name, atomic=True)
+            old = buffer.load(self._writes, lanes, address, size, name, "all")
             was, more = from_bytes(old, buffer.dtype), from_bytes(raw, buffer.dtype)
             raw = to_bytes(self._combine(was, more).astype(was.dtype), buffer.dtype)
-        atomic = self._combine is not None
+        atomic: AtomicKind = "no" if self._combine is None else "all"
         buffer.store(self._writes, lanes, address, raw, name, atomic=atomic, generic=False)
 
     def unfinished(self) -> str | None:

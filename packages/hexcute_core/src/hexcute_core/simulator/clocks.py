@@ -9,6 +9,8 @@ reads it, hands that knowledge on.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from hexcute_core.errors import SimulationError
@@ -19,11 +21,16 @@ WHO_BITS, SITE_BITS = 30, 12
 SITE_SHIFT = WHO_BITS
 ATOMIC = 1 << (WHO_BITS + SITE_BITS)
 MANY = ATOMIC << 1
-CLOCK_SHIFT = WHO_BITS + SITE_BITS + 2
+NEAR = ATOMIC << 2
+"""Of an atomic access: to the threads of its own block alone."""
+CLOCK_SHIFT = WHO_BITS + SITE_BITS + 3
 WHO_MASK = (1 << WHO_BITS) - 1
 SITE_MASK = (1 << SITE_BITS) - 1
 LAST = (1 << (63 - CLOCK_SHIFT)) - 1
 """The greatest clock that a tag can hold."""
+AtomicKind = Literal["no", "block", "all"]
+"""Whether an access is atomic: to no other, to those of its block, to all."""
+MARKS: dict[AtomicKind, int] = {"no": 0, "block": ATOMIC | NEAR, "all": ATOMIC}
 NEVER = 0
 """The tag of what nobody touched: clocks start at 1."""
 UNFENCED = -1

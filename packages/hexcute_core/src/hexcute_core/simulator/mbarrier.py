@@ -156,7 +156,7 @@ def find_mbarrier(m: Machine, place: int, group: BlockAgents | None = None) -> M
 def touch(m: Machine, lanes: Array, place: Array, name: str) -> None:
     """A use of barriers at `place` [n]: it must come after they were initialised."""
     cells = m.shared.cells(m, lanes, place, BYTES, name)
-    m.shared.shadow.read(m, lanes, cells, name, atomic=True)
+    m.shared.shadow.read(m, lanes, cells, name, atomic="all")
 
 
 def places_of(m: Machine, lanes: Array, place: Array, name: str) -> list[tuple[int, int]]:

@@ -55,7 +55,7 @@ def load_global(stmt: Prim, compiler: StatementCompiler, size: int, order: Order
         lanes = predicated(m, predicate(m))
         if len(lanes):
             buffer, address = src(m, lanes)
-            raw[lanes] = buffer.load(m, lanes, address, size, name, order.strong)
+            raw[lanes] = buffer.load(m, lanes, address, size, name, order.kind)
             order.read(m, buffer.shadow, lambda: buffer.cells(address, size))
             note_global(m, name, lanes, address, size)
         dst.write(m, from_bytes(raw, dst.dtype))
@@ -76,7 +76,7 @@ def store_global(stmt: Prim, compiler: StatementCompiler, size: int, order: Orde
             buffer, address = dst(m, lanes)
             raw = to_bytes(src.read(m, lanes)[lanes], src.dtype)
             order.write(m, buffer.shadow, lambda: buffer.cells(address, size))
-            buffer.store(m, lanes, address, raw, name, order.strong)
+            buffer.store(m, lanes, address, raw, name, order.kind)
             note_global(m, name, lanes, address, size)
 
     return order.code(compiler, run)
@@ -94,7 +94,7 @@ def load_shared(stmt: Prim, compiler: StatementCompiler, size: int, order: Order
         address = src(m, lanes)
         cells = m.shared.cells(m, lanes, address, size, name)
         raw = np.zeros((m.lanes, size), dtype=np.uint8)
-        raw[lanes] = m.shared.load(m, lanes, cells, name, atomic=order.strong)
+        raw[lanes] = m.shared.load(m, lanes, cells, name, atomic=order.kind)
         order.read(m, m.shared.shadow, lambda: cells)
         m.tally.moved(name, site, len(lanes) * size)
         note_shared(m, name, lanes, address, size)
@@ -116,7 +116,7 @@ def store_shared(stmt: Prim, compiler: StatementCompiler, size: int, order: Orde
         cells = m.shared.cells(m, lanes, address, size, name)
         raw = to_bytes(src.read(m, lanes)[lanes], src.dtype)
         order.write(m, m.shared.shadow, lambda: cells)
-        m.shared.store(m, lanes, cells, raw, name, order.strong)
+        m.shared.store(m, lanes, cells, raw, name, order.kind)
         m.tally.moved(name, site, len(lanes) * size)
         note_shared(m, name, lanes, address, size)
 

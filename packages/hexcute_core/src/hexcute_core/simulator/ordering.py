@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hexcute_core.simulator.clocks import join
+from hexcute_core.simulator.clocks import AtomicKind, join
 from hexcute_core.simulator.code import Code, Step, then_pause
 from hexcute_core.simulator.instructions import Instruction
 from hexcute_core.simulator.lanes import Block
@@ -52,6 +52,11 @@ class Order:
     def strong(self) -> bool:
         """Whether it may meet other strong accesses."""
         return bool(self.name)
+
+    @property
+    def kind(self) -> AtomicKind:
+        """Which accesses one of this order is atomic to."""
+        return "all" if self.strong else "no"
 
     def fits(self, family: str) -> bool:
         """Loads acquire, stores release."""

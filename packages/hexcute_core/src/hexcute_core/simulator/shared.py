@@ -20,6 +20,7 @@ from hexcute_core.simulator.clocks import (
     SITE_SHIFT,
     UNFENCED,
     WHO_MASK,
+    AtomicKind,
     VectorClock,
     tags,
 )
@@ -97,7 +98,7 @@ class SharedArena:
 
     def load(
         self, m: Actor, lanes: Array, cells: Array, what: str, many: bool = False,
-        atomic: bool = False,
+        atomic: AtomicKind = "no",
     ) -> Array:  # fmt: skip
         """Bytes [n, size] of granules `cells` [n, k]; `many` and `atomic` as for Shadow."""
         self._refuse_barrier(m, lanes, cells, what)
@@ -109,7 +110,7 @@ class SharedArena:
 
     def claim(
         self, m: Actor, lanes: Array, cells: Array, what: str, raw: Array | None,
-        atomic: bool = False,
+        atomic: AtomicKind = "no",
     ) -> None:  # fmt: skip
         """Checks that lanes may write `cells`: nobody else is using them.
 
@@ -130,7 +131,7 @@ class SharedArena:
         self.shadow.claim(m, lanes, cells, what, same, atomic)
 
     def store(
-        self, m: Actor, lanes: Array, cells: Array, raw: Array, what: str, atomic: bool = False
+        self, m: Actor, lanes: Array, cells: Array, raw: Array, what: str, atomic: AtomicKind = "no"
     ) -> None:
         """Writes bytes [n, size] and marks them initialised."""
         self.claim(m, lanes, cells, what, raw, atomic)
@@ -138,7 +139,7 @@ class SharedArena:
 
     def fill(
         self, m: Actor, lanes: Array, cells: Array, raw: Array, site: int, what: str,
-        atomic: bool = False, generic: bool = True,
+        atomic: AtomicKind = "no", generic: bool = True,
     ) -> None:  # fmt: skip
         """The bytes land: data and state, and `lanes` at `site` are the last writers, through the
         generic proxy or the async one."""

@@ -11,10 +11,13 @@
 | `bar.warp.sync` | - | the lanes of a warp meet, and know of each other's accesses |
 
 OP is add, min, max, and, or, xor, inc or dec, and exch or cas for `atom`, where T has it. Every
-register is one element of T, one atomic each, at addresses that follow one another. A memory order
-may follow T: `relaxed`, which is what none means, `release`, and for `atom` also `acquire` and
-`acq_rel`. Loads are `relaxed` or `acquire`, stores `relaxed` or `release`. The scope is the block
-in shared and the GPU in global memory. `bf16` needs sm_90.
+register is one element of T, one atomic each, at addresses that follow one another. `.vN` may
+follow T where OP is add: one instruction for N elements, still one atomic each, at an address that
+is a multiple of all of them: pairs of f16 and bf16 everywhere, and for `red.global` on sm_90 two or
+four f32, four or eight f16 or bf16. A memory order may follow: `relaxed`, which is what none means,
+`release`, and for `atom` also `acquire` and `acq_rel`. Loads are `relaxed` or `acquire`, stores
+`relaxed` or `release`. The scope is the block in shared memory; in global memory it is the GPU, or
+the block where the name of an update ends in `.cta`. `bf16` needs sm_90.
 """
 
 from __future__ import annotations
@@ -35,8 +38,12 @@ _TYPES = {
     "atom": {**_UPDATES, "exch": (*_INTEGERS, "f32"), "cas": (*_INTEGERS, "u16")},
 }
 """The element types of each operation."""
+_PAIRS = ("f16", "bf16")
+_VECTORS = {"f32": (2, 4), "f16": (4, 8), "bf16": (4, 8)}
+"""Elements of one `red.global.add` on sm_90, beside pairs."""
+ORDERS = ("relaxed", "acquire", "release", "acq_rel")
 _ORDERS = {
-    "red": ("", "relaxed", "release"), "atom": ("", "relaxed", "acquire", "release", "acq_rel"),
+    "red": ("", "relaxed", "release"), "atom": ("", *ORDERS),
     "ld": ("relaxed", "acquire"), "st": ("relaxed", "release"),
 }  # fmt: skip
 _PLACES: tuple[tuple[OperandKind, tuple[OperandKind, ...]], ...] = (
@@ -45,16 +52,48 @@ _PLACES: tuple[tuple[OperandKind, tuple[OperandKind, ...]], ...] = (
 """A memory, and what else an access to it takes."""
 
 
+def widths(family: str, space: str, op: str, kind: str) -> tuple[int, ...]:
+    """How many elements one instruction of an update may take."""
+    if op != "add":
+        return (1,)
+    pairs = (2,) if kind in _PAIRS else ()
+    wide = _VECTORS.get(kind, ()) if (family, space) == ("red", "global") else ()
+    return (1, *pairs, *wide)
+
+
+def update_name(
+    family: str,
+    space: str,
+    op: str,
+    kind: str,
+    width: int = 1,
+    order: str = "",
+    block: bool = False,
+) -> str:
+    """The name of an update, see the module; `block` narrows the scope of one in global memory."""
+    vector = f"v{width}" if width > 1 else ""
+    scope = "cta" if block and space == "global" else ""
+    return ".".join(filter(None, (family, space, op, kind, vector, order, scope)))
+
+
+def width_of(name: str) -> int:
+    """The elements that one instruction of update `name` takes."""
+    vector = name.split(".")[4:5]
+    return int(vector[0][1:]) if vector and vector[0][0] == "v" else 1
+
+
 def _update_rows() -> dict[str, PrimSpec]:
     rows = []
     for family, types in _TYPES.items():
         for (space, pred), (op, kinds) in product(_PLACES, types.items()):
             old: tuple[OperandKind, ...] = ("regs",) if family == "atom" else ()
             values: tuple[OperandKind, ...] = ("regs", "regs") if op == "cas" else ("regs",)
-            for kind, order in product(kinds, _ORDERS[family]):
-                name = ".".join(filter(None, (family, space, op, kind, order)))
-                size = BY_NAME[kind].bits // 8
-                rows.append(PrimSpec(name, (*old, space, *values, *pred), size))
+            scopes = (False, True) if space == "global" else (False,)
+            for kind, order, block in product(kinds, _ORDERS[family], scopes):
+                for width in widths(family, space, op, kind):
+                    name = update_name(family, space, op, kind, width, order, block)
+                    size = width * BY_NAME[kind].bits // 8
+                    rows.append(PrimSpec(name, (*old, space, *values, *pred), size))
     return {row.name: row for row in rows}
 
 

@@ -20,7 +20,7 @@ from hexcute_core.thread.ir import (
     SharedPtr,
 )
 from hexcute_core.thread.prims import PRIMS, prim
-from hexcute_core.thread.prims_atomics import UPDATES
+from hexcute_core.thread.prims_atomics import UPDATES, width_of
 from hexcute_core.thread.prims_sm90 import HOPPER
 from hexcute_core.thread.spec import OperandKind, PrimSpec
 from hexcute_core.thread.verify_sm90 import verify_hopper
@@ -157,7 +157,10 @@ def _verify_shared(ptr: SharedPtr, size: int, stmt: Prim, scope: Scope) -> None:
 def _verify_update(stmt: Prim, spec: PrimSpec, scope: Scope) -> None:
     """An atomic's registers and memory hold elements of its type, as many in each operand."""
     dtype = dtypes.BY_NAME[stmt.name.split(".")[3]]
+    width = width_of(stmt.name)
     count = next(operand.count for operand in stmt.operands if isinstance(operand, Regs))
+    if width not in (1, count):
+        raise VerifyError(f"{stmt.name} takes {width} elements a thread, gets {count}", stmt.span)
     for operand in stmt.operands:
         match operand:
             case Regs():
@@ -178,7 +181,7 @@ def _verify_update(stmt: Prim, spec: PrimSpec, scope: Scope) -> None:
                         stmt.span,
                     )
             case SharedPtr():
-                last = SharedPtr(operand.offset + spec.bytes * (count - 1))
+                last = SharedPtr(operand.offset + spec.bytes * (count // width - 1))
                 _verify_shared(last, spec.bytes, stmt, scope)
             case _:
                 pass

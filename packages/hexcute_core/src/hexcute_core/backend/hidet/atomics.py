@@ -1,6 +1,7 @@
 """Atomics, flags, fences and the warp's barrier -> statements: the rows of `prims_atomics` as PTX.
 
-An update is one instruction an element. All old values are there before the first is kept, since
+An update is one instruction an element, or one for all of them where its name says so: f32 as a
+vector, 16-bit floats in words of two. All old values are there before the first is kept, since
 their registers may be those of the values.
 """
 
@@ -14,19 +15,19 @@ from hidet.ir import stmt as hs
 
 from hexcute_core import dtypes
 from hexcute_core.backend.hidet import accesses, registers, scalars
-from hexcute_core.backend.hidet.asm import PTX_TYPES, Instruction
+from hexcute_core.backend.hidet.asm import PTX_TYPES, Instruction, vector
 from hexcute_core.backend.hidet.scope import Scope
 from hexcute_core.backend.hidet.storage import value_type
 from hexcute_core.dtypes import DType
 from hexcute_core.scalar import ScalarBase, add
 from hexcute_core.thread import GlobalPtr, Operand, Prim, Regs, SharedPtr
+from hexcute_core.thread.prims_atomics import ORDERS, width_of
 
 _FIXED = {
     "fence.cta": "fence.acq_rel.cta;",
     "fence.gpu": "fence.acq_rel.gpu;",
     "bar.warp.sync": "bar.warp.sync 0xffffffff;",
 }
-_SCOPES = {"global": "gpu", "shared": "cta"}
 _ON_BITS = ("and", "or", "xor", "exch", "cas")
 # 16-bit sums keep subnormals; a sum of 64 bits is the same with a sign and without.
 _SUMS = {"f16": "noftz.f16", "bf16": "noftz.bf16", "i64": "u64"}
@@ -58,8 +59,10 @@ def _update(
     scope: Scope, name: str, old: Regs | None, target: Operand, rest: Sequence[Operand]
 ) -> list[Any]:
     dtype = dtypes.BY_NAME[name.split(".")[3]]
-    if dtype == dtypes.bf16:
+    if dtype == dtypes.bf16 or (width_of(name) > 1 and width_of(name) * dtype.bits > 32):
         scope.need_hopper(name)
+    if width_of(name) > 1:
+        return _together(scope, name, dtype, old, target, rest)
     values = [_elements(scope, operand) for operand in rest if isinstance(operand, Regs)]
     ins = _instruction(name, dtype, len(values))
     before, updates, after = [], [], []
@@ -78,18 +81,59 @@ def _update(
     return [*before, *updates, *after]
 
 
+def _together(
+    scope: Scope,
+    name: str,
+    dtype: DType,
+    old: Regs | None,
+    target: Operand,
+    rest: Sequence[Operand],
+) -> list[Any]:
+    """One instruction for all elements, taken from the registers as words."""
+    bits = max(32, dtype.bits)
+    (value,) = (operand for operand in rest if isinstance(operand, Regs))
+    source = registers.operand(scope, value, bits, reads=True, writes=False)
+    given = None if old is None else registers.operand(scope, old, bits, reads=False, writes=True)
+    count = len(source.entries)
+    entry = "float32" if dtype == dtypes.f32 else "uint32"
+    family, order, where, op = _words(name)
+    outputs = (entry,) * (0 if given is None else count)
+    pointer = "pointer" if isinstance(target, GlobalPtr) else "uint32"
+    lanes, at = (f".v{count}" if count > 1 else ""), len(outputs)
+    # PTX writes the vector before a type, but behind how its elements are rounded.
+    typed = f"{op}{lanes}.f32" if dtype == dtypes.f32 else f"{op}.noftz{lanes}.{dtype.name}x2"
+    taken = vector(at + 1, count) if count > 1 else f"%{at + 1}"
+    operands = [*(f"%{i}" for i in range(at)), f"[%{at}]", taken]
+    ins = Instruction(
+        _function_name(name), f"{family}.{order}.{where}.{typed} {', '.join(operands)};",
+        outputs, (pointer, *(entry,) * count), memory=True,
+    )  # fmt: skip
+    args = [*([] if given is None else given.entries), _address(scope, target), *source.entries]
+    before, after = ([] if given is None else given.before), ([] if given is None else given.after)
+    update = accesses.guarded(scope, ins, args, _predicate(rest))
+    return [*source.before, *before, update, *after]
+
+
+def _words(name: str) -> tuple[str, str, str, str]:
+    """What PTX calls the family, the order, scope and space, and the operation of update `name`."""
+    family, space, op, _, *more = name.split(".")
+    order = next((word for word in more if word in ORDERS), "relaxed")
+    near = space == "shared" or more[-1:] == ["cta"]
+    return family, order, f"{'cta' if near else 'gpu'}.{space}", op
+
+
 def _instruction(name: str, dtype: DType, values: int) -> Instruction:
-    family, space, op, kind, *orders = name.split(".")
+    family, order, where, op = _words(name)
+    kind = dtype.name
     typed = f"b{dtype.bits}" if op in _ON_BITS else _TYPES.get(kind, kind)
     if op == "add":
         typed = _SUMS.get(kind, typed)
-    order = orders[0] if orders else "relaxed"
     entry = value_type(dtype).name
     outputs = (entry,) if family == "atom" else ()
-    inputs = ("pointer" if space == "global" else "uint32", *(entry,) * values)
+    inputs = ("pointer" if where.endswith("global") else "uint32", *(entry,) * values)
     operands = [f"%{i}" for i in range(len(outputs) + len(inputs))]
     operands[len(outputs)] = f"[{operands[len(outputs)]}]"
-    text = f"{family}.{order}.{_SCOPES[space]}.{space}.{op}.{typed} {', '.join(operands)};"
+    text = f"{family}.{order}.{where}.{op}.{typed} {', '.join(operands)};"
     return Instruction(_function_name(name), text, outputs, inputs, memory=True)
 
 
