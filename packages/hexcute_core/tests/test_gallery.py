@@ -136,6 +136,32 @@ def split_k(run, rng):
     yield c, wide(a) @ wide(b).T
 
 
+def work_queue(run, rng):
+    x, length = rng.normal(size=(9, 601)).astype(np.float32), rng.integers(0, 602, 9)
+    y, taken = blank(x, (9, 1)), np.zeros(1, np.int32)
+    order = np.argsort(-length).astype(np.int32)
+    run("ragged_sums", x, length.astype(np.int32), order, taken, y, 3)
+    assert taken[0] == 9 + 3
+    yield y[:, 0], np.array([x[r, :end].astype(np.float64).sum() for r, end in enumerate(length)])
+
+
+def work_queue_hopper(run, rng):
+    a, b = halves(rng, (300, 136)), halves(rng, (136, 136))
+    c, taken = blank(a, (300, 136)), np.zeros(1, np.int32)
+    run("queued_gemm", a, b, c, taken, 2)
+    assert taken[0] == 9 + 2
+    yield c, wide(a) @ wide(b).T
+
+
+def last_block(run, rng):
+    a, b = halves(rng, (70, 200)), halves(rng, (40, 200))
+    w, c = np.full((3, 70, 40), np.nan, np.float32), blank(a, (70, 40))
+    done = np.zeros((2, 1), np.int32)
+    run("split_k_once", a, b, w, done, c)
+    assert (done == 3).all()
+    yield c, wide(a) @ wide(b).T
+
+
 def mixture(run, rng):
     x, w = halves(rng, (20, 72)), halves(rng, (3, 40, 72))
     pairs = rng.permutation(40).astype(np.int32)
@@ -212,7 +238,8 @@ CASES = [
     (rms_norm, BOTH), (softmax, BOTH), (gemm_gelu, BOTH), (gemm_gelu_hopper, HOPPER),
     (transpose, BOTH), (attention, BOTH), (attention_hopper, HOPPER), (paged_decode, BOTH),
     (block_sparse, BOTH), (w4a16, BOTH), (fp8_gemm, FP8),
-    (fp8_gemm_hopper, HOPPER), (split_k, BOTH), (mixture, BOTH), (selective_scan, BOTH),
+    (fp8_gemm_hopper, HOPPER), (split_k, BOTH), (last_block, BOTH), (work_queue, BOTH),
+    (work_queue_hopper, HOPPER), (mixture, BOTH), (selective_scan, BOTH),
     (top_k, BOTH), (layer_norm_backward, BOTH),
 ]  # fmt: skip
 

@@ -9,6 +9,7 @@ import pytest
 from machine_code import opcodes_of
 
 from hexcute_core import dtypes as dt
+from hexcute_core.arch.updates import ORDERS
 from hexcute_core.backend import emit
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import BackendError, MissingDependency, SourceSpan, VerifyError
@@ -29,7 +30,7 @@ from hexcute_core.thread import (
     show_program,
     verify,
 )
-from hexcute_core.thread.prims_atomics import ATOMICS, FLAGS, ORDERS, UPDATES, width_of
+from hexcute_core.thread.prims_atomics import ATOMICS, FLAGS, UPDATES, width_of
 from hexcute_core.toolchain import compile_cubin, sass
 
 T = Var("threadIdx.x")

@@ -11,7 +11,8 @@ it, and which of them a call looks up follows from its addresses in shared memor
 
 A shared tensor may begin anywhere in the arena, at one place for all its copies. What is not
 covered is listed in the result: boxes of TMA, descriptors of wgmma, the cells in which reductions
-and scans meet, and copies for which no values were found.
+and scans meet, the registers that an update compares with and gives back, and copies for which no
+values were found.
 """
 
 from __future__ import annotations
@@ -95,11 +96,19 @@ def prove(solution: Solution, lowered: ThreadProgram) -> AddressProof:
                 why = found.copy(op, team)
                 if why is None:
                     proved.append(op.id)
+                    why = _beside(op)
             else:
                 why = _apart(solution, op)
             if why is not None:
                 left.append((op, why))
     return AddressProof(tuple(proved), tuple(left))
+
+
+def _beside(op: Copy) -> str | None:
+    """Which registers of a proved copy are not covered."""
+    if op.update is None or (op.update.old is None and op.update.compare is None):
+        return None
+    return "the registers that it compares with and gives back"
 
 
 def _apart(solution: Solution, op: TileOp) -> str | None:
@@ -164,10 +173,12 @@ class _Prover:
         if site.params != params:
             raise VerifyError(f"{subject(op)} touches {site.params}, not {params}", op.span)
         own = [regs for regs in site.arrays if regs.array == self._array(op)]
-        # Between memories it is through registers of its own that elements go.
+        # Between memories it is through registers of its own that elements go, and an update has
+        # such for what it compares with and for what it finds.
+        spare = 1 if op.update is None or op.update.compare is None else 2
         through = {regs for regs in site.arrays if regs.array != self._array(op)}
         planned = (plan.pieces, plan.width)
-        if any((regs.pieces, regs.width) != planned for regs in own) or len(through) > 1:
+        if any((regs.pieces, regs.width) != planned for regs in own) or len(through) > spare:
             raise VerifyError(f"{subject(op)} moves other registers than planned", op.span)
 
     def _array(self, op: Copy) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hexcute_core.frontend.poly import difference
 from hexcute_core.scalar import Binary, Const, Scalar
 from hexcute_core.tile import Stmt, TileRef
 from hexcute_core.tile.ir import TileOp
-from hexcute_core.tile.visit import operands, results, tensors
+from hexcute_core.tile.visit import operands, results, tensors, updates
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,12 @@ def accesses(op: TileOp) -> tuple[Access, ...]:
     """What `op` reads, then what it writes."""
     read = (Access(ref.tensor, ref, False) for ref in operands(op))
     written = (Access(ref.tensor, ref, True) for ref in results(op))
-    return (*read, *written)
+    return (*read, *written, *updated((op,)))
+
+
+def updated(body: Iterable[Stmt]) -> tuple[Access, ...]:
+    """What single threads update in `body`: any part of a tensor."""
+    return tuple(Access(stmt.dst.tensor, None, True) for stmt in updates(body))
 
 
 def touched(stmt: Stmt) -> frozenset[str]:

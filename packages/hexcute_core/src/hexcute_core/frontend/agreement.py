@@ -36,6 +36,7 @@ from hexcute_core.tile import (
     Stmt,
     Sync,
     TileProgram,
+    UpdateElement,
 )
 from hexcute_core.tile.ir import Nest, TileOp
 from hexcute_core.tile.visit import (
@@ -153,6 +154,8 @@ class _Differing:
             match stmt:
                 case Assign():
                     self._set((stmt.var.name,), apart or self.has(stmt.value))
+                case UpdateElement():
+                    self._set((v.name for v in variables(stmt)), True)
                 case SetElement():
                     self._set((stmt.tensor,), apart or self.has(stmt.value))
                 case ForElements():

@@ -42,6 +42,7 @@ from hexcute_core.tile import (
     Stmt,
     Sync,
     Tensor,
+    UpdateElement,
     While,
 )
 from hexcute_core.tile.ir import TileOp
@@ -186,6 +187,10 @@ class Builder:
                 self.written.append(stmt.var.name)
                 if self.varies(stmt.value) or self._varying_region() is not None:
                     self._varying.add(stmt.var.name)
+            case UpdateElement():
+                if stmt.old is not None:
+                    # Each thread that updates finds what the ones before it left.
+                    self._varying.add(stmt.old.name)
             case _ if isinstance(stmt, TileOp):
                 self.tile_operation(stmt.span)
                 if not isinstance(stmt, ForElements):
@@ -254,6 +259,11 @@ class Builder:
             or (isinstance(node, Var) and node.name in self._varying)
             for node in walk(e)
         )
+
+    @property
+    def apart(self) -> bool:
+        """Whether single threads run what is traced now, each for itself."""
+        return self.region.inside("elements") is not None or self._varying_region() is not None
 
     def _varying_region(self) -> Region | None:
         region: Region | None = self.region

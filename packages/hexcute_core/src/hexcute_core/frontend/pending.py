@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from hexcute_core.errors import FrontendError, SourceSpan
-from hexcute_core.frontend.accesses import Access, accesses
+from hexcute_core.frontend.accesses import Access, accesses, updated
 from hexcute_core.frontend.flights import Flight, State, moved_on
 from hexcute_core.frontend.intervals import (
     Env,
@@ -47,6 +47,7 @@ from hexcute_core.tile import (
     Sync,
     TileProgram,
     TileRef,
+    UpdateElement,
     While,
     reached,
 )
@@ -218,6 +219,9 @@ class _Flow:
                 return state, env
             case _ if isinstance(stmt, TileOp):
                 self._touch(accesses(stmt), stmt.span, state)
+                return state, env
+            case UpdateElement():
+                self._touch(updated((stmt,)), stmt.span, state)
                 return state, env
             case (
                 Sync() | AsyncCommit() | AsyncWait() | CallStmt() | SetElement() | NamedBarrierOp()

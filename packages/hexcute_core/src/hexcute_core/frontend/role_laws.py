@@ -12,6 +12,7 @@ from hexcute_core.errors import FrontendError, SourceSpan
 from hexcute_core.frontend.accesses import touched
 from hexcute_core.tile import (
     Copy,
+    Fill,
     For,
     ForElements,
     If,
@@ -140,7 +141,7 @@ def _check_pipeline(program: TileProgram, pipeline: Pipeline, uses: _Uses) -> No
                 span=produce.span,
                 fix="make a pipeline for each",
             )
-        shared = (s for s in produce.body if isinstance(s, Copy))
+        shared = (s for s in produce.body if isinstance(s, (Copy, Fill)))
         if not any(isinstance(program.tensor(s.dst.tensor), SharedTensor) for s in shared):
             raise FrontendError(
                 f"nothing is copied into the slot of `{name}`",

@@ -30,6 +30,7 @@ from hexcute_core.tile import (
     SharedTensor,
     Stmt,
     TileProgram,
+    UpdateElement,
     While,
     reached,
 )
@@ -255,6 +256,8 @@ def _touches(stmt: Stmt) -> Iterator[tuple[str, str | None]]:
         if isinstance(op, TileOp):
             yield from ((ref.tensor, None) for ref in operands(op))
             yield from ((ref.tensor, pipeline) for ref in results(op))
+        elif isinstance(op, UpdateElement):
+            yield op.dst.tensor, None
 
 
 def _filling(stmt: Nest, pipeline: str | None) -> str | None:

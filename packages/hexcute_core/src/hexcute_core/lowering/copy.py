@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hexcute_core import thread as th
-from hexcute_core.arch import product
+from hexcute_core.arch import Mode, product
 from hexcute_core.dtypes import boolean, i32
 from hexcute_core.lowering.bounds import inside
 from hexcute_core.lowering.context import Context, nest, register_offset, rep_modes
@@ -31,13 +33,16 @@ def lower_copy(ctx: Context, op: Copy) -> tuple[th.Stmt, ...]:
     sizes = [rep.size for rep in plan.reps]
     loops = ctx.loops(sizes)
     looked_up = look_up(ctx, op, plan, loops)
-    sides = [_side(ctx, ref, plan, loops, looked_up) for ref in (op.src, op.dst)]
+    sides = [side(ctx, ref, plan, loops, looked_up) for ref in (op.src, op.dst)]
     (source, source_ok), (target, target_ok) = sides
     predicate = target_ok if source_ok is None else source_ok
     within = inside(
         ctx, op.dst.shape, plan.thread, list(zip(rep_modes(plan.reps), loops)), plan.run
     )
-    guard = _first_holder(ctx, plan) if not isinstance(dst, RegisterTensor) else None
+    # The lanes of a matrix store act together.
+    together = WARP if plan.row.access == "matrix" else 1
+    stores = not isinstance(dst, RegisterTensor)
+    guard = first_holder(ctx, plan.thread, together) if stores else None
     if plan.second is not None:
         body = _staged(ctx, op, plan, source, target, predicate)
     else:
@@ -81,22 +86,21 @@ def _is_true(predicate: Scalar) -> bool:
     return isinstance(predicate, Const) and bool(predicate.value)
 
 
-def _first_holder(ctx: Context, plan: CopyPlan) -> Scalar | None:
-    """Whether a thread is the first of those that hold the same elements; None where all are.
-    The lanes of a matrix store act together: it is their warp that may be the first."""
+def first_holder(ctx: Context, thread: Sequence[Mode], together: int = 1) -> Scalar | None:
+    """Whether a thread is the first of those that hold the same elements, by its digits; None where
+    all are. Where so many lanes act `together`, it is they that may be the first."""
     conditions: list[Scalar] = []
-    sizes = [m.size for m in plan.thread]
-    place, together = 1, WARP if plan.row.access == "matrix" else 1
-    for mode, digit in zip(plan.thread, digits(ctx.lane, sizes, ctx.team.threads)):
+    sizes, place = [m.size for m in thread], 1
+    for mode, digit in zip(thread, digits(ctx.lane, sizes, ctx.team.threads)):
         if mode.step == 0 and mode.size > 1 and place >= together:
             conditions.append(compare("eq", digit, 0))
         place *= mode.size
-    if product(plan.thread) < ctx.team.threads:
-        conditions.append(compare("lt", ctx.lane, product(plan.thread)))
+    if product(thread) < ctx.team.threads:
+        conditions.append(compare("lt", ctx.lane, product(thread)))
     return ctx.once(land(*conditions)) if conditions else None
 
 
-def _side(
+def side(
     ctx: Context,
     ref: TileRef,
     plan: CopyPlan,

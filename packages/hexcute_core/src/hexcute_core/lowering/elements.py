@@ -12,7 +12,7 @@ from hexcute_core.lowering.context import Context, Visited, nest
 from hexcute_core.lowering.digits import digits
 from hexcute_core.lowering.elementwise import walk_values
 from hexcute_core.scalar import Const, Element, Scalar, add, cast, mul, rebuild
-from hexcute_core.tile import ForElements, SetElement, Stmt
+from hexcute_core.tile import ForElements, SetElement, Stmt, TileRef
 from hexcute_core.tile.elements import Place
 from hexcute_core.tile.visit import element_tiles, elements
 
@@ -46,6 +46,12 @@ def lower_elements(ctx: Context, op: ForElements, lower: Lower) -> tuple[th.Stmt
     if within is not None:
         body = [th.If(within, tuple(body), _zeros(ctx, op, places), op.span)]
     return nest(loops, sizes, body)
+
+
+def written(op: ForElements) -> tuple[TileRef, ...]:
+    """The tiles whose elements the loop sets, each once."""
+    tiles = element_tiles(op)
+    return tuple(dict.fromkeys(tiles[place] for place, sets in elements(op.body) if sets))
 
 
 def _zeros(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from hexcute_core import thread as th
 from hexcute_core.arch import Arch
 from hexcute_core.dtypes import i32
@@ -18,7 +20,7 @@ from hexcute_core.lowering.barriers import (
 from hexcute_core.lowering.bulk import lower_bulk_store, lower_prefetch
 from hexcute_core.lowering.context import Context
 from hexcute_core.lowering.copy import lower_copy
-from hexcute_core.lowering.elements import lower_elements, resolve, set_element
+from hexcute_core.lowering.elements import lower_elements, resolve, set_element, written
 from hexcute_core.lowering.elementwise import lower_cast, lower_elementwise, lower_fill
 from hexcute_core.lowering.exchange import lower_exchange
 from hexcute_core.lowering.gemm import lower_gemm
@@ -36,6 +38,12 @@ from hexcute_core.lowering.roles import handover, lower_roles
 from hexcute_core.lowering.scan import lower_scan
 from hexcute_core.lowering.scan_plan import plan_scan
 from hexcute_core.lowering.stores import find_stores, read_at_end, read_before
+from hexcute_core.lowering.updates import (
+    lower_update,
+    lower_update_element,
+    lower_updating,
+    share_bytes,
+)
 from hexcute_core.lowering.wgmma import lower_wgmma
 from hexcute_core.scalar import Const
 from hexcute_core.synthesis.register_parts import layout_of
@@ -70,19 +78,28 @@ from hexcute_core.tile import (
     Stmt,
     Sync,
     TileProgram,
+    TileRef,
+    UpdateElement,
     While,
 )
 from hexcute_core.tile.facts import Facts
 from hexcute_core.tile.ir import TileOp
-from hexcute_core.tile.teams import whole_block
-from hexcute_core.tile.visit import operations
+from hexcute_core.tile.teams import by_team, whole_block
+from hexcute_core.tile.visit import updates
 from hexcute_core.unions import assert_never
 
 
 def lower(solution: Solution, arch: Arch) -> th.ThreadProgram:
     """What every thread of `solution.program` runs."""
     program = solution.program
-    scratch = max((_scratch(solution, op) for op in operations(program.body)), default=0)
+    scratch = max(
+        (
+            _scratch(solution, op, team.threads)
+            for op, team in by_team(program)
+            if isinstance(op, TileOp)
+        ),
+        default=0,
+    )
     check_target(program, arch)
     check_named_barriers(program)
     fixed = {**ring_bytes(program), **mbarrier_bytes(program)}
@@ -120,10 +137,20 @@ def lower(solution: Solution, arch: Arch) -> th.ThreadProgram:
     )
 
 
-def _scratch(solution: Solution, op: TileOp) -> int:
-    """Bytes of shared memory in which threads tell each other what an operation needs."""
+def _scratch(solution: Solution, op: TileOp, threads: int) -> int:
+    """Bytes of shared memory in which a team of `threads` tell each other what an operation
+    needs."""
     program = solution.program
+
+    def shared(refs: Iterable[TileRef]) -> int:
+        found = ((layout_of(solution.fragments, r), program.tensor(r.tensor).dtype) for r in refs)
+        return max((share_bytes(f, t, threads, program.block_dim) for f, t in found), default=0)
+
     match op:
+        case Copy() if op.update is not None:
+            return shared(() if op.update.old is None else (op.update.old,))
+        case ForElements() if any(updates(op.body)):
+            return shared(written(op))
         case Reduce():
             f, dtype = layout_of(solution.fragments, op.src), program.tensor(op.dst.tensor).dtype
             return scratch_bytes(f, op.axis, dtype, program.block_dim)
@@ -167,6 +194,8 @@ def _rule(ctx: Context, stmt: Stmt) -> tuple[th.Stmt, ...]:
             return lower_bulk_store(ctx, stmt)
         case Prefetch():
             return lower_prefetch(ctx, stmt)
+        case Copy() if stmt.update is not None:
+            return (*lower_update(ctx, stmt), *proxy_fence(ctx, stmt))
         case Copy():
             return (*lower_copy(ctx, stmt), *proxy_fence(ctx, stmt))
         case Gemm() if stmt.id in ctx.solution.wgmmas:
@@ -197,8 +226,12 @@ def _rule(ctx: Context, stmt: Stmt) -> tuple[th.Stmt, ...]:
             return lower_scan(ctx, stmt)
         case Rearrange():
             return lower_exchange(ctx, stmt, ctx.solution.exchanges[stmt.id])
+        case ForElements() if any(updates(stmt.body)):
+            return lower_updating(ctx, stmt, lower_body)
         case ForElements():
             return lower_elements(ctx, stmt, lower_body)
+        case UpdateElement():
+            return lower_update_element(ctx, stmt)
         case SetElement():
             return (set_element(ctx, stmt),)
         case Sync():

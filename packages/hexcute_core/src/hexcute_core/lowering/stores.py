@@ -39,11 +39,12 @@ from hexcute_core.tile import (
     Stmt,
     Sync,
     TileProgram,
+    UpdateElement,
     While,
 )
 from hexcute_core.tile.ir import Control, TileOp
 from hexcute_core.tile.teams import Team, by_team, inner_team, whole_block
-from hexcute_core.tile.visit import results, tiles
+from hexcute_core.tile.visit import results, tiles, updates
 from hexcute_core.unions import assert_never
 
 
@@ -76,7 +77,7 @@ class Stores:
                 return False
             case (
                 For() | While() | If() | Role() | AsyncCommit() | AsyncWait() | Assign()
-                | CallStmt() | SetElement() | GemmWait() | PipelineWait()
+                | CallStmt() | SetElement() | GemmWait() | PipelineWait() | UpdateElement()
             ):  # fmt: skip
                 return False
             case _:
@@ -139,6 +140,9 @@ def _overwritten(
                 after = _overwritten(stmt.body, buffers, after, due)
             case _ if isinstance(stmt, TileOp):
                 after |= any(ref.tensor in buffers for ref in results(stmt))
+                after |= any(inner.dst.tensor in buffers for inner in updates((stmt,)))
+            case UpdateElement():
+                after |= stmt.dst.tensor in buffers
             case (
                 Role() | AsyncCommit() | AsyncWait() | Assign() | CallStmt() | SetElement()
                 | GemmWait() | PipelineWait() | PipelineRelease() | MbarrierOp() | NamedBarrierOp()
@@ -152,7 +156,9 @@ def _overwritten(
 
 def find_stores(program: TileProgram, solution: Solution) -> Stores:
     """The TMA stores of `program`, and where they matter."""
-    ops = [(stmt, team) for stmt, team in by_team(program) if isinstance(stmt, TileOp)]
+    placed = list(by_team(program))
+    ops = [(stmt, team) for stmt, team in placed if isinstance(stmt, TileOp)]
+    alone = [(stmt, team) for stmt, team in placed if isinstance(stmt, UpdateElement)]
     sources: dict[Team, set[str]] = {}
     issued = set()
     for op, team in ops:
@@ -167,6 +173,11 @@ def find_stores(program: TileProgram, solution: Solution) -> Stores:
         if any(ref.tensor in names for ref in results(op))
         and (team != lender or op.id in solution.bulk)
     )
+    lending = {
+        lender
+        for lender, names in sources.items()
+        if any(stmt.dst.tensor in names and team != lender for stmt, team in alone)
+    }
     stored = {solution.bulk[i].param for i in issued}
     ways = {
         (tensor.param, op.id in issued, op.reduce)
@@ -175,13 +186,18 @@ def find_stores(program: TileProgram, solution: Solution) -> Stores:
         for tensor in (program.tensor(ref.tensor) for ref in tiles(op))
         if isinstance(tensor, GlobalView)
     }
+    ways |= {
+        (tensor.param, False, None)
+        for tensor in (program.tensor(stmt.dst.tensor) for stmt, _ in alone)
+        if isinstance(tensor, GlobalView)
+    }
     due: set[int] = set()
     for team, names in sources.items():
         roles = [s for s in program.body if isinstance(s, Role) and inner_team(s, team) == team]
         for body in [role.body for role in roles] or [program.body]:
             _overwritten(body, frozenset(names), False, due)
     again = any(sum(param == name for param, _, _ in ways) > 1 for name in stored)
-    found = Stores(frozenset(issued), frozenset(lenders), frozenset(due), again)
+    found = Stores(frozenset(issued), frozenset(lenders) | lending, frozenset(due), again)
     if found.follow(program.body, whole_block(program), False):
         found.at_end.add(id(program))
     return found

@@ -33,6 +33,7 @@ from hexcute_core.simulator.oracle_barriers import (
     side_by_side,
 )
 from hexcute_core.simulator.oracle_scope import Scope
+from hexcute_core.simulator.oracle_updates import update_element, update_tile
 from hexcute_core.simulator.scalars import Evaluate, compile_scalar
 from hexcute_core.simulator.tile_math import (
     cast_tile,
@@ -73,6 +74,7 @@ from hexcute_core.tile import (
     Stmt,
     Sync,
     TileProgram,
+    UpdateElement,
     While,
 )
 from hexcute_core.tile.ir import TileOp, scan_operands
@@ -188,11 +190,12 @@ class _BlockRun:
                     yield from self._block(stmt.body, scope)
             case SetElement():
                 self._set_element(stmt, scope)
+            case UpdateElement():
+                at = self._index(scope)
+                update_element(self.memory, stmt, scope, lambda e: self._value(e, scope), at)
             case CallStmt():
-                scope.fail(
-                    f"the interpreter has no meaning for `{stmt.name}`",
-                    fix="run this kernel on a GPU",
-                )
+                unknown = f"the interpreter has no meaning for `{stmt.name}`"
+                scope.fail(unknown, fix="run this kernel on a GPU")
             case Role():
                 yield from self._roles((stmt,), scope)
             case Produce() | PipelineWait() | PipelineRelease():
@@ -268,14 +271,16 @@ class _BlockRun:
             case Prefetch():
                 return
             case Fill():
-                one = self._uniform_cell(self._value(stmt.value, scope), scope)
+                one = scope.cell(self._value(stmt.value, scope))
                 cell = cast_tile(one, stmt.value.dtype, memory.dtype(stmt.dst))
                 memory.write(stmt.dst, np.full(stmt.dst.shape, cell[0]), at, span)
+            case Copy() if stmt.update is not None:
+                update_tile(memory, stmt, at)
             case Copy() | Rearrange():
                 other = stmt.outside if isinstance(stmt, Copy) else None
-                filled = None if other is None else self._uniform_cell(
-                    self._value(other, scope), scope
-                ).astype(storage(other.dtype))  # fmt: skip
+                filled = None if other is None else (
+                    scope.cell(self._value(other, scope)).astype(storage(other.dtype))
+                )  # fmt: skip
                 cells = memory.read(stmt.src, at, span, filled)
                 reduction = stmt.reduce if isinstance(stmt, Copy) else None
                 memory.write(stmt.dst, cells, at, span, reduction)
@@ -290,7 +295,7 @@ class _BlockRun:
                 refs = (stmt.c, stmt.a, stmt.b)
                 a, b = (memory.read(ref, at, span) for ref in refs[1:])
                 c_type, a_type, b_type = (memory.dtype(ref) for ref in refs)
-                if self._uniform_cell(self._value(stmt.accumulate, scope), scope):
+                if scope.cell(self._value(stmt.accumulate, scope)):
                     c = memory.read(stmt.c, at, span)
                 else:
                     c = np.zeros(stmt.c.shape, storage(c_type))
@@ -317,12 +322,6 @@ class _BlockRun:
             return value
 
         return at
-
-    def _uniform_cell(self, value: Value, scope: Scope) -> Array:
-        cells = np.asarray(value)
-        if cells.ndim and (cells != cells[0]).any():
-            scope.fail("the value of a fill differs from thread to thread")
-        return cells.reshape(-1)[:1]
 
     def _element_scope(self, shape: tuple[int, ...], scope: Scope) -> Scope:
         """One lane an element; of the variables, those that all threads agree on."""

@@ -41,6 +41,13 @@ class Scope(LaneState):
                 fix="let all threads of the block reach it",
             )
 
+    def cell(self, value: Value) -> Array:
+        """A value on which all threads agree, as one cell."""
+        cells = np.asarray(value)
+        if cells.ndim and (cells != cells[0]).any():
+            self.fail("the value of a fill differs from thread to thread")
+        return cells.reshape(-1)[:1]
+
     def element(self, array: str, indices: tuple[Value, ...]) -> Value:
         """Element `indices` of register tensor `array` on every lane."""
         tile, place = self.locate(array, indices)

@@ -76,7 +76,7 @@ class TileMemory:
         tensor."""
         view = self.views.get(ref.tensor)
         if view is not None:
-            buffer, place, inside = self._locate(view, ref, index, span)
+            buffer, place, inside = self.locate(view, ref, index, span)
             cells = buffer.cells[place] if len(buffer.cells) else buffer.cells.dtype.type(0)
             other = buffer.cells.dtype.type(0) if outside is None else outside
             masked: Array = np.where(inside, cells, other)
@@ -100,7 +100,7 @@ class TileMemory:
         `reduction`."""
         view = self.views.get(ref.tensor)
         if view is not None:
-            buffer, place, inside = self._locate(view, ref, index, span)
+            buffer, place, inside = self.locate(view, ref, index, span)
             new = np.broadcast_to(cells, inside.shape)[inside]
             if reduction is not None:
                 new = combine(reduction, buffer.cells[place[inside]], new)
@@ -122,7 +122,7 @@ class TileMemory:
             )
         return self.cluster[rank].local[ref.tensor]
 
-    def _locate(
+    def locate(
         self, view: GlobalView, ref: TileRef, index: Index, span: SourceSpan
     ) -> tuple[Buffer, Array, Array]:
         """Linear index and in-bounds mask of every element of the tile."""

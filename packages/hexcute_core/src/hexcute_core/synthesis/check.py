@@ -20,6 +20,7 @@ from hexcute_core.synthesis.check_hopper import check_boxes, check_bulk, check_w
 from hexcute_core.synthesis.check_memory import check_global_runs, check_shared_runs
 from hexcute_core.synthesis.check_parts import part_table
 from hexcute_core.synthesis.check_tables import Table, calls, digits, inside, offsets
+from hexcute_core.synthesis.check_updates import check_update
 from hexcute_core.synthesis.solution import CopyPlan, Exchange, SharedLayout, Solution
 from hexcute_core.tile import (
     CastTile,
@@ -151,6 +152,12 @@ def _copy(solution: Solution, facts: Facts, op: Copy, threads: int) -> None:
     meant = tuple(_scope(program, ref) for ref in (op.src, op.dst))
     if moved != meant:
         raise VerifyError(f"{plan.name} moves {moved}, the copy goes {meant}", op.span)
+    check_update(plan, op, program)
+    alike = () if op.update is None else (op.update.old, op.update.compare)
+    for ref in (ref for ref in alike if ref is not None):
+        # A thread compares with, and gets back, the elements that it updates.
+        _alike(solution, ref, op.src, op.span, threads)
+        _alike(solution, op.src, ref, op.span, threads)
     for ref in (op.src, op.dst):
         tensor = program.tensor(ref.tensor)
         if isinstance(tensor, RegisterTensor):

@@ -7,7 +7,7 @@ and follows the global side.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -38,15 +38,17 @@ def register_copies(
     load: bool,
     starts: tuple[int, ...] = (),
     remote: bool = False,
+    rows: Sequence[CopyRow] | None = None,
 ) -> Iterator[Candidate]:
     """Plans between registers spread as `g` and memory: global (`memory` given) or shared, another
     block's where it is `remote`.
 
-    `starts` are known divisors of where a shared tile begins, by dimension (0: at the origin).
+    `starts` are known divisors of where a shared tile begins, by dimension (0: at the origin);
+    `rows` are the instructions, those that copy where nothing else is meant.
     """
     scope = "global" if memory is not None else "remote" if remote else "shared"
     src, dst = (scope, "register") if load else ("register", scope)
-    for row in arch.copies:
+    for row in arch.copies if rows is None else rows:
         if (row.src, row.dst) != (src, dst):
             continue
         if row.access == "matrix":

@@ -102,6 +102,12 @@ def _wavefront_clocks(row: CopyRow) -> float:
     return row.timing.issue / max(1.0, row.bytes / WAVEFRONT_WORD)
 
 
+def update_cost(plan: CopyPlan, warps: float) -> float:
+    """Clocks that the calls of an atomic update take, once, beside those of the memory that they
+    touch."""
+    return warps * plan.calls * plan.row.timing.issue
+
+
 def packing_cost(plan: CopyPlan, bits: int, warps: float) -> float:
     """Clocks to gather registers narrower than a word into the words of an access, once."""
     if plan.second is not None or plan.row.bytes < 4 or plan.width * bits >= 32:

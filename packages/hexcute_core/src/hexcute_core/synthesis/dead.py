@@ -1,15 +1,16 @@
 """What writes nothing is removed: an operation lives if something that lives reads its result.
 
-Global memory lives, and so does what thread-level code calls, stores or branches on, and what an
-mbarrier waits for: a slot of a pipeline, or a copy that completes on a barrier of the author's.
+Global memory lives, and so does what thread-level code calls, updates, stores or branches on, and
+what an mbarrier waits for: a slot of a pipeline, or a copy that completes on a barrier of the
+author's. What an update finds is given back only where somebody asks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from hexcute_core.scalar import Call
+from hexcute_core.scalar import Call, free_vars
 from hexcute_core.scalar.visit import walk
 from hexcute_core.tile import (
     Assign,
@@ -22,10 +23,19 @@ from hexcute_core.tile import (
     SetElement,
     Stmt,
     TileProgram,
+    UpdateElement,
     While,
 )
 from hexcute_core.tile.ir import TileOp
-from hexcute_core.tile.visit import change, operations, results, scalars, statements, tensors
+from hexcute_core.tile.visit import (
+    change,
+    operations,
+    results,
+    scalars,
+    statements,
+    tensors,
+    updates,
+)
 
 
 def remove_dead(program: TileProgram) -> TileProgram:
@@ -36,27 +46,55 @@ def remove_dead(program: TileProgram) -> TileProgram:
     kept = {op.id for op in ops if isinstance(op, Copy) and op.completes is not None}
     for slot in (s for s in statements(program.body) if isinstance(s, Produce)):
         kept.update(s.id for s in statements(slot.body) if isinstance(s, Copy))
-    live.update(name for op in ops if op.id in kept for name in tensors(op))
+    live.update(name for op in ops if op.id in kept for name in _reaches(op))
+    live.update(stmt.dst.tensor for stmt in updates(program.body))
     changed = True
     while changed:
         changed = False
         for op in ops:
             if op.id not in kept and _lives(op, live, declared):
                 kept.add(op.id)
-                live.update(tensors(op))
+                live.update(_reaches(op))
                 changed = True
-    if len(kept) == len(ops):
-        return program
+    read = _read(program)
 
     def f(stmt: Stmt) -> Iterable[Stmt]:
-        return () if isinstance(stmt, TileOp) and stmt.id not in kept else (stmt,)
+        gone = isinstance(stmt, TileOp) and stmt.id not in kept
+        return () if gone else (_silent(stmt, live, read),)
 
     left = tuple(t for t in program.tensors if t.name in live)
     return replace(program, body=change(program.body, f), tensors=left)
 
 
+def _reaches(op: TileOp) -> Iterable[str]:
+    """The tensors that live because `op` does: not what an update gives back."""
+    given = op.update.old if isinstance(op, Copy) and op.update is not None else None
+    return (name for name in tensors(op) if given is None or name != given.tensor)
+
+
+def _silent(stmt: Stmt, live: Collection[str], read: Collection[str]) -> Stmt:
+    """`stmt` with updates that give back only what is read."""
+    if isinstance(stmt, Copy) and stmt.update is not None and stmt.update.old is not None:
+        wanted = stmt.update.old.tensor in live
+        return stmt if wanted else replace(stmt, update=replace(stmt.update, old=None))
+    if isinstance(stmt, UpdateElement) and stmt.old is not None and stmt.old.name not in read:
+        return replace(stmt, old=None)
+    if isinstance(stmt, ForElements):
+        return replace(stmt, body=change(stmt.body, lambda inner: (_silent(inner, live, read),)))
+    return stmt
+
+
+def _read(program: TileProgram) -> frozenset[str]:
+    """Variables that something reads: a statement, or where a view begins."""
+    found = [e for stmt in statements(program.body) for e in scalars(stmt)]
+    for stmt in statements(program.body):
+        found += stmt.coords if isinstance(stmt, SetElement) else ()
+    found += [e for t in program.tensors if isinstance(t, GlobalView) for e in t.origin]
+    return frozenset(name for e in found for name in free_vars(e))
+
+
 def _outer(program: TileProgram) -> frozenset[str]:
-    """Variables declared outside loops over elements."""
+    """Variables declared outside loops over elements that something reads."""
     inside = {
         id(s)
         for loop in statements(program.body)
@@ -67,7 +105,7 @@ def _outer(program: TileProgram) -> frozenset[str]:
         s.var.name
         for s in statements(program.body)
         if isinstance(s, Assign) and s.declares and id(s) not in inside
-    )
+    ) & _read(program)
 
 
 def _lives(op: TileOp, live: set[str], outer: frozenset[str]) -> bool:

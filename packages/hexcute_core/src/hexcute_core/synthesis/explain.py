@@ -46,7 +46,7 @@ def _described(o: OperationEntry) -> str:
     if not o.instruction:
         return o.text
     text = f"{o.text}: {o.instruction}"
-    if o.calls and o.kind in ("copy", "gemm", "prefetch", "cast"):
+    if o.calls and o.kind != "rearrange":
         text += f" x{o.calls}"
     if o.bytes:
         text += f", {o.bytes} bytes" + ("" if o.detail else " an instruction")

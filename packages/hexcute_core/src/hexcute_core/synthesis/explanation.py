@@ -227,7 +227,8 @@ def _copy(
             conflicts = waves - least
     detail = "" if op.hint is None else f"{op.hint} ignored: only TMA takes a hint"
     return OperationEntry(
-        where, "copy", subject(op), plan.name, plan.calls, plan.row.bytes, conflicts, clocks, detail
+        where, kind(op), subject(op), plan.name, plan.calls, plan.row.bytes, conflicts, clocks,
+        detail,
     )
 
 

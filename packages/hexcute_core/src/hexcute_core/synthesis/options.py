@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import gcd, lcm
+from typing import Literal
 
-from hexcute_core.arch import Arch, Fragment
+from hexcute_core.arch import Arch, CopyRow, Fragment
+from hexcute_core.arch.updates import update_rows
 from hexcute_core.errors import NoLayout
 from hexcute_core.synthesis.copies import Candidate, Rejection, memory_copies, register_copies
 from hexcute_core.synthesis.cost import (
@@ -20,6 +22,7 @@ from hexcute_core.synthesis.cost import (
     least_wavefronts,
     packing_cost,
     shared_cost,
+    update_cost,
     working_warps,
 )
 from hexcute_core.synthesis.graph import Graph, WeightedOp
@@ -111,12 +114,12 @@ class CopyOptions:
         fills = item.pipeline is not None and fragment is None and load
         key = (
             memory, fragment, op.dst.shape, bits, name, threads, starts, outside if bulk else None,
-            fills, alone, remote, self.only.get(subject(op)),
+            fills, alone, remote, _way(op), self.only.get(subject(op)),
         )  # fmt: skip
         if key not in self._known:
             if fragment is not None:
                 found: Iterable[Candidate | BulkPlan] = register_copies(
-                    self.arch, fragment, bits, memory, load, starts, remote
+                    self.arch, fragment, bits, memory, load, starts, remote, self._updates(op)
                 )
             else:
                 assert memory is not None
@@ -126,7 +129,8 @@ class CopyOptions:
                         self.arch, op.dst.shape, bits, memory, threads, load, starts
                     )
                     found = (*found, *plain)
-            self._known[key] = self._priced(found, memory, bits, threads, fills, key[-1])
+            updates = op.update is not None
+            self._known[key] = self._priced(found, memory, bits, threads, fills, updates, key[-1])
         options = self._known[key]
         if not options.choices:
             listed = "; ".join(f"{r.name}: {r.reason}" for r in options.refused)
@@ -136,6 +140,19 @@ class CopyOptions:
                 self._remedy(bits, alone),
             )
         return options
+
+    def _updates(self, op: Copy) -> tuple[CopyRow, ...] | None:
+        """The instructions that update what `op` would write; None where it copies."""
+        if op.update is None:
+            return None
+        target = self.graph.tensors[op.dst.tensor]
+        space: Literal["global", "shared"] = (
+            "global" if isinstance(target, GlobalView) else "shared"
+        )
+        return update_rows(
+            self.arch, space, op.update.op, target.dtype, op.update.old is not None,
+            op.update.order, op.update.scope == "block",
+        )  # fmt: skip
 
     def _remedy(self, bits: int, alone: bool) -> str | None:
         """What helps a copy that nothing can carry."""
@@ -214,6 +231,7 @@ class CopyOptions:
         bits: int,
         threads: int,
         fills: bool,
+        updates: bool,
         only: str | None,
     ) -> Options:
         choices: list[Option] = []
@@ -224,7 +242,7 @@ class CopyOptions:
             elif only not in (None, candidate.name):
                 refused.append(Rejection(candidate.name, f"only {only} was asked for"))
             else:
-                clocks = _bound(candidate, memory, bits, threads)
+                clocks = _bound(candidate, memory, bits, threads, updates)
                 if fills and isinstance(candidate, CopyPlan):
                     clocks += arrival_cost(candidate, threads)
                 choices.append(Option(candidate, clocks))
@@ -233,10 +251,22 @@ class CopyOptions:
         return self._equal.setdefault((options.choices, options.refused), options)
 
 
-def _bound(plan: CopyPlan | BulkPlan, memory: GlobalTile | None, bits: int, threads: int) -> float:
+def _way(op: Copy) -> object:
+    """What kind of update a copy is, as far as its instructions depend on it."""
+    update = op.update
+    return None if update is None else (
+        update.op, update.order, update.scope, update.old is not None
+    )  # fmt: skip
+
+
+def _bound(
+    plan: CopyPlan | BulkPlan, memory: GlobalTile | None, bits: int, threads: int, updates: bool
+) -> float:
     if isinstance(plan, BulkPlan):
         return bulk_cost(plan)
     total, warps = 0.0, working_warps(plan, threads)
+    if updates:
+        total += update_cost(plan, warps)
     if memory is not None:
         total += global_cost(plan, memory, bits, warps)
     if {"shared", "remote"} & {plan.row.src, plan.row.dst} or plan.second is not None:

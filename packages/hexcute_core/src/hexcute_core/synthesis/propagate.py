@@ -135,6 +135,10 @@ def _rules(op: TileOp) -> list[Rule]:
         case ForElements():
             visited, *others = tiles(op)
             return [rule for ref in others for rule in both(visited, ref)]
+        case Copy() if op.update is not None:
+            # Each thread updates by the elements that it holds, and gets back what was there.
+            other = (op.update.old, op.update.compare)
+            return [rule for ref in other if ref is not None for rule in both(op.src, ref)]
         case Copy() | Fill() | Prefetch() | Gemm() | Rearrange():
             # Memory has a layout of its own, a gemm has anchors, a rearrange leaves layouts free.
             return []

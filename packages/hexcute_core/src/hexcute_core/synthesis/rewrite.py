@@ -149,6 +149,8 @@ def edges(op: TileOp) -> range:
 def _reading(op: TileOp, refs: tuple[TileRef, ...]) -> TileOp | None:
     """`op` with other operands, or None where a rearrange in front of it would help nobody."""
     match op:
+        case Copy() if op.update is not None and op.update.compare is not None:
+            return replace(op, src=refs[0], update=replace(op.update, compare=refs[1]))
         case Copy() | CastTile() | Reduce():
             return replace(op, src=refs[0])
         case Gemm():

@@ -247,6 +247,8 @@ class Rejected:
 
 def kind(op: TileOp) -> str:
     """What an explanation calls operations of one kind."""
+    if isinstance(op, Copy) and op.update is not None:
+        return f"atomic {op.update.op}"
     return {CastTile: "cast", ForElements: "elements"}.get(type(op), type(op).__name__.lower())
 
 

@@ -43,6 +43,7 @@ from hexcute_core.tile import (
     SetElement,
     Stmt,
     Sync,
+    UpdateElement,
     While,
 )
 from hexcute_core.tile.ir import TileOp
@@ -112,6 +113,7 @@ class _Walk:
             case (
                 Assign() | CallStmt() | SetElement() | GemmWait() | PipelineWait()
                 | PipelineRelease() | MbarrierOp() | NamedBarrierOp() | ClusterOp()
+                | UpdateElement()
             ):  # fmt: skip
                 clock.now += START
             case _:

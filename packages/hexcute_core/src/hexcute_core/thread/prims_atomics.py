@@ -25,23 +25,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import product
 
+from hexcute_core.arch.updates import ORDERS, UPDATED, update_name, widths
 from hexcute_core.dtypes import BY_NAME
 from hexcute_core.thread.spec import OperandKind, PrimSpec
 
-_INTEGERS = ("i32", "u32", "i64", "u64")
-_UPDATES: Mapping[str, tuple[str, ...]] = {
-    "add": (*_INTEGERS, "f32", "f64", "f16", "bf16"), "min": _INTEGERS, "max": _INTEGERS,
-    "and": _INTEGERS, "or": _INTEGERS, "xor": _INTEGERS, "inc": ("u32",), "dec": ("u32",),
+_TYPES = {op: tuple(t.name for t in types) for op, types in UPDATED.items()} | {
+    "inc": ("u32",), "dec": ("u32",), "cas": (*(t.name for t in UPDATED["cas"]), "u16"),
 }  # fmt: skip
-_TYPES = {
-    "red": _UPDATES,
-    "atom": {**_UPDATES, "exch": (*_INTEGERS, "f32"), "cas": (*_INTEGERS, "u16")},
-}
 """The element types of each operation."""
-_PAIRS = ("f16", "bf16")
-_VECTORS = {"f32": (2, 4), "f16": (4, 8), "bf16": (4, 8)}
-"""Elements of one `red.global.add` on sm_90, beside pairs."""
-ORDERS = ("relaxed", "acquire", "release", "acq_rel")
+_FAMILIES = {"red": tuple(op for op in _TYPES if op not in ("exch", "cas")), "atom": tuple(_TYPES)}
 _ORDERS = {
     "red": ("", "relaxed", "release"), "atom": ("", *ORDERS),
     "ld": ("relaxed", "acquire"), "st": ("relaxed", "release"),
@@ -52,30 +44,6 @@ _PLACES: tuple[tuple[OperandKind, tuple[OperandKind, ...]], ...] = (
 """A memory, and what else an access to it takes."""
 
 
-def widths(family: str, space: str, op: str, kind: str) -> tuple[int, ...]:
-    """How many elements one instruction of an update may take."""
-    if op != "add":
-        return (1,)
-    pairs = (2,) if kind in _PAIRS else ()
-    wide = _VECTORS.get(kind, ()) if (family, space) == ("red", "global") else ()
-    return (1, *pairs, *wide)
-
-
-def update_name(
-    family: str,
-    space: str,
-    op: str,
-    kind: str,
-    width: int = 1,
-    order: str = "",
-    block: bool = False,
-) -> str:
-    """The name of an update, see the module; `block` narrows the scope of one in global memory."""
-    vector = f"v{width}" if width > 1 else ""
-    scope = "cta" if block and space == "global" else ""
-    return ".".join(filter(None, (family, space, op, kind, vector, order, scope)))
-
-
 def width_of(name: str) -> int:
     """The elements that one instruction of update `name` takes."""
     vector = name.split(".")[4:5]
@@ -84,12 +52,12 @@ def width_of(name: str) -> int:
 
 def _update_rows() -> dict[str, PrimSpec]:
     rows = []
-    for family, types in _TYPES.items():
-        for (space, pred), (op, kinds) in product(_PLACES, types.items()):
+    for family, ops in _FAMILIES.items():
+        for (space, pred), op in product(_PLACES, ops):
             old: tuple[OperandKind, ...] = ("regs",) if family == "atom" else ()
             values: tuple[OperandKind, ...] = ("regs", "regs") if op == "cas" else ("regs",)
             scopes = (False, True) if space == "global" else (False,)
-            for kind, order, block in product(kinds, _ORDERS[family], scopes):
+            for kind, order, block in product(_TYPES[op], _ORDERS[family], scopes):
                 for width in widths(family, space, op, kind):
                     name = update_name(family, space, op, kind, width, order, block)
                     size = width * BY_NAME[kind].bits // 8

@@ -49,6 +49,7 @@ from hexcute_core.tile.tensors import (
     TileRef,
     rows_of,
 )
+from hexcute_core.tile.updates import Update, UpdateElement, UpdateScope
 
 __all__ = [
     "Assign", "AsyncCommit", "AsyncWait", "BarrierStmt", "CallStmt", "CastTile", "ClusterOp",
@@ -56,5 +57,6 @@ __all__ = [
     "GlobalView", "If", "Mbarrier", "MbarrierOp", "NamedBarrier", "NamedBarrierOp", "Pipeline",
     "PipelineRelease", "PipelineWait", "Prefetch", "Produce", "Reached", "Rearrange",
     "Reduce", "RegisterTensor", "Role", "Scan", "SetElement", "SharedTensor", "Stmt", "SubMode",
-    "Sync", "Tensor", "TileProgram", "TileRef", "While", "digest", "reached", "rows_of",
+    "Sync", "Tensor", "TileProgram", "TileRef", "Update", "UpdateElement", "UpdateScope", "While",
+     "digest", "reached", "rows_of",
 ]  # fmt: skip

@@ -27,6 +27,7 @@ from hexcute_core.tile.barriers import (
     PipelineWait,
 )
 from hexcute_core.tile.tensors import GlobalTensor, Tensor, TileRef
+from hexcute_core.tile.updates import Update, UpdateElement
 
 ReduceOp = Literal["sum", "max", "min"]
 ALWAYS = Const(True, boolean)
@@ -50,7 +51,8 @@ class Copy:
     are not written. `completes` names the mbarrier, and its number, on which a load by TMA
     completes its bytes. With `reduce`, which goes from shared to global memory,
     dst[x] = reduce(dst[x], src[x]), atomically. `hint` means nothing but time. `outside`, of the
-    elements' type, is what registers get in place of zero.
+    elements' type, is what registers get in place of zero. With `update`, which goes from
+    registers, memory is updated instead of written.
     """
 
     id: int
@@ -61,6 +63,7 @@ class Copy:
     reduce: Reduction | None = None
     hint: Hint | None = None
     outside: Scalar | None = None
+    update: Update | None = None
 
 
 @dataclass(frozen=True)
@@ -307,7 +310,7 @@ Nest: TypeAlias = ForElements | Control
 
 Simple: TypeAlias = (
     Sync | AsyncCommit | AsyncWait | Assign | CallStmt | SetElement | GemmWait | PipelineWait
-    | PipelineRelease | MbarrierOp | NamedBarrierOp | ClusterOp
+    | PipelineRelease | MbarrierOp | NamedBarrierOp | ClusterOp | UpdateElement
 )  # fmt: skip
 """The other statements."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from hexcute_core.arch.updates import MemoryOrder
 from hexcute_core.scalar import Const, Scalar, is_const, show
 from hexcute_core.tile.barriers import (
     BarrierStmt,
@@ -51,6 +52,7 @@ from hexcute_core.tile.tensors import (
     Tensor,
     TileRef,
 )
+from hexcute_core.tile.updates import Update, UpdateElement, UpdateScope
 from hexcute_core.unions import assert_never
 
 INDENT = "  "
@@ -169,6 +171,13 @@ class _Printer:
             return tensor.shape
         return tuple(_extent(mode) for mode in tensor.modes)
 
+    def update(self, update: Update) -> str:
+        """How a copy updates what it would write."""
+        text = f" by {update.op}"
+        text += "" if update.compare is None else f" where it is {self.ref(update.compare)}"
+        text += "" if update.old is None else f" giving {self.ref(update.old)}"
+        return text + _order(update.order, update.scope)
+
     def statement(self, stmt: Stmt, indent: str) -> Iterator[str]:
         """The statement's own line without indentation, then its body's lines."""
         inner = indent + INDENT
@@ -181,7 +190,10 @@ class _Printer:
                     how += f" completes {stmt.completes[0]}[{show(stmt.completes[1])}]"
                 how += "" if stmt.hint is None else f" {stmt.hint}"
                 how += "" if stmt.outside is None else f" outside {show(stmt.outside)}"
-                yield f"%{stmt.id} copy {self.ref(stmt.src)} -> {self.ref(stmt.dst)}{how}"
+                what = "copy"
+                if stmt.update is not None:
+                    what, how = "update", self.update(stmt.update)
+                yield f"%{stmt.id} {what} {self.ref(stmt.src)} -> {self.ref(stmt.dst)}{how}"
             case Prefetch():
                 yield f"%{stmt.id} prefetch {self.ref(stmt.src)}"
             case Gemm():
@@ -235,6 +247,11 @@ class _Printer:
                 yield from self.block(stmt.body, inner)
             case MbarrierOp() | NamedBarrierOp() | ClusterOp():
                 yield _barrier(stmt)
+            case UpdateElement():
+                gives = "" if stmt.old is None else f"var {stmt.old.name}: {stmt.old.dtype} = "
+                where = "" if stmt.compare is None else f" where it is {show(stmt.compare)}"
+                given = f"{self.ref(stmt.dst)} by {stmt.op} {show(stmt.value)}{where}"
+                yield f"{gives}update {given}{_order(stmt.order, stmt.scope)}"
             case CallStmt():
                 yield f"{stmt.name}({_scalars(stmt.args)})"
             case SetElement():
@@ -267,6 +284,12 @@ def _extent(mode: Sequence[SubMode]) -> int:
     for sub in mode:
         total *= int(sub.extent.value) if isinstance(sub.extent, Const) else 0
     return total
+
+
+def _order(order: MemoryOrder, scope: UpdateScope) -> str:
+    """What an update's memory order and scope are, where they are not relaxed and the GPU."""
+    near = "" if scope == "gpu" else f" in the {scope}"
+    return ("" if order == "relaxed" else f" {order}") + near
 
 
 def _scalars(scalars: Sequence[Scalar]) -> str:

@@ -1,11 +1,12 @@
 """refuse_missing(program, target) = an error where the target lacks an instruction to compute it.
 
 Numbers are converted to 8-bit floats, which are so computed with, from sm_89 on; before that they
-can be moved, and cast to other types.
+can be moved, and cast to other types. Atomic sums of bf16 came with sm_90.
 """
 
 from __future__ import annotations
 
+from hexcute_core.arch.updates import missing
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import FrontendError, SourceSpan
 from hexcute_core.scalar import Binary, Cast, Compare, Scalar, Unary
@@ -24,6 +25,7 @@ from hexcute_core.tile.ir import (
     TileOp,
     TileProgram,
 )
+from hexcute_core.tile.updates import UpdateElement
 from hexcute_core.tile.visit import operands, results, scalars, statements
 from hexcute_core.unions import assert_never
 
@@ -33,9 +35,22 @@ NARROW_SINCE = 89
 
 def refuse_missing(program: TileProgram, target: str) -> None:
     """Raises FrontendError at the first statement that `target` (sm_80, ...) cannot compute."""
-    if int("".join(c for c in target if c.isdigit())) >= NARROW_SINCE:
-        return
+    number = int("".join(c for c in target if c.isdigit()))
     tensors = {tensor.name: tensor.dtype for tensor in program.tensors}
+    for stmt in statements(program.body):
+        if not isinstance(stmt, UpdateElement) and (
+            not isinstance(stmt, Copy) or stmt.update is None
+        ):
+            continue
+        dtype = tensors[stmt.dst.tensor]
+        if missing(divmod(number, 10), dtype):
+            raise FrontendError(
+                f"{target} has no atomic sum of {dtype}",
+                stmt.span,
+                fix="compile for sm_90 or later, or add up in f32",
+            )
+    if number >= NARROW_SINCE:
+        return
     for stmt in statements(program.body):
         nodes = [node for e in scalars(stmt) for node in walk(e)]
         used = [dtype for node in nodes for dtype in _computed(node)]

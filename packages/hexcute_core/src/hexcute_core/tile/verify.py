@@ -57,6 +57,7 @@ from hexcute_core.tile.tensors import (
     Tensor,
     TileRef,
 )
+from hexcute_core.tile.updates import UpdateElement
 from hexcute_core.tile.verify_barriers import (
     declared_names,
     scalars_of,
@@ -65,7 +66,7 @@ from hexcute_core.tile.verify_barriers import (
     verify_role,
     verify_slot,
 )
-from hexcute_core.tile.verify_operations import Scope, verify_operation
+from hexcute_core.tile.verify_operations import Scope, verify_operation, verify_update_element
 from hexcute_core.unions import assert_never
 
 BUILT_INS = frozenset(
@@ -186,6 +187,11 @@ class _Checker:
                 self.need(stmt.pending >= 0, f"a wait for {stmt.pending} groups", span)
             case Assign():
                 self.assign(stmt, scope)
+            case UpdateElement():
+                verify_update_element(self, stmt, scope)
+                if stmt.old is not None:
+                    self.fresh(stmt.old.name, span)
+                    scope.variables[stmt.old.name] = stmt.old.dtype
             case CallStmt():
                 for arg in stmt.args:
                     self.scalar(arg, scope, span)

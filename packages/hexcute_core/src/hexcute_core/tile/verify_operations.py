@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from hexcute_core.arch.boxes import HINTS, REDUCED
+from hexcute_core.arch.updates import ORDERS, UPDATED
 from hexcute_core.dtypes import DType, accumulator
 from hexcute_core.errors import SourceSpan
 from hexcute_core.scalar import Scalar, Var, free_vars
@@ -23,6 +24,7 @@ from hexcute_core.tile.ir import (
     scan_operands,
 )
 from hexcute_core.tile.tensors import GlobalView, RegisterTensor, SharedTensor, Tensor, TileRef
+from hexcute_core.tile.updates import Update, UpdateElement
 from hexcute_core.tile.verify_barriers import Checks, verify_mbarrier
 from hexcute_core.unions import assert_never
 
@@ -80,6 +82,8 @@ def verify_operation(
             if stmt.completes is not None or stmt.reduce is not None:
                 steps = stmt.src.rows is None and stmt.dst.rows is None
                 checks.need(steps, "TMA of rows that a tile names", span)
+            if stmt.update is not None:
+                _update(checks, stmt, stmt.update, scope)
             if stmt.completes is not None:
                 verify_mbarrier(checks, *stmt.completes, span)
                 checks.index(stmt.completes[1], scope, span)
@@ -137,6 +141,40 @@ def verify_operation(
             checks.need(src.dtype == dst.dtype, f"a rearrange to {dst.dtype}", span)
         case _:
             assert_never(stmt)
+
+
+def _update(checks: OperationChecks, stmt: Copy, update: Update, scope: Scope) -> None:
+    """Registers update memory of this block or the GPU, and what they get are registers alike."""
+    span, dst = stmt.span, checks.ref(stmt.dst, scope, stmt.span, _SHARED, _GLOBAL)
+    plain = stmt.completes is None and stmt.reduce is None and stmt.hint is None
+    checks.need(plain and stmt.outside is None, f"an update of `{dst.name}` by TMA", span)
+    checks.need(stmt.dst.rank is None, f"an update of `{dst.name}` of another block", span)
+    known = dst.dtype in UPDATED.get(update.op, ()) and update.order in ORDERS
+    checks.need(known, f"{dst.dtype} updated by {update.op} {update.order}", span)
+    compared = (update.compare is not None) == (update.op == "cas")
+    checks.need(compared, f"{update.op} with nothing or with too much to compare", span)
+    for ref in (update.old, update.compare):
+        if ref is not None:
+            held = checks.ref(ref, scope, span, _REGISTER)
+            _same(checks, ref, stmt.src, span)
+            checks.need(held.dtype == dst.dtype, f"`{held.name}` beside {dst.dtype}", span)
+
+
+def verify_update_element(checks: OperationChecks, stmt: UpdateElement, scope: Scope) -> None:
+    """One element of memory of this block or the GPU, and numbers of its type."""
+    dst = checks.ref(stmt.dst, scope, stmt.span, _SHARED, _GLOBAL)
+    one = not stmt.dst.kept and stmt.dst.rank is None and stmt.dst.rows is None
+    checks.need(one, f"an update of more than one element of `{dst.name}`", stmt.span)
+    known = dst.dtype in UPDATED.get(stmt.op, ()) and stmt.order in ORDERS
+    checks.need(known, f"{dst.dtype} updated by {stmt.op} {stmt.order}", stmt.span)
+    compared = (stmt.compare is not None) == (stmt.op == "cas")
+    checks.need(compared, f"{stmt.op} with nothing or with too much to compare", stmt.span)
+    for e in (stmt.value, stmt.compare):
+        if e is not None:
+            checks.scalar(e, scope, stmt.span)
+            checks.need(e.dtype == dst.dtype, f"a {e.dtype} beside {dst.dtype}", stmt.span)
+    typed = stmt.old is None or stmt.old.dtype == dst.dtype
+    checks.need(typed, f"what `{dst.name}` held in another type", stmt.span)
 
 
 def _elementwise(checks: OperationChecks, stmt: Elementwise, scope: Scope) -> None:

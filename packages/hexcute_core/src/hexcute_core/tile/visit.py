@@ -51,6 +51,7 @@ from hexcute_core.tile.ir import (
     While,
 )
 from hexcute_core.tile.tensors import TileRef
+from hexcute_core.tile.updates import UpdateElement
 from hexcute_core.unions import assert_never
 
 Context = TypeVar("Context")
@@ -59,6 +60,8 @@ Context = TypeVar("Context")
 def results(op: TileOp) -> tuple[TileRef, ...]:
     """The tiles that `op` writes; a gemm adds to its own."""
     match op:
+        case Copy() if op.update is not None and op.update.old is not None:
+            return (op.dst, op.update.old)
         case Fill() | Copy() | CastTile() | Elementwise() | Reduce() | Rearrange():
             return (op.dst,)
         case Gemm():
@@ -79,8 +82,9 @@ def operands(op: TileOp) -> tuple[TileRef, ...]:
         case Fill():
             return ()
         case Copy():
+            compared = None if op.update is None else op.update.compare
             # Numbers that name rows of either side are read as well.
-            return (op.src, *(ref.rows for ref in (op.src, op.dst) if ref.rows is not None))
+            return (op.src, *_present(compared, op.src.rows, op.dst.rows))
         case Prefetch() | CastTile() | Reduce() | Rearrange():
             return (op.src,)
         case Gemm():
@@ -91,6 +95,10 @@ def operands(op: TileOp) -> tuple[TileRef, ...]:
             return _named(op, (place for place, written in elements(op.body) if not written))
         case _:
             assert_never(op)
+
+
+def _present(*refs: TileRef | None) -> tuple[TileRef, ...]:
+    return tuple(ref for ref in refs if ref is not None)
 
 
 def tiles(op: TileOp) -> tuple[TileRef, ...]:
@@ -179,6 +187,9 @@ def scalars(stmt: Stmt) -> tuple[Scalar, ...]:
             return (stmt.stage, stmt.phase)
         case PipelineRelease():
             return (stmt.stage,)
+        case UpdateElement():
+            compared = () if stmt.compare is None else (stmt.compare,)
+            return (*ref_scalars(stmt.dst), stmt.value, *compared)
         case MbarrierOp():
             return (stmt.index,) if stmt.value is None else (stmt.index, stmt.value)
         case (
@@ -216,6 +227,8 @@ def variables(stmt: Stmt) -> tuple[Var, ...]:
             return (stmt.var,)
         case ForElements():
             return stmt.coords
+        case UpdateElement():
+            return () if stmt.old is None else (stmt.old,)
         case _ if isinstance(stmt, TileOp):
             return ()
         case While() | If() | Produce() | Role():
@@ -240,6 +253,11 @@ def statements(body: Iterable[Stmt]) -> Iterator[Stmt]:
         yield stmt
         for part in bodies(stmt):
             yield from statements(part)
+
+
+def updates(body: Iterable[Stmt]) -> Iterator[UpdateElement]:
+    """What single threads update in `body`, in loops over elements as well."""
+    return (stmt for stmt in statements(body) if isinstance(stmt, UpdateElement))
 
 
 def operations(body: Iterable[Stmt]) -> Iterator[TileOp]:

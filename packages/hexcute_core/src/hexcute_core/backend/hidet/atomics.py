@@ -14,6 +14,7 @@ from hidet.ir import expr as he
 from hidet.ir import stmt as hs
 
 from hexcute_core import dtypes
+from hexcute_core.arch.updates import ORDERS
 from hexcute_core.backend.hidet import accesses, registers, scalars
 from hexcute_core.backend.hidet.asm import PTX_TYPES, Instruction, vector
 from hexcute_core.backend.hidet.scope import Scope
@@ -21,7 +22,7 @@ from hexcute_core.backend.hidet.storage import value_type
 from hexcute_core.dtypes import DType
 from hexcute_core.scalar import ScalarBase, add
 from hexcute_core.thread import GlobalPtr, Operand, Prim, Regs, SharedPtr
-from hexcute_core.thread.prims_atomics import ORDERS, width_of
+from hexcute_core.thread.prims_atomics import width_of
 
 _FIXED = {
     "fence.cta": "fence.acq_rel.cta;",
