@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from cute_layout import Layout, composition, right_inverse
-from hexcute_core.arch import Arch, CopyRow, Fragment, Mode
-from hexcute_core.synthesis.anchor import coalesced, overhanging
+from hexcute_core.arch import Arch, CopyRow, Fragment, Mode, product
+from hexcute_core.synthesis import nested
+from hexcute_core.synthesis.anchor import overhanging
 from hexcute_core.synthesis.linear import from_linear, to_linear
 from hexcute_core.synthesis.memory import GlobalTile
 from hexcute_core.synthesis.solution import CopyPlan, Rep
@@ -39,12 +40,14 @@ def register_copies(
     starts: tuple[int, ...] = (),
     remote: bool = False,
     rows: Sequence[CopyRow] | None = None,
+    wishes: tuple[tuple[Mode, ...], ...] = (),
 ) -> Iterator[Candidate]:
     """Plans between registers spread as `g` and memory: global (`memory` given) or shared, another
     block's where it is `remote`.
 
     `starts` are known divisors of where a shared tile begins, by dimension (0: at the origin);
-    `rows` are the instructions, those that copy where nothing else is meant.
+    `rows` are the instructions, those that copy where nothing else is meant; `wishes` the digits of
+    the tile that other copies would have one after another there.
     """
     scope = "global" if memory is not None else "remote" if remote else "shared"
     src, dst = (scope, "register") if load else ("register", scope)
@@ -55,7 +58,7 @@ def register_copies(
             if row.element_bits == bits:
                 yield _aligned(_matrix(row, g), starts)
         else:
-            yield from (_aligned(c, starts) for c in _vector(row, g, bits, memory))
+            yield from (_aligned(c, starts) for c in _vector(row, g, bits, memory, wishes))
 
 
 def _aligned(candidate: Candidate, starts: tuple[int, ...]) -> Candidate:
@@ -100,9 +103,13 @@ def memory_copies(
         elif vector > memory.vector:
             yield Rejection(name, _too_wide(vector, memory))
         else:
-            f = overhanging(shape, memory.order, vector, threads)
-            f = f or coalesced(shape, memory.order, vector, threads)
-            run, reps = f.value[: vector > 1], f.value[vector > 1 :]
+            f = overhanging(shape, memory.order, vector, threads) if not memory.run else None
+            f = f or nested.spread(shape, memory, vector, threads)
+            if f is None:
+                yield Rejection(name, "the view's digits do not divide among the threads")
+                continue
+            count = next(i for i in range(len(f.value) + 1) if product(f.value[:i]) == vector)
+            run, reps = f.value[:count], f.value[count:]
             stride, out = vector, []
             for mode in reps:
                 out.append(Rep(mode.size, mode.step, mode.dim, stride))
@@ -111,7 +118,7 @@ def memory_copies(
 
 
 def _too_wide(vector: int, memory: GlobalTile) -> str:
-    if memory.contiguous is None:
+    if not memory.digits:
         return "no dimension of the tile is contiguous in global memory"
     return (
         f"needs {vector} aligned contiguous elements, {memory.vector} are known "
@@ -119,7 +126,13 @@ def _too_wide(vector: int, memory: GlobalTile) -> str:
     )
 
 
-def _vector(row: CopyRow, g: Fragment, bits: int, memory: GlobalTile | None) -> Iterator[Candidate]:
+def _vector(
+    row: CopyRow,
+    g: Fragment,
+    bits: int,
+    memory: GlobalTile | None,
+    wishes: tuple[tuple[Mode, ...], ...],
+) -> Iterator[Candidate]:
     count = row.bytes * 8 // bits
     if count < 1:
         return
@@ -133,8 +146,8 @@ def _vector(row: CopyRow, g: Fragment, bits: int, memory: GlobalTile | None) -> 
         yield Rejection(row.name, _too_wide(count, memory))
         return
     found: list[CopyPlan] = []
-    for run in _runs(g, count, memory):
-        plan = _plan_vector(row, g, run)
+    for f, run in _runs(g, count, memory, wishes):
+        plan = _plan_vector(row, f, run)
         # A run that the tile's edge cuts is none.
         whole = all(g.shape[m.dim] % (m.step * m.size) == 0 for m in plan.run)
         if whole and plan not in found:
@@ -151,22 +164,26 @@ Run = list[tuple[int, int]]
 """(index of a value mode, part of its size) for each digit of a contiguous run, fastest first."""
 
 
-def _runs(g: Fragment, count: int, memory: GlobalTile | None) -> Iterator[Run]:
-    """Ways for a thread to hold `count` elements that memory has side by side. Global memory says
-    along which dimension; in shared memory any digits may be neighbours, those of one dimension or
-    those that are neighbours in the registers."""
+def _runs(
+    g: Fragment, count: int, memory: GlobalTile | None, wishes: tuple[tuple[Mode, ...], ...]
+) -> Iterator[tuple[Fragment, Run]]:
+    """Ways for a thread to hold `count` elements that memory has side by side, with `g` as its
+    digits are cut for it. Global memory says along which digits; in shared memory any may be
+    neighbours: those of one dimension, those of the registers, or those of a wish."""
     if memory is not None:
-        dims = [] if memory.contiguous is None else [memory.contiguous]
+        ways = [memory.digits] if memory.digits else []
     else:
-        dims = sorted({m.dim for m in g.value})
-    for dim in dims:
-        along = _run_along(g, dim, count)
+        ways = [(Mode(count, 1, dim),) for dim in sorted({m.dim for m in g.value})]
+    for way in (*ways, *wishes):
+        f = g if len(way) == 1 and way[0].step == 1 else nested.cut(g, way)
+        begins = nested.first(way, count)
+        along = None if begins is None else _run_along(f, begins)
         if along is not None:
-            yield along
+            yield f, along
     if memory is None:
         packed = _run_in_order(g, count)
         if packed is not None:
-            yield packed
+            yield g, packed
 
 
 def _run_in_order(g: Fragment, count: int) -> Run | None:
@@ -184,19 +201,21 @@ def _run_in_order(g: Fragment, count: int) -> Run | None:
     return None
 
 
-def _run_along(g: Fragment, dim: int, count: int) -> Run | None:
-    """Value digits that make a run of `count` along `dim`."""
+def _run_along(g: Fragment, digits: Sequence[Mode]) -> Run | None:
+    """Value digits that make a run of the digits of a tile."""
     chosen: Run = []
-    step = 1
-    while step < count:
-        index = next((i for i, m in enumerate(g.value) if m.dim == dim and m.step == step), None)
-        if index is None:
-            return None
-        part = min(g.value[index].size, count // step)
-        if g.value[index].size % part or count % (step * part):
-            return None
-        chosen.append((index, part))
-        step *= part
+    for size, first, dim in digits:
+        step, end = first, first * size
+        while step < end:
+            found = (i for i, m in enumerate(g.value) if m.dim == dim and m.step == step)
+            index = next(found, None)
+            if index is None:
+                return None
+            part = min(g.value[index].size, end // step)
+            if g.value[index].size % part or end % (step * part):
+                return None
+            chosen.append((index, part))
+            step *= part
     return chosen
 
 

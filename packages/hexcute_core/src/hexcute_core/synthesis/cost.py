@@ -70,16 +70,30 @@ def lanes_of(modes: tuple[Mode, ...]) -> list[tuple[int, ...]]:
 
 def sectors(plan: CopyPlan, memory: GlobalTile, bits: int) -> int:
     """32-byte sectors that one call of a warp touches; rows count as far apart."""
-    contiguous = memory.contiguous
     run = prod(m.size for m in plan.run)
     touched: set[tuple[tuple[int, ...], int]] = set()
     for coord in lanes_of(plan.thread):
-        along = coord[contiguous] if contiguous is not None and contiguous < len(coord) else 0
-        others = tuple(c for d, c in enumerate(coord) if d != contiguous)
+        along, others = _place(coord, memory)
         first = along * bits // 8 // SECTOR_BYTES
         last = ((along + run) * bits // 8 - 1) // SECTOR_BYTES
         touched.update((others, s) for s in range(first, max(first, last) + 1))
     return len(touched)
+
+
+def _place(coord: tuple[int, ...], memory: GlobalTile) -> tuple[int, tuple[int, ...]]:
+    """How far into its run of memory a coordinate of the tile lies, and which run that is."""
+    contiguous = memory.contiguous
+    if not memory.run:
+        along = coord[contiguous] if contiguous is not None and contiguous < len(coord) else 0
+        return along, tuple(c for d, c in enumerate(coord) if d != contiguous)
+    along, stride, rest = 0, 1, list(coord)
+    for m in memory.run:
+        if m.dim < len(coord):
+            digit = coord[m.dim] // m.step % m.size
+            along += digit * stride
+            rest[m.dim] -= digit * m.step
+        stride *= m.size
+    return along, tuple(rest)
 
 
 def global_cost(plan: CopyPlan, memory: GlobalTile, bits: int, warps: float) -> float:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from math import gcd
 
 from hexcute_core.arch import Fragment, Mode
+from hexcute_core.synthesis import nested
 from hexcute_core.synthesis.anchor import coalesced, layouts, vector_that_spreads
 from hexcute_core.synthesis.graph import Component, Graph
 from hexcute_core.synthesis.memory import describe_global
@@ -40,6 +41,7 @@ def _core_layouts(
     if not shape:
         yield Fragment((), (Mode(threads, 0, 0),), ())
         return
+    yield from _nested(graph, component, shape, threads)
     for order, widest, least, bits, turned in _memories(graph, component, tiles, len(shape)):
         yield from layouts(shape, order, widest, least, threads, bits, turned)
     yield from _from_projections(graph, component, shape)
@@ -82,7 +84,7 @@ def _memories(
     for ref, bits in outside:
         memory, shared = describe_global(graph.program, graph.facts, ref), tiles[ref.shape]
         order = tuple(shared.index(d) for d in memory.order if d in shared)
-        widest = memory.vector if memory.contiguous in (None, *shared) else 1
+        widest = memory.vector if memory.contiguous in shared else 1
         orders.append(order)
         turned = bool(held) or len(outside) > 1
         yield order, max(least, min(widest, 128 // bits)), least, bits, turned
@@ -90,6 +92,24 @@ def _memories(
     for bits in dict.fromkeys(held):
         for order in dict.fromkeys((*orders, natural, natural[::-1])):
             yield order, 128 // bits, least, bits, bits <= 8
+
+
+def _nested(
+    graph: Graph, component: Component, shape: tuple[int, ...], threads: int
+) -> Iterator[Fragment]:
+    """Layouts for copies of the whole tile whose contiguous elements are digits of several of its
+    dimensions, or not the first of one."""
+    for item in component.ops:
+        for ref in (item.op.src, item.op.dst) if isinstance(item.op, Copy) else ():
+            tensor = graph.tensors[ref.tensor]
+            if ref.shape != shape or not isinstance(tensor, GlobalView):
+                continue
+            memory = describe_global(graph.program, graph.facts, ref)
+            if memory.run:
+                vector = min(memory.vector, 128 // tensor.dtype.bits)
+                found = nested.spread(shape, memory, vector, threads)
+                if found is not None:
+                    yield found
 
 
 def _from_projections(

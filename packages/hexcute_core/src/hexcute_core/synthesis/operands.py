@@ -141,7 +141,8 @@ def bulk_plan(
     if last not in dims:
         return "the tile is not contiguous in global memory"
     inner = dims.index(last)
-    begin = start_in_row(facts, view, ref, last, inner) * bits
+    leading = frozenset({(ref.kept[inner], 0)})
+    begin = start_in_row(facts, view, ref, last, leading) * bits
     if begin % (bulk.alignment * 8):
         # Not in the manuals: an H200 takes any other box for an illegal instruction, also a load.
         return (

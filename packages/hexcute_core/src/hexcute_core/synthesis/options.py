@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import gcd, lcm
 from typing import Literal
 
-from hexcute_core.arch import Arch, CopyRow, Fragment
+from hexcute_core.arch import Arch, CopyRow, Fragment, Mode
 from hexcute_core.arch.updates import update_rows
 from hexcute_core.errors import NoLayout
 from hexcute_core.synthesis.copies import Candidate, Rejection, memory_copies, register_copies
@@ -112,14 +112,16 @@ class CopyOptions:
         name = "tma.load" if load else "tma.store"
         name = name if op.reduce is None else f"tma.reduce.{op.reduce}"
         fills = item.pipeline is not None and fragment is None and load
+        wishes = self._wishes(op) if memory is None else ()
         key = (
             memory, fragment, op.dst.shape, bits, name, threads, starts, outside if bulk else None,
-            fills, alone, remote, _way(op), self.only.get(subject(op)),
+            fills, alone, remote, _way(op), wishes, self.only.get(subject(op)),
         )  # fmt: skip
         if key not in self._known:
             if fragment is not None:
                 found: Iterable[Candidate | BulkPlan] = register_copies(
-                    self.arch, fragment, bits, memory, load, starts, remote, self._updates(op)
+                    self.arch, fragment, bits, memory, load, starts, remote, self._updates(op),
+                    wishes,
                 )
             else:
                 assert memory is not None
@@ -210,6 +212,22 @@ class CopyOptions:
         if ref not in self._tiles:
             self._tiles[ref] = describe_global(self.graph.program, self.graph.facts, ref)
         return self._tiles[ref]
+
+    def _wishes(self, op: Copy) -> tuple[tuple[Mode, ...], ...]:
+        """The digits that copies between the shared side of `op` and global memory would have one
+        after another, where those are not of one dimension."""
+        shared = next((r for r in (op.src, op.dst) if not self.graph.is_register(r)), op.src)
+        found: list[tuple[Mode, ...]] = []
+        for item in self.graph.ops:
+            sides = (item.op.src, item.op.dst) if isinstance(item.op, Copy) else ()
+            if shared.tensor not in (ref.tensor for ref in sides):
+                continue
+            for ref in sides:
+                view = self.graph.tensors[ref.tensor]
+                if isinstance(view, GlobalView) and ref.shape == shared.shape:
+                    run = self._tile(ref).run
+                    found += [run] if run and run not in found else []
+        return tuple(found)
 
     def _starts(self, op: Copy) -> tuple[int, ...]:
         """Divisors of where the shared side of a copy begins, by tile dimension, as far as they
