@@ -170,8 +170,8 @@ def gpu(session: nox.Session) -> None:
 def operators(session: nox.Session) -> None:
     """Calls of operators with torch, on a stand-in of a GPU: choice, errors, opcheck, compile."""
     compiler(session, *TESTING, "torch")
-    names = ("test_operators.py", "test_operator_fixes.py", "test_calls.py", "test_shipping.py")
-    tests = [f"packages/hexcute_kernels/tests/{name}" for name in names]
+    names = ("operators", "operator_fixes", "calls", "shipping", "tuning")
+    tests = [f"packages/hexcute_kernels/tests/test_{name}.py" for name in names]
     session.run("python", "-m", "pytest", *tests, *session.posargs)
 
 

@@ -1,5 +1,5 @@
-"""The pages on the language, the kernels and shipping: their blocks run and print what stands
-below."""
+"""The pages on the language, the kernels, shipping and tuning: their blocks run and print what
+stands below."""
 
 import contextlib
 import io
@@ -11,7 +11,7 @@ import pytest
 from hexcute_core.driver import bundle
 
 DOCS = Path(__file__).parents[3] / "docs"
-NAMES = ["language.md", "kernels.md", "shipping.md"]
+NAMES = ["language.md", "kernels.md", "shipping.md", "tuning.md"]
 PAGES = [page for page in (DOCS / name for name in NAMES) if page.is_file()]
 FENCE = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -20,22 +20,10 @@ from hexcute_kernels.gpus import gpu_named
 from hexcute_kernels.samples import parse, sample, text_of
 
 torch = pytest.importorskip("torch")
+from sample_sizes import SIZES  # noqa: E402
 from stand_ins import driver, on_gpu  # noqa: E402
 
 from hexcute_kernels.shipping import Call, calls_of, warm_up, write_bundle  # noqa: E402
-
-SIZES = {
-    "matmul": "m=64,n=512,k=256",
-    "bmm": "batch=3,m=64,n=128,k=64,b_major=n",
-    "linear": "m=300,n=256,k=128,dtype=bfloat16,activation=gelu",
-    "attention": "b=1,sq=256,h=4,hk=2,d=64,causal=true",
-    "attention_with_lse": "b=1,sq=64,h=2,d=128",
-    "decode_attention": "b=2,sk=4096,h=8,hk=2,d=128,ragged=true",
-    "fp8_blockwise_matmul": "m=64,n=256,k=256",
-    "selective_scan": "b=1,d=64,length=128",
-    "w4a16_matmul": "m=16,n=128,k=256",
-    "moe": "m=40,hidden=256,width=128,experts=4,top_k=2",
-}
 
 
 @pytest.fixture(autouse=True)

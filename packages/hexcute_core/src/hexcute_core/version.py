@@ -40,11 +40,11 @@ def _sources(folder: str, prefix: str = "") -> Iterator[tuple[str, int, int]]:
             yield prefix + entry.name, status.st_size, status.st_mtime_ns
 
 
-def contents() -> str:
-    """A digest of every source file's name and content: the same wherever the same compiler is
-    installed."""
+def contents(*more: Path) -> str:
+    """A digest of every source file's name and content, of those of the folders `more` too: the
+    same wherever the same compiler is installed."""
     digest = hashlib.sha256()
-    for folder in _folders():
+    for folder in (*_folders(), *more):
         for name, _, _ in sorted(_sources(str(folder))):
             content = (folder / name).read_bytes()
             digest.update(f"{name} {len(content)}\n".encode() + content)

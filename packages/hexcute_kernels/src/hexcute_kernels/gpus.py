@@ -27,6 +27,10 @@ TARGETS = {
     "h100": "sm_90", "h200": "sm_90", "h800": "sm_90", "gh200": "sm_90",
 }  # fmt: skip
 """Targets of GPUs that are named where they are not, to compile for them."""
+_MULTIPROCESSORS = {
+    "a100": 108, "a800": 108, "a30": 56, "a10": 72, "a40": 84, "a6000": 84, "l4": 58, "l40": 142,
+    "l40s": 142, "h20": 78,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,11 @@ class Gpu:
 
     name: str
     target: str
+
+    @property
+    def multiprocessors(self) -> int:
+        """How many it has, as far as is known of one that is not here."""
+        return _MULTIPROCESSORS.get(self.name, 132)
 
     @property
     def features(self) -> frozenset[str]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Generic
 
 from hexcute_core.errors import LaunchError
@@ -27,6 +28,7 @@ from hexcute_kernels.tensors import (
     check_output,
     check_tensor,
 )
+from hexcute_kernels.tuned import tuned_rows
 from hexcute_kernels.variant import Argument, Launch, P, Problem, Run, Steps, Variant
 
 __all__ = [
@@ -199,7 +201,9 @@ class Operator(Generic[P]):
         data; `aligned`, each of them starts at a multiple of 16 bytes. Raises LaunchError."""
         problem = replace(self.describe(*args), aligned=aligned)
         chosen = self.choose(gpu, problem, variant, config)
-        config = chosen.configs.choose(gpu.name, problem) if config is None else config
+        if config is None:
+            tuned = partial(tuned_rows, self.name, chosen.name)
+            config = chosen.configs.choose(gpu.name, problem, tuned)
         return Plan(chosen.name, config, self.results(problem), chosen.launch(problem, config))
 
     def results(self, problem: P) -> tuple[Output, ...]:

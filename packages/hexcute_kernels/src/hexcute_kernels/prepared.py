@@ -198,11 +198,11 @@ def arguments(
     return given, places
 
 
-def compiled(
+def described(
     schema: Schema, plan: Plan, args: tuple[Any, ...], target: str
-) -> list[hx.CompiledKernel]:
-    """The kernels that a plan launches, for `target`; of torch's "meta" tensors, and without a GPU.
-    Nothing is built before it is asked for."""
+) -> list[tuple[hx.CompiledKernel, list[Any]]]:
+    """The kernels that a plan launches, compiled for `target`, with what each is launched on, of
+    torch's "meta" tensors and without a GPU. Nothing is built before it is asked for."""
     where = next(t for _, t in given_tensors(schema, args))
 
     def make(outputs: Sequence[Output]) -> tuple[Any, ...]:
@@ -219,8 +219,8 @@ def compiled(
     for launch in launches:
         given, _ = arguments(schema, launch, args, make(plan.outputs), work)
         told = [v if v.__class__ in SCALARS else Described(v) for v in given]
-        constants_ = constants(launch.config)
-        found.append(launch.kernel.compile_for(*told, target=target, constants=constants_))
+        how = constants(launch.config)
+        found.append((launch.kernel.compile_for(*told, target=target, constants=how), told))
     return found
 
 

@@ -19,7 +19,7 @@ from hexcute_core.errors import LaunchError
 from hexcute_core.tuner.workers import Done, each
 from hexcute_kernels import __version__, operator_named
 from hexcute_kernels.gpus import Gpu, gpu_here, gpu_named
-from hexcute_kernels.prepared import compiled
+from hexcute_kernels.prepared import described
 from hexcute_kernels.samples import Sizes, parse, sample, text_of
 
 Calls = Mapping[str, Sequence[Union[str, Sizes]]]
@@ -41,7 +41,8 @@ class Call:
         found = operator_named(self.operator)
         (sizes,) = parse(self.sizes)
         args = sample(self.operator, sizes, "meta")
-        return compiled(found.schema, found.plan_on(gpu, args), args, gpu.target)
+        plan = found.plan_on(gpu, args)
+        return [kernel for kernel, _ in described(found.schema, plan, args, gpu.target)]
 
 
 @dataclass(frozen=True)

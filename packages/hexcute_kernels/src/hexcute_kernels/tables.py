@@ -1,15 +1,19 @@
 """Configurations as data: which one a problem gets on which GPU, and which others are worth trying.
 
-    choose(gpu, problem) = the first row of the GPU's table, or of its nearest kin's, that takes it
+    choose(gpu, problem) = the first row of the GPU's own, or of its nearest kin's, that takes it
+
+Rows that the tuner wrote come before those that people did, of the same GPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Generic, Protocol, TypeVar
 
+from hexcute_core.dtypes import DType
 from hexcute_core.errors import LaunchError
+from hexcute_core.tuner.space import Space
 from hexcute_kernels.gpus import KIN
 
 
@@ -42,26 +46,41 @@ C = TypeVar("C", bound=Config)
 
 @dataclass(frozen=True)
 class Row(Generic[C]):
-    """`config` for problems whose numbers, by name, are at most `most`, and which it cuts into at
-    least `fills` tiles."""
+    """`config` for problems whose numbers, by name, are at most `most` and at least `least`, whose
+    words are `equal`, and which it cuts into at least `fills` tiles."""
 
     config: C
     most: Mapping[str, int] = field(default_factory=dict)
     fills: int = 0
+    least: Mapping[str, int] = field(default_factory=dict)
+    equal: Mapping[str, str] = field(default_factory=dict)
 
     def takes(self, problem: object) -> bool:
         """Whether the row is for such a problem."""
-        small = all(getattr(problem, name) <= limit for name, limit in self.most.items())
-        return small and (not self.fills or self.config.blocks(problem) >= self.fills)
+        numbers = {name: getattr(problem, name) for name in (*self.most, *self.least)}
+        return (
+            None not in numbers.values()
+            and all(numbers[name] <= limit for name, limit in self.most.items())
+            and all(numbers[name] >= limit for name, limit in self.least.items())
+            and all(word_of(getattr(problem, name)) == word for name, word in self.equal.items())
+            and (not self.fills or self.config.blocks(problem) >= self.fills)
+        )
+
+
+def word_of(value: object) -> str:
+    """What a row compares of a problem's field that is no number: types of one width are alike."""
+    return f"{value.bits} bits" if isinstance(value, DType) else repr(value)
 
 
 @dataclass(frozen=True)
 class Table(Generic[C]):
     """Rows by the GPU's short name, in the order they are tried; the last row of each takes
-    everything. `more` are configurations that no row chooses, for a tuner to try."""
+    everything. `more` are configurations that no row chooses, for a tuner to try; `space` are
+    fields of many more, which it ranks first."""
 
     rows: Mapping[str, tuple[Row[C], ...]]
     more: tuple[C, ...] = ()
+    space: Space | None = None
 
     def __post_init__(self) -> None:
         for gpu, rows in self.rows.items():
@@ -78,10 +97,22 @@ class Table(Generic[C]):
         chosen = [row.config for rows in self.rows.values() for row in rows]
         return iter(dict.fromkeys([*chosen, *self.more]))
 
-    def choose(self, gpu: str, problem: object) -> C:
-        """The configuration of a problem on a GPU of this name."""
-        names = [name for name in (gpu, *KIN.get(gpu, ())) if name in self.rows]
-        rows = self.rows[names[0]] if names else next(iter(self.rows.values()))
+    @property
+    def whole_space(self) -> tuple[C, ...]:
+        """Every configuration once, those of `space` too."""
+        spaced = [self.kind(**fields) for fields in self.space or ()]
+        return tuple(dict.fromkeys([*self, *spaced]))
+
+    def choose(
+        self, gpu: str, problem: object, tuned: Callable[[str], Sequence[Row[C]]] = lambda gpu: ()
+    ) -> C:
+        """The configuration of a problem on a GPU of this name; `tuned` gives rows that were
+        measured on one, which need not take everything."""
+        for name in (gpu, *KIN.get(gpu, ())):
+            for row in (*tuned(name), *self.rows.get(name, ())):
+                if row.takes(problem):
+                    return row.config
+        rows = next(iter(self.rows.values()))
         return next(row.config for row in rows if row.takes(problem))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, Union
+from typing import Any, ClassVar, Generic, TypeVar, Union
 
 import hexcute_core as hx
 from hexcute_kernels.gpus import Gpu
@@ -16,8 +16,10 @@ from hexcute_kernels.tensors import Output
 @dataclass(frozen=True, kw_only=True)
 class Problem:
     """What is known of a call's arguments besides their data. Operators add sizes, types and
-    orders; `aligned` says that every tensor starts at a multiple of 16 bytes."""
+    orders; `aligned` says that every tensor starts at a multiple of 16 bytes. `UNTUNED` are fields
+    that say nothing of which configuration is fast."""
 
+    UNTUNED: ClassVar[tuple[str, ...]] = ()
     aligned: bool = True
 
 

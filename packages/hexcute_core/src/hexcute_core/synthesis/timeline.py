@@ -8,9 +8,11 @@ its steady state times the rest; what is still in flight at the end is waited fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
+from hexcute_core.scalar import as_scalar
+from hexcute_core.scalar.visit import substitute
 from hexcute_core.synthesis.compute_cost import BARRIERS
 from hexcute_core.synthesis.graph import build_graph
 from hexcute_core.synthesis.solution import CopyPlan, Solution
@@ -56,6 +58,7 @@ ROUNDS = 3
 START = 0.25
 ARITHMETIC_LATENCY = 6.0
 TMA_LATENCY = 700.0
+_FIRST_BLOCK = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 
 
 @dataclass
@@ -70,16 +73,23 @@ class _Clock:
     groups: list[float] = field(default_factory=list)
 
 
-def block_clocks(solution: Solution) -> float:
-    """Estimated clocks of one block alone on a multiprocessor."""
-    walk = _Walk(solution)
+def block_clocks(solution: Solution, numbers: Mapping[str, int] | None = None) -> float:
+    """Estimated clocks of one block alone on a multiprocessor.
+
+    `numbers` are values of symbols, scalar parameters and the grid by name, as far as they are
+    known: a loop whose bounds follow from them takes its rounds in the first block, another as many
+    as `Facts.trips` guesses.
+    """
+    walk = _Walk(solution, numbers or {})
     walk.body(solution.program.body)
     return max(walk.clock.now, walk.clock.last)
 
 
 class _Walk:
-    def __init__(self, solution: Solution) -> None:
+    def __init__(self, solution: Solution, numbers: Mapping[str, int]) -> None:
         self.solution = solution
+        known = {name: as_scalar(number) for name, number in numbers.items()}
+        self.known = {**dict.fromkeys(_FIRST_BLOCK, as_scalar(0)), **known}
         graph = build_graph(solution.program)
         self.facts = graph.facts
         self.clock = _Clock()
@@ -95,7 +105,7 @@ class _Walk:
         clock = self.clock
         match stmt:
             case For() | While():
-                self.loop(stmt.body, self.facts.trips(stmt))
+                self.loop(stmt.body, self.trips(stmt))
             case If():
                 self.branches(stmt)
             case Role() | Produce():
@@ -110,14 +120,24 @@ class _Walk:
                 clock.now = max([clock.now, *done])
             case _ if isinstance(stmt, TileOp):
                 self.operation(stmt)
+            case Assign():
+                clock.now += START
+                self.known[stmt.var.name] = substitute(stmt.value, self.known)
             case (
-                Assign() | CallStmt() | SetElement() | GemmWait() | PipelineWait()
+                CallStmt() | SetElement() | GemmWait() | PipelineWait()
                 | PipelineRelease() | MbarrierOp() | NamedBarrierOp() | ClusterOp()
                 | UpdateElement()
             ):  # fmt: skip
                 clock.now += START
             case _:
                 assert_never(stmt)
+
+    def trips(self, loop: For | While) -> int:
+        """The rounds of a loop."""
+        if isinstance(loop, For):
+            ends = [substitute(e, self.known) for e in (loop.start, loop.stop, loop.step)]
+            loop = replace(loop, start=ends[0], stop=ends[1], step=ends[2])
+        return self.facts.trips(loop)
 
     def loop(self, body: tuple[Stmt, ...], trips: int) -> None:
         """The first rounds, then the steady state."""

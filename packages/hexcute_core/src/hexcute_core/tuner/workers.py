@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -155,7 +155,7 @@ class Worker:
 
 def each(
     work: object, method: str, items: Sequence[Any], processes: int, seconds: float
-) -> Iterator[tuple[int, Answer]]:
+) -> Generator[tuple[int, Answer], None, None]:
     """Calls `method` with each of the items, in so many processes; gives each item's number and
     answer as it comes. Whoever stops early ends the processes by closing the iterator."""
     waiting, busy = deque(range(len(items))), dict[Worker, int]()

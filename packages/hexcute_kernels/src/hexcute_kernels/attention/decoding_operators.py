@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import hexcute_core as hx
 from hexcute_core.errors import LaunchError
@@ -39,6 +39,7 @@ class Decoding(Problem):
     dtype: hx.DType
     scale: float
     ragged: bool
+    UNTUNED: ClassVar[tuple[str, ...]] = ("scale",)
 
     @property
     def g(self) -> int:

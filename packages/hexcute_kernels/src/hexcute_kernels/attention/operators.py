@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import hexcute_core as hx
 from hexcute_core.errors import LaunchError
@@ -47,6 +47,7 @@ class Attention(Problem):
     left: int | None
     cap: float
     with_lse: bool = False
+    UNTUNED: ClassVar[tuple[str, ...]] = ("scale",)
 
     @property
     def width(self) -> int:

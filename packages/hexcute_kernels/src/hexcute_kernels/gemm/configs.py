@@ -8,9 +8,11 @@ enough bytes under way.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
+from hexcute_core.tuner.space import Space
 from hexcute_kernels.tables import Row, Sized, Table, tiles
 
 
@@ -81,6 +83,20 @@ class Thin(Protocol):
     def batch(self) -> int | None: ...
 
 
+SM80_BYTES, SM90_BYTES = 163 * 1024, 226 * 1024
+"""Shared memory that a block may have, without what barriers take."""
+
+
+def _ring(c: Mapping[str, Any]) -> int:
+    """Bytes of the stages."""
+    return int((c["BM"] + c["BN"]) * c["BK"] * 2 * c["STAGES"])
+
+
+def _each(c: Mapping[str, Any], threads: int) -> int:
+    """Accumulators a thread."""
+    return int(c["BM"] * c["BN"] // threads)
+
+
 MMA = Table(
     rows={
         "h100": (
@@ -97,7 +113,14 @@ MMA = Table(
         MmaConfig(64, 128, 64, 4, 4),
         MmaConfig(32, 128, 64, 5, 4),
     ),
-)
+    space=Space(
+        {
+            "BM": (32, 64, 128, 256), "BN": (64, 128, 256), "BK": (32, 64),
+            "STAGES": (3, 4, 5, 6, 8), "WARPS": (4, 8),
+        },
+        (lambda c: _each(c, 32 * c["WARPS"]) <= 128, lambda c: _ring(c) <= SM80_BYTES),
+    ),
+)  # fmt: skip
 
 WGMMA = Table(
     rows={
@@ -132,7 +155,22 @@ WGMMA = Table(
         WgmmaConfig(128, 256, 64, 4, 2, CLUSTER_M=2, PARTS=2, SCHEDULE="persistent"),
         WgmmaConfig(128, 128, 64, 5, 2, SCHEDULE="pingpong"),
     ),
-)
+    space=Space(
+        {
+            "BM": (64, 128, 192, 256), "BN": tuple(range(32, 257, 32)), "BK": (64, 128),
+            "STAGES": (3, 4, 5, 6, 8), "CONSUMERS": (1, 2, 3), "PARTS": (1, 2),
+            "SCHEDULE": ("tile", "persistent"),
+        },
+        (
+            lambda c: c["BM"] % (64 * c["CONSUMERS"]) == 0,
+            lambda c: _each(c, 128 * c["CONSUMERS"]) <= 128,
+            # The result's tile takes the slots, or memory of its own where blocks stay.
+            lambda c: c["PARTS"] == 1 or c["SCHEDULE"] == "persistent",
+            lambda c: _ring(c) + (c["SCHEDULE"] == "persistent") * 2 * c["BM"] * c["BN"]
+            // c["PARTS"] <= SM90_BYTES,
+        ),
+    ),
+)  # fmt: skip
 
 
 def _thin(thin: int, *rows: tuple[int, ThinConfig]) -> tuple[Row[ThinConfig], ...]:
@@ -190,4 +228,16 @@ THIN = Table(
         ThinConfig(128, 64, 64, 8, 2, 2),
         ThinConfig(128, 128, 64, 5, 2, 2, EARLY=True),
     ),
-)
+    space=Space(
+        {
+            "BM": (64, 128, 256), "BN": (8, 16, 32, 64, 128), "BK": (64, 128),
+            "STAGES": (4, 5, 6, 8, 10), "CONSUMERS": (1, 2), "SPLITS": (1, 2, 4),
+            "EARLY": (False, True),
+        },
+        (
+            lambda c: c["BM"] % (64 * c["CONSUMERS"]) == 0,
+            lambda c: _each(c, 128 * c["CONSUMERS"]) <= 64,
+            lambda c: _ring(c) <= SM90_BYTES,
+        ),
+    ),
+)  # fmt: skip

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import hexcute_core as hx
 from hexcute_core.errors import LaunchError
@@ -47,6 +47,7 @@ class Product(Problem):
     bias: bool = False
     activation: str | None = None
     lead: tuple[int, ...] | None = None
+    UNTUNED: ClassVar[tuple[str, ...]] = ("lead",)
 
     @property
     def thin(self) -> int:

@@ -1,0 +1,16 @@
+"""Sizes of a call of every operator, small ones."""
+
+from __future__ import annotations
+
+SIZES = {
+    "matmul": "m=64,n=512,k=256",
+    "bmm": "batch=3,m=64,n=128,k=64,b_major=n",
+    "linear": "m=300,n=256,k=128,dtype=bfloat16,activation=gelu",
+    "attention": "b=1,sq=256,h=4,hk=2,d=64,causal=true",
+    "attention_with_lse": "b=1,sq=64,h=2,d=128",
+    "decode_attention": "b=2,sk=4096,h=8,hk=2,d=128,ragged=true",
+    "fp8_blockwise_matmul": "m=64,n=256,k=256",
+    "selective_scan": "b=1,d=64,length=128",
+    "w4a16_matmul": "m=16,n=128,k=256",
+    "moe": "m=40,hidden=256,width=128,experts=4,top_k=2",
+}
