@@ -49,7 +49,7 @@ def test_what_a_kernel_is_made_of_has_public_types() -> None:
 
 
 def test_warnings_have_one_base_and_are_reachable() -> None:
-    for kind in (hx.RearrangeWarning, hx.CacheWarning):
+    for kind in (hx.RearrangeWarning, hx.CacheWarning, hx.SpillWarning):
         assert issubclass(kind, hx.HexcuteWarning)
         assert getattr(errors, kind.__name__) is kind
     assert issubclass(hx.HexcuteWarning, UserWarning)

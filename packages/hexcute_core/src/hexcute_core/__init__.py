@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 from hexcute_core import version  # isort: skip  # before the rest is loaded
 from hexcute_core import errors
 from hexcute_core.dtypes import DType, TensorType
-from hexcute_core.errors import CacheWarning, HexcuteError, HexcuteWarning, RearrangeWarning
+from hexcute_core.errors import (
+    CacheWarning,
+    HexcuteError,
+    HexcuteWarning,
+    RearrangeWarning,
+    SpillWarning,
+)
 from hexcute_core.frontend.params import Param
 from hexcute_core.frontend.tiles import Tile
 from hexcute_core.language import *  # noqa: F403
@@ -31,8 +37,8 @@ _DRIVER = (
 )  # fmt: skip
 __all__ = [
     *_language, "CacheWarning", "CompiledKernel", "DType", "HexcuteError", "HexcuteWarning",
-    "Kernel", "Param", "RearrangeWarning", "SavedKernel", "TensorType", "Tile", "errors", "kernel",
-    "load", "preload", "use_bundle", "write_bundle",
+    "Kernel", "Param", "RearrangeWarning", "SavedKernel", "SpillWarning", "TensorType", "Tile",
+    "errors", "kernel", "load", "preload", "use_bundle", "write_bundle",
 ]  # fmt: skip
 
 

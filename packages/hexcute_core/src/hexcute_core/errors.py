@@ -96,5 +96,9 @@ class RearrangeWarning(HexcuteWarning):
     """The compiler had to move a tile between threads, which the author did not ask for."""
 
 
+class SpillWarning(HexcuteWarning):
+    """A kernel's registers, or its arrays, do not fit: a part of them lies in local memory."""
+
+
 class CacheWarning(HexcuteWarning):
     """A compiled kernel could not be kept; it works, and is compiled again by the next process."""

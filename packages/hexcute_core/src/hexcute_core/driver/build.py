@@ -12,6 +12,7 @@ from hexcute_core.driver.built import Built, from_data, to_data
 from hexcute_core.driver.cache import Cache, cache_key, warn
 from hexcute_core.driver.container import Malformed
 from hexcute_core.driver.pipeline import Compilation, Request
+from hexcute_core.driver.resources import tell_spills
 from hexcute_core.errors import MissingDependency
 from hexcute_core.thread.visit import calls
 from hexcute_core.tile import TileProgram, digest
@@ -103,7 +104,7 @@ def kept(cache: Cache, key: str) -> Built | None:
 def _compile(compilation: Compilation) -> Built:
     cubin, thread, source = compilation.cubin, compilation.thread, compilation.source
     resources = next((r for r in cubin.resources if r.kernel == source.entry), None)
-    return Built(
+    built = Built(
         cubin.cubin,
         cubin.arch,
         cubin.ptx,
@@ -119,3 +120,5 @@ def _compile(compilation: Compilation) -> Built:
         thread.cluster_dim,
         calls(thread.body, "griddepcontrol.wait"),
     )
+    tell_spills(built, compilation.solution, compilation.request.arch)
+    return built

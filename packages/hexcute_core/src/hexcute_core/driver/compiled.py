@@ -15,6 +15,7 @@ from hexcute_core.driver.cache import Cache
 from hexcute_core.driver.grid import GridFunction
 from hexcute_core.driver.launchable import Launchable
 from hexcute_core.driver.pipeline import Compilation, Observer, Request
+from hexcute_core.driver.resources import machine_of
 from hexcute_core.driver.signature import require
 from hexcute_core.driver.simulation import bind_host, compare_with_tile_program
 from hexcute_core.errors import SimulationError
@@ -118,19 +119,27 @@ class CompiledKernel:
         return self.built is not None and self._from_cache
 
     def explain(
-        self, rejected: int | None = 12, form: Literal["text", "json", "html"] = "text"
+        self,
+        rejected: int | None = 12,
+        form: Literal["text", "json", "html"] = "text",
+        machine: bool = False,
     ) -> str:
-        """Layouts, instructions with bytes, bank conflicts, cost, and rejected candidates.
+        """Layouts, instructions with bytes, bank conflicts, cost, where tiles fill most registers,
+        and rejected candidates.
 
         As text it lists `rejected` candidates that lost (None: all); as JSON or as an HTML page
-        with drawings it has them all.
+        with drawings it has them all. With `machine`, the kernel is compiled, and its registers,
+        spills, shared bytes and blocks a multiprocessor are told as well.
         """
         options.listing(rejected, form)
+        options.flags(self._signature.span, machine=machine)
+        arch = self._request.arch
+        code = machine_of(self.built, arch) if machine else None
         if form == "json":
-            return explain_json(self.solution, self._request.arch)
+            return explain_json(self.solution, arch, code)
         if form == "html":
-            return explain_html(self.solution, self._request.arch)
-        return explain_text(self.solution, self._request.arch, rejected)
+            return explain_html(self.solution, arch, code)
+        return explain_text(self.solution, arch, rejected, code)
 
     def picture(self) -> str:
         """An SVG with the corner of every tensor's layout."""

@@ -11,15 +11,18 @@ from html import escape
 
 from hexcute_core.arch import Arch
 from hexcute_core.synthesis.explanation import Explanation, OperationEntry, explanation
+from hexcute_core.synthesis.machine import Machine
 from hexcute_core.synthesis.solution import Solution
 
 # A summary lists this many rejected candidates; `explain(rejected=None)` lists all.
 SHOWN = 12
 
 
-def explain_text(solution: Solution, arch: Arch, rejected: int | None = SHOWN) -> str:
+def explain_text(
+    solution: Solution, arch: Arch, rejected: int | None = SHOWN, machine: Machine | None = None
+) -> str:
     """A page of text; `rejected` limits the list of candidates that lost (None: all)."""
-    found = explanation(solution, arch)
+    found = explanation(solution, arch, machine)
     lines = [f"kernel {found.kernel} for {found.target}, {found.threads} threads a block", ""]
     lines += ["tensors"]
     for t in found.tensors:
@@ -32,6 +35,7 @@ def explain_text(solution: Solution, arch: Arch, rejected: int | None = SHOWN) -
     shares = ", ".join(f"{kind} {clocks:.0f}" for kind, clocks in found.clocks_by_kind.items())
     lines += ["", f"total {found.clocks:.0f} clocks ({shares}); search {how}"]
     lines += [f"a block alone takes an estimated {found.estimate:.0f} clocks"]
+    lines += _resources(found)
     lines += [f"warning: {w}" for w in found.warnings]
     lost = found.rejected if rejected is None else found.rejected[:rejected]
     if lost:
@@ -40,6 +44,26 @@ def explain_text(solution: Solution, arch: Arch, rejected: int | None = SHOWN) -
         if len(lost) < len(found.rejected):
             lines.append(f"  and {len(found.rejected) - len(lost)} more")
     return "\n".join(lines) + "\n"
+
+
+def _resources(found: Explanation) -> list[str]:
+    """What threads hold in registers, and what the machine code uses where that is known."""
+    lines = []
+    for h in found.held:
+        of = "" if h.claimed is None else f" of {h.claimed}"
+        tiles = ", ".join(f"{name} {size}" for name, size in h.tiles[:4])
+        tiles += ", ..." if len(h.tiles) > 4 else ""
+        lines.append(
+            f"threads {h.threads} hold {h.registers}{of} registers in tiles at {h.where}: {tiles}"
+        )
+    m = found.machine
+    if m is not None:
+        lines.append(
+            f"machine code: {m.registers} registers a thread, {m.spilled} bytes spilled, "
+            f"{m.local} in local memory, {m.shared} of shared memory a block; blocks a "
+            f"multiprocessor holds: {m.blocks}, limited by {m.limit}"
+        )
+    return lines
 
 
 def _described(o: OperationEntry) -> str:
@@ -55,17 +79,17 @@ def _described(o: OperationEntry) -> str:
     return f"{text}, {o.detail}" if o.detail else text
 
 
-def explain_json(solution: Solution, arch: Arch) -> str:
+def explain_json(solution: Solution, arch: Arch, machine: Machine | None = None) -> str:
     """The explanation as JSON, its fields those of `Explanation`."""
-    return json.dumps(asdict(explanation(solution, arch)), indent=2) + "\n"
+    return json.dumps(asdict(explanation(solution, arch, machine)), indent=2) + "\n"
 
 
-def explain_html(solution: Solution, arch: Arch) -> str:
+def explain_html(solution: Solution, arch: Arch, machine: Machine | None = None) -> str:
     """A page that stands alone: tables, and a drawing of every layout."""
     # Drawing is loaded for those who draw.
     from hexcute_core.synthesis.picture import picture
 
-    found = explanation(solution, arch)
+    found = explanation(solution, arch, machine)
     tensors = [
         (t.name, t.space, t.dtype, "x".join(map(str, t.shape)), t.layout, str(t.values or ""))
         for t in found.tensors
@@ -81,6 +105,7 @@ def explain_html(solution: Solution, arch: Arch) -> str:
     parts = [
         f"<h1>{escape(title)}</h1>",
         f"<p>{_summary(found)}</p>",
+        *(f"<p>{escape(line)}</p>" for line in _resources(found)),
         *(f'<p class="warning">{escape(w)}</p>' for w in found.warnings),
         "<h2>Tensors</h2>",
         _table(("tensor", "space", "type", "shape", "layout", "a thread"), tensors),

@@ -5,7 +5,7 @@ Text, JSON and HTML are three ways to show the same value.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -14,6 +14,8 @@ from hexcute_core.arch import Arch
 from hexcute_core.errors import SourceSpan
 from hexcute_core.synthesis.compute_cost import cast_way
 from hexcute_core.synthesis.graph import build_graph
+from hexcute_core.synthesis.held import Held, held
+from hexcute_core.synthesis.machine import Machine
 from hexcute_core.synthesis.register_parts import layout_of
 from hexcute_core.synthesis.solution import CopyPlan, Solution, kind, subject
 from hexcute_core.synthesis.timeline import block_clocks
@@ -76,6 +78,18 @@ class RejectedEntry:
 
 
 @dataclass(frozen=True)
+class HeldEntry:
+    """Where the tiles of these threads fill most `registers`, of those `claimed` where the role
+    says how many; the `tiles` with their registers."""
+
+    threads: str
+    where: str
+    registers: int
+    claimed: int | None
+    tiles: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
 class Explanation:
     """Everything; clocks are those of one block, loops included."""
 
@@ -88,12 +102,15 @@ class Explanation:
     clocks: float
     estimate: float
     exact: bool
+    held: tuple[HeldEntry, ...]
+    machine: Machine | None
     warnings: tuple[str, ...]
     rejected: tuple[RejectedEntry, ...]
 
 
-def explanation(solution: Solution, arch: Arch) -> Explanation:
-    """What `solution` is and why."""
+def explanation(solution: Solution, arch: Arch, machine: Machine | None = None) -> Explanation:
+    """What `solution` is and why, and what became of it in `machine` code."""
+    most = held(solution)
     operations = tuple(_operations(solution, arch))
     by_kind: dict[str, float] = {}
     for entry in operations:
@@ -108,7 +125,9 @@ def explanation(solution: Solution, arch: Arch) -> Explanation:
         clocks=solution.cost,
         estimate=block_clocks(solution),
         exact=solution.exact,
-        warnings=tuple(rearrange_warnings(solution)),
+        held=tuple(_held(h) for h in most),
+        machine=machine,
+        warnings=(*rearrange_warnings(solution), *spill_warnings(machine, most)),
         rejected=tuple(
             RejectedEntry(r.subject, r.candidate, r.reason, _where(r.span))
             for r in solution.rejected
@@ -137,6 +156,29 @@ def rearrange_warnings(solution: Solution) -> Iterator[str]:
             f"{how}, est. {cost:.0f} clocks a block; the same warps=(m, n) on the gemms of both "
             "lines may avoid it, hx.rearrange(...) says that it is meant"
         )
+
+
+def spill_warnings(machine: Machine | None, most: Sequence[Held]) -> Iterator[str]:
+    """What the author should know where a thread's registers, or its arrays, lie in memory."""
+    if machine is None or not machine.spilled + machine.local:
+        return
+    where = "" if not most else f"{most[0].span}: "
+    what = f"{machine.spilled} bytes of a thread's registers spill to local memory"
+    if not machine.spilled:
+        what = f"{machine.local} bytes of a thread's arrays lie in local memory"
+    tiles = "" if not most else f"; its tiles fill {_tiles(most[0])} here"
+    yield f"{where}{what}{tiles}; smaller tiles, or fewer at a time, would fit"
+
+
+def _tiles(h: Held) -> str:
+    of = "" if h.claimed is None else f" of {h.claimed}"
+    listed = ", ".join(f"{name} {size}" for name, size in h.tiles)
+    return f"{h.registers}{of} registers ({listed})"
+
+
+def _held(h: Held) -> HeldEntry:
+    threads = f"{h.first} to {h.first + h.threads - 1}"
+    return HeldEntry(threads, _where(h.span), h.registers, h.claimed, h.tiles)
 
 
 def _where(span: SourceSpan | None) -> str:
