@@ -30,7 +30,7 @@ from hexcute_core.scalar import Compare, Const, Var, land
 from hexcute_core.simulator.primitives import polls
 from hexcute_core.simulator.values import storage
 from hexcute_core.thread import Assign, For, If, Prim, Stmt, ThreadProgram, While
-from hexcute_core.thread.prims_atomics import UPDATES
+from hexcute_core.thread.prims_atomics import UPDATES, width_of
 from hexcute_core.thread.prims_sm90 import HOPPER
 from hexcute_core.thread.visit import calls, statements
 from hexcute_core.toolchain import compile_cubin
@@ -61,11 +61,16 @@ def bits_of(tensor: Any) -> np.ndarray:
 def needs(program: ThreadProgram) -> str:
     """The least target that has all instructions of the program."""
     names = {s.name for s in statements(program.body) if isinstance(s, Prim)}
-    newer = {n for n in names if n in HOPPER or (n in UPDATES and ".bf16" in n)}
+    newer = {n for n in names if n in HOPPER or (n in UPDATES and _newer(n))}
     if program.maps or program.cluster_dim != (1, 1, 1) or newer:
         return "sm_90"
     narrow = any(p.dtype.name.startswith("f8") for p in program.params)
     return "sm_89" if narrow else "sm_80"
+
+
+def _newer(update: str) -> bool:
+    """Whether an atomic came with sm_90: of bf16, or of more than a word of several elements."""
+    return ".bf16" in update or (width_of(update) > 1 and UPDATES[update].bytes > 4)
 
 
 def bounded(body: tuple[Stmt, ...], number: Iterator[int]) -> Iterator[Stmt]:

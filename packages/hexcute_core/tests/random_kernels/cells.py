@@ -59,21 +59,22 @@ def exact(values, dtype):
 @dataclass
 class Cells:
     """Cells of registers or shared memory, or a part of them; `written` and `read` say in which
-    epoch, between two barriers, shared memory was accessed last."""
+    epoch, between two barriers, shared memory was accessed last, `updated` when atomically."""
 
     values: np.ndarray
     known: np.ndarray
     written: np.ndarray | None = None
     read: np.ndarray | None = None
+    updated: np.ndarray | None = None
 
     @staticmethod
     def new(dtype, shape, shared):
-        epochs = [np.full(shape, -1, np.int64) if shared else None for _ in range(2)]
+        epochs = [np.full(shape, -1, np.int64) if shared else None for _ in range(3)]
         return Cells(np.zeros(shape, wide(dtype)), np.zeros(shape, bool), *epochs)
 
     def part(self, index):
         """The cells that numpy's basic `index` selects, not copied."""
-        arrays = (self.values, self.known, self.written, self.read)
+        arrays = (self.values, self.known, self.written, self.read, self.updated)
         index = index if isinstance(index, tuple) else (index,)
         return Cells(*(None if a is None else a[(*index, ...)] for a in arrays))
 
@@ -95,13 +96,28 @@ class Cells:
         self.known[...] = True
 
 
+    def update(self, change, dtype, epoch):
+        """Replaces the values by what `change` makes of them, and gives what they were: beside
+        other updates, but neither reads nor writes."""
+        if not self.known.all():
+            raise Invalid("an update of what was not written")
+        if self.read is not None:
+            plain = (self.written >= epoch) & (self.updated < epoch)
+            if plain.any() or (self.read >= epoch).any():
+                raise Invalid("an update without a barrier before it")
+            self.written[...] = self.updated[...] = epoch
+        old = self.values.copy()
+        self.values[...] = exact(np.asarray(change(old)), dtype)
+        return old
+
+
 class Buffer:
     """A tensor parameter: read or written, each place by one statement of one block."""
 
     def __init__(self, dtype, array):
         self.dtype, self.array = dtype, array
         self.writers = {}
-        self.used = None
+        self.used, self.most = None, None
 
     def use(self, how):
         if self.used not in (None, how):
@@ -120,6 +136,27 @@ class Buffer:
         held = self.array[tuple(np.clip(a, 0, n - 1) for a, n in zip(at, self.array.shape))]
         combine = {"add": np.add, "min": np.minimum, "max": np.maximum}[op]
         self.store(at, exact(combine(held.astype(wide(self.dtype)), values), self.dtype), writer)
+
+    def update(self, at, change, writer):
+        """Updates what lies inside, one element after another: `change` makes of an element, and of
+        its place in the tile, what it becomes; gives what was there, zero outside. Sums are exact
+        in any order."""
+        self.use("written")
+        old = np.zeros(at[0].shape, wide(self.dtype))
+        inside = self.inside(at)
+        if self.most is None:
+            self.most = np.abs(self.array.astype(np.float64))
+        for place in np.argwhere(inside):
+            index = tuple(place)
+            cell = tuple(int(a[index]) for a in at)
+            if self.writers.setdefault(cell, writer) != writer:
+                raise Invalid("one place updated by two statements")
+            old[index] = self.array[cell]
+            new = exact(np.asarray(change(old[index], index)), self.dtype)
+            self.most[cell] += abs(float(new) - float(old[index]))
+            exact(self.most[cell], self.dtype)
+            self.array[cell] = new
+        return old
 
     def store(self, at, values, writer):
         """Writes what lies inside."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from random_kernels import bulk, control, movement, operations, roles, shapes
+from random_kernels import atomics, bulk, control, movement, operations, roles, shapes
 from random_kernels.cells import Invalid
 from random_kernels.running import Kernel, meant
 from random_kernels.writer import Writer
@@ -23,6 +23,7 @@ STATEMENTS = {
     "number": control.number,
     "combined": bulk.combined,
     "arrived": bulk.arrived,
+    "updated": atomics.updated,
 }
 BLOCKS = {"branch": control.branch, "loop": control.loop, "repeat": control.repeat}
 ATTEMPTS = 50

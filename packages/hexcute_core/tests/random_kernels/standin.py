@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from contextlib import contextmanager
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,6 +21,22 @@ from random_kernels.tiles import Along, SlotNumber, Tile, View, made
 
 def _truncated(values, dtype):
     return np.trunc(values) if dtype.kind in ("int", "uint") else values
+
+
+def _updated(op, old, *given):
+    """What becomes of `old` atomically."""
+    match op:
+        case "add":
+            return old + given[0]
+        case "min" | "max":
+            return (np.minimum if op == "min" else np.maximum)(old, given[0])
+        case "and" | "or" | "xor":
+            function = getattr(np, f"bitwise_{op}")
+            return function(np.asarray(old, np.int64), np.asarray(given[0], np.int64))
+        case "xchg":
+            return given[0] + 0 * old
+        case "cas":
+            return np.where(old == given[0], given[1], old)
 
 
 class Pipeline:
@@ -86,6 +103,8 @@ class Machine:
         return self.block, frame.f_lineno
 
     def __getattr__(self, name):
+        if name.startswith("atomic_"):
+            return partial(self._atomic, name.removeprefix("atomic_"))
         return getattr(dtypes, name)
 
     # Tensors
@@ -124,6 +143,34 @@ class Machine:
         if mbarrier is not None:
             # The wait that follows orders it for all threads.
             dst.cells.written[...] = self.epoch - 1
+
+    def _atomic(self, op, target, *given, order=None, scope=None):
+        values = 2 if op == "cas" else 1
+        writer = op if scope else self.writer()
+        if len(given) == values:
+            cells = [g.load() if isinstance(g, Tile) else np.full(target.shape, g) for g in given]
+            if isinstance(target, View):
+                old = target.update(lambda x, i: _updated(op, x, *(c[i] for c in cells)), writer)
+            else:
+                old = target.cells.update(
+                    lambda x: _updated(op, x, *cells), target.dtype, self.epoch
+                )
+            return made(self, target.dtype, old)
+        index, *numbers = given
+        index = index if isinstance(index, tuple) else (index,)
+        if isinstance(target, Tile):
+            if not all(0 <= i < e for i, e in zip(index, target.shape)):
+                return 0
+            part = target.cells.part(tuple(int(i) for i in index))
+            return part.update(
+                lambda x: _updated(op, x, *numbers), target.dtype, self.epoch
+            ).item()
+        place = [np.asarray(start + i) for start, i in zip(target.origin, index)]
+        view = View(self, target.buffer, place)
+        return view.update(lambda x, _: _updated(op, x, *numbers), writer).item()
+
+    def number(self, tile):
+        return tile.load().item()
 
     def fill(self, tile, value):
         tile.store(np.asarray(value))

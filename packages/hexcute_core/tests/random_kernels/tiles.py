@@ -203,6 +203,10 @@ class View:
     def store(self, values, later=False):
         self.buffer.store(self.at, values, self.machine.writer())
 
+    def update(self, change, writer):
+        """What was there, of the tile's shape; `change` is given an element and its index."""
+        return self.buffer.update(self.at, change, writer)
+
     def combine(self, values, op):
         self.buffer.combine(self.at, values, op, self.machine.writer())
 
