@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from hexcute_bench.shape import Shape
 
@@ -40,10 +40,12 @@ class Case(Protocol):
 
 @dataclass(frozen=True)
 class Candidate:
-    """One configuration of a peer; `build` may raise, which drops this configuration only."""
+    """One configuration of a peer; `build` may raise, which drops this configuration only. `note`
+    is for the row."""
 
     name: str
     build: Callable[[], Run]
+    note: str = ""
 
 
 class Peer(Protocol):
@@ -58,6 +60,13 @@ class Peer(Protocol):
     def prepare(self, case: Any) -> Sequence[Candidate]: ...
 
     def check(self, case: Any, output: Any, index: int) -> float: ...
+
+
+@runtime_checkable
+class TunedPeer(Protocol):
+    """A peer that has a tuner of its own, which has to know the suite to make its cases anew."""
+
+    def tuned(self, case: Any, suite: str) -> Sequence[Candidate]: ...
 
 
 class CasePeer:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hexcute_bench.errors import DeviceLost, PeerAbsent
-from hexcute_bench.interface import Candidate, Case, Peer, Run, Settings, Work
+from hexcute_bench.interface import Candidate, Case, Peer, Run, Settings, TunedPeer, Work
 from hexcute_bench.rows import ABSENT, FAILED, OK, WRONG
 from hexcute_bench.shape import Shape
 from hexcute_bench.timing import Clock, Timing, interleave
@@ -101,8 +101,8 @@ class ShapeMeasurement:
     Raises `DeviceLost` once a peer has broken the device for this process.
     """
 
-    def __init__(self, case: Case, clock: Clock, settings: Settings) -> None:
-        self._case, self._clock, self._settings = case, clock, settings
+    def __init__(self, case: Case, clock: Clock, settings: Settings, suite: str = "") -> None:
+        self._case, self._clock, self._settings, self._suite = case, clock, settings, suite
 
     def results(self, peers: Sequence[Peer]) -> list[Measured]:
         found, chosen = [], []
@@ -128,7 +128,10 @@ class ShapeMeasurement:
     def _choose(self, peer: Peer) -> tuple[Measured, _Choice | None]:
         measured = Measured(peer.name, FAILED)
         try:
-            candidates = peer.prepare(self._case)
+            if isinstance(peer, TunedPeer):
+                candidates = peer.tuned(self._case, self._suite)
+            else:
+                candidates = peer.prepare(self._case)
         except PeerAbsent as error:
             measured.status = ABSENT
             measured.notes.append(str(error))
@@ -144,6 +147,7 @@ class ShapeMeasurement:
             return measured, None
         best = right[0] if len(right) == 1 else self._fastest(right, measured)
         measured.status, measured.config = OK, best.candidate.name
+        measured.notes += [best.candidate.note] * bool(best.candidate.note)
         measured.error = best.error
         return measured, best
 

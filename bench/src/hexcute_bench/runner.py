@@ -119,7 +119,7 @@ class SuiteRun:
             return f"no inputs: {reason(error)}"
         state.watch.start()
         try:
-            results = ShapeMeasurement(case, clock, state.settings).results(peers)
+            results = ShapeMeasurement(case, clock, state.settings, suite.name).results(peers)
         except DeviceLost as lost:
             lost.measured.notes.append(_LOST)
             state.add(shape, [lost.measured], case)

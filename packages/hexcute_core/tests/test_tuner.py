@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from scripted_bench import Scripted
 
-from hexcute_core.tuner import Progress, Space, TunerError, tune
+from hexcute_core.tuner import Pool, Progress, Space, TunerError, tune
 from hexcute_core.tuner.journal import Journal, path_of
 
 GOOD = [{"us": 3}, {"us": 1}, {"us": 2}]
@@ -130,6 +130,24 @@ def test_an_interrupted_run_goes_on_where_it_was(bench: Scripted, tmp_path: Path
     assert after["sample 1"] == 3 and report.best.us == 1.0
 
 
+def processes(bench: Scripted) -> set[str]:
+    """Those that were asked anything."""
+    return {line.split()[-1] for line in Path(bench.log).read_text().splitlines()}
+
+
+def test_a_pool_keeps_processes_that_are_well_for_the_next_task(tmp_path: Path) -> None:
+    first, second = (Scripted(str(tmp_path / name)) for name in ("a", "b"))
+    with Pool() as pool:
+        run(first, GOOD, tmp_path, pool=pool)
+        run(replace(second, version="2"), GOOD, tmp_path, pool=pool)
+        assert processes(first) == processes(second) and len(processes(first)) == 1
+        exits = [*GOOD, {"us": 9, "does": "exit sample"}]
+        third = Scripted(str(tmp_path / "c"), version="3")
+        assert len(run(third, exits, tmp_path, pool=pool).best.samples) == 3
+        assert len(processes(third)) == 2 and all(map(_runs, processes(third) - processes(first)))
+    assert not any(map(_runs, processes(first) | processes(third)))
+
+
 KILLED = """
 import sys
 from pathlib import Path
@@ -155,7 +173,7 @@ def test_a_killed_run_leaves_no_process_and_goes_on_with_its_rounds(tmp_path: Pa
         tune(bench, GOOD, root=root)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    workers = {line.split()[-1] for line in Path(bench.log).read_text().splitlines()}
+    workers = processes(bench)
     ends = time.monotonic() + 10
     while time.monotonic() < ends and any(_runs(worker) for worker in workers):
         time.sleep(0.02)

@@ -14,7 +14,7 @@ from hexcute_bench.errors import PeerAbsent
 from hexcute_bench.interface import Candidate, CasePeer, Run
 from hexcute_bench.peers.common import module
 from hexcute_bench.peers.folder import python_package, vllm_operators
-from hexcute_bench.peers.ours import Hexcute, hexcute
+from hexcute_bench.peers.ours import Hexcute, TunedHexcute, hexcute
 
 
 class TorchAttention(CasePeer):
@@ -163,7 +163,7 @@ class TritonDecode(CasePeer):
 
 def hexcute_attention(
     called: str, name: str = "hexcute", variant: str | None = None
-) -> tuple[Hexcute, Hexcute]:
+) -> tuple[Hexcute, TunedHexcute]:
     """Our `attention` or `decode_attention`, on one batch of (batch, sequence, heads, d)."""
     return hexcute(
         called,

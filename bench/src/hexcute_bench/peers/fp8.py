@@ -12,7 +12,7 @@ from hexcute_bench.errors import PeerAbsent
 from hexcute_bench.interface import Candidate, CasePeer, Run
 from hexcute_bench.peers.common import module
 from hexcute_bench.peers.folder import python_package, vllm_operators
-from hexcute_bench.peers.ours import Hexcute, hexcute
+from hexcute_bench.peers.ours import Hexcute, TunedHexcute, hexcute
 
 
 def column_major(scales: Any) -> Any:
@@ -117,7 +117,7 @@ class TritonFp8(CasePeer):
         ]
 
 
-def hexcute_fp8() -> tuple[Hexcute, Hexcute]:
+def hexcute_fp8() -> tuple[Hexcute, TunedHexcute]:
     """Our `fp8_blockwise_matmul(a, w, sa, sw)`, a's scales column-major as the peers take them."""
 
     def arguments(case: Fp8Case, i: int) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 from hexcute_bench.cases.gemm import GemmCase
 from hexcute_bench.interface import Candidate, CasePeer, Run
 from hexcute_bench.peers.common import module
-from hexcute_bench.peers.ours import Hexcute, hexcute
+from hexcute_bench.peers.ours import Hexcute, TunedHexcute, hexcute
 
 
 class Cublas(CasePeer):
@@ -34,7 +34,7 @@ def _operands(case: GemmCase, index: int) -> Sequence[Any]:
     return case.a[index], case.b[index]
 
 
-def hexcute_gemm(variant: str | None = None) -> tuple[Hexcute, Hexcute]:
+def hexcute_gemm(variant: str | None = None) -> tuple[Hexcute, TunedHexcute]:
     """Our `matmul`, by one variant or the one it chooses."""
     return hexcute("matmul", _operands, variant=variant)
 

@@ -12,7 +12,7 @@ from hexcute_bench.interface import Candidate, CasePeer, Run
 from hexcute_bench.peers.common import module
 from hexcute_bench.peers.folder import loader, vllm_operators
 from hexcute_bench.peers.marlin_format import pack_stack
-from hexcute_bench.peers.ours import TUNED, Hexcute, operator
+from hexcute_bench.peers.ours import TUNED, Hexcute, TunedHexcute, operator
 
 # How vLLM names "uint4 without a bias" to its operators.
 _UINT4 = (1 << 50) | 1024
@@ -206,28 +206,32 @@ class VllmTriton(CasePeer):
         ]
 
 
-class HexcuteMoe(CasePeer):
+def _hexcute_moe(case: MoeCase) -> Hexcute:
     """Our `moe(x, w13, w2, ids, gates, scope=...)`, on weights that its `pack_experts` has brought
-    into their order: as called, or tuned."""
+    into their order."""
+    operator("moe")
+    pack = module("hexcute_kernels.moe").pack_experts
+    first, second = (pack(stack.q, stack.scale, stack.zero) for stack in (case.w13, case.w2))
+    return Hexcute(
+        "hexcute",
+        "moe",
+        lambda case, i: (case.x[i], first, second, case.ids[i], case.gates[i]),
+        options=lambda case: {"scope": case.scope},
+    )
 
-    def __init__(self, tuned: bool = False) -> None:
-        self._tuned = tuned
-        self.name = f"hexcute{TUNED}" if tuned else "hexcute"
+
+class HexcuteMoe(CasePeer):
+    """Our layer as called."""
+
+    name = "hexcute"
 
     def prepare(self, case: MoeCase) -> Sequence[Candidate]:
-        operator("moe")
-        pack = module("hexcute_kernels.moe").pack_experts
-        first, second = (
-            pack(stack.q, stack.scale, stack.zero) for stack in (case.w13, case.w2)
-        )
-        ours = Hexcute(
-            self.name,
-            "moe",
-            lambda case, i: (case.x[i], first, second, case.ids[i], case.gates[i]),
-            tuned=self._tuned,
-            options=lambda case: {"scope": case.scope},
-        )
-        return ours.prepare(case)
+        return _hexcute_moe(case).prepare(case)
+
+
+def tuned_moe() -> TunedHexcute:
+    """Our layer by the best of its configurations."""
+    return TunedHexcute(f"hexcute{TUNED}", _hexcute_moe)
 
 
 def _only_gemms(case: MoeCase) -> None:

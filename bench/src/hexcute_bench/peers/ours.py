@@ -1,7 +1,8 @@
 """Our operators, by name: as called, and by the fastest of their configurations.
 
     hexcute          the plain call: what a user gets
-    hexcute_tuned    the best of the configurations of the variant that the plain call takes
+    hexcute_tuned    the best of the configurations of the variant that the plain call takes, by the
+                     project's tuner
 """
 
 from __future__ import annotations
@@ -37,8 +38,7 @@ def operator(name: str) -> Any:
 class Hexcute(CasePeer):
     """The operator called with `arguments(case, index)`, `options(case)` and `output(case, index)`.
 
-    As called it has one candidate; `tuned`, one for each configuration. `variant` names the only
-    variant to use, `config` fixes the constants of its configuration.
+    `variant` names the only variant to use, `config` fixes the constants of its configuration.
     """
 
     def __init__(
@@ -47,43 +47,35 @@ class Hexcute(CasePeer):
         called: str,
         arguments: Arguments,
         *,
-        tuned: bool = False,
         variant: str | None = None,
         config: Mapping[str, Any] | None = None,
         options: Callable[[Any], Mapping[str, Any]] = lambda case: {},
         output: Callable[[Any, int], Any] = lambda case, index: case.output(index),
     ) -> None:
-        self.name = name
-        self._called, self._arguments, self._output = called, arguments, output
-        self._tuned, self._variant, self._config = tuned, variant, config
-        self._options = options
+        self.name, self.called, self.variant = name, called, variant
+        self._arguments, self._output = arguments, output
+        self._config, self._options = config, options
 
     def prepare(self, case: Case) -> Sequence[Candidate]:
-        ours = operator(self._called)
-        if self._tuned:
-            tried = list(self._kind(ours, case).configs)
-        elif self._config is not None:
-            tried = [self._kind(ours, case).configs.kind(**self._config)]
-        else:
-            return [Candidate("as called", lambda: self._run(ours, case, None))]
-        return [
-            Candidate(config_name(config), lambda config=config: self._run(ours, case, config))
-            for config in tried
-        ]
+        ours = operator(self.called)
+        if self._config is None:
+            return [Candidate("as called", lambda: self.run(case, None))]
+        kind = next(v for v in ours.variants if v.name == self.variant).configs.kind
+        config = kind(**self._config)
+        return [Candidate(config_name(config), lambda: self.run(case, config))]
 
-    def _kind(self, ours: Any, case: Case) -> Any:
-        """The variant named, else the one that the plain call takes."""
-        name = self._variant
-        if name is None:
-            args = self._arguments(case, 0)
-            name = ours.plan(ours.schema.bind(tuple(args), self._options(case))).variant
-        return next(variant for variant in ours.variants if variant.name == name)
+    def arguments(self, case: Case) -> tuple[Any, ...]:
+        """All arguments of a call on the first set, in the operator's order."""
+        schema = operator(self.called).schema
+        bound: tuple[Any, ...] = schema.bind(self._arguments(case, 0), self._options(case))
+        return bound
 
-    def _run(self, ours: Any, case: Case, config: Any) -> Run:
-        sets = range(case.sets)
+    def run(self, case: Case, config: Any) -> Run:
+        """The launch on a set, by this configuration or the one that a call takes."""
+        ours, sets = operator(self.called), range(case.sets)
         arguments = [tuple(self._arguments(case, index)) for index in sets]
         outputs = [self._output(case, index) for index in sets]
-        options = {**self._options(case), "variant": self._variant, "config": config}
+        options = {**self._options(case), "variant": self.variant, "config": config}
 
         def run(index: int) -> None:
             ours(*arguments[index], out=outputs[index], **options)
@@ -91,11 +83,28 @@ class Hexcute(CasePeer):
         return run
 
 
+class TunedHexcute(CasePeer):
+    """The best of our configurations, which the project's own tuner chooses, in processes of its
+    own: `of(case)` is the operator on a case."""
+
+    def __init__(self, name: str, of: Callable[[Any], Hexcute]) -> None:
+        self.name, self.of = name, of
+
+    def prepare(self, case: Case) -> Sequence[Candidate]:
+        raise PeerAbsent(f"{self.name} is tuned for the shapes of a suite")
+
+    def tuned(self, case: Case, suite: str) -> Sequence[Candidate]:
+        """The configuration that the tuner chose for a case of a suite."""
+        ours = self.of(case)
+        operator(ours.called)
+        found = module("hexcute_bench.peers.tuned").tune_case(ours, case, suite, self.name)
+        config, note = found
+        return [Candidate(config_name(config), lambda: ours.run(case, config), note)]
+
+
 def hexcute(
     called: str, arguments: Arguments, *, name: str = "hexcute", **how: Any
-) -> tuple[Hexcute, Hexcute]:
+) -> tuple[Hexcute, TunedHexcute]:
     """The two systems of an operator: as called, and tuned."""
-    return (
-        Hexcute(name, called, arguments, **how),
-        Hexcute(f"{name}{TUNED}", called, arguments, tuned=True, **how),
-    )
+    ours = Hexcute(name, called, arguments, **how)
+    return ours, TunedHexcute(f"{name}{TUNED}", lambda case: ours)

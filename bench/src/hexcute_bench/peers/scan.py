@@ -9,7 +9,7 @@ from hexcute_bench.cases.scan import STATES, ScanCase
 from hexcute_bench.interface import Candidate, CasePeer, Run
 from hexcute_bench.peers.common import module
 from hexcute_bench.peers.folder import python_package, vllm_operators
-from hexcute_bench.peers.ours import Hexcute, hexcute
+from hexcute_bench.peers.ours import Hexcute, TunedHexcute, hexcute
 
 
 class Mamba(CasePeer):
@@ -92,7 +92,7 @@ class TritonScan(CasePeer):
         ]
 
 
-def hexcute_scan() -> tuple[Hexcute, Hexcute]:
+def hexcute_scan() -> tuple[Hexcute, TunedHexcute]:
     """Our `selective_scan(u, delta, a, b, c, d, z, bias)`."""
     return hexcute(
         "selective_scan",

@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from hexcute_bench.cases.moe import MoeCase, moe_work
 from hexcute_bench.interface import KernelSuite
-from hexcute_bench.peers.moe import HexcuteMoe, MarlinMoe, MarlinNew, MarlinOld, VllmTriton
+from hexcute_bench.peers.moe import (
+    HexcuteMoe,
+    MarlinMoe,
+    MarlinNew,
+    MarlinOld,
+    VllmTriton,
+    tuned_moe,
+)
 from hexcute_bench.shape import Shape
 
 TOKENS = (1, 2, 4, 8, 16, 24, 32, 40, 48, 56, 64, 128, 2048, 4096, 8192, 16384)
@@ -30,7 +37,7 @@ MOE = KernelSuite(
     quick=QUICK,
     peers=(
         HexcuteMoe(),
-        HexcuteMoe(tuned=True),
+        tuned_moe(),
         MarlinMoe(),
         MarlinNew(),
         MarlinOld(),
@@ -49,7 +56,7 @@ MOE_LAYER = KernelSuite(
     baseline="marlin",
     shapes=SHAPES,
     quick=QUICK,
-    peers=(HexcuteMoe(), HexcuteMoe(tuned=True), MarlinMoe()),
+    peers=(HexcuteMoe(), tuned_moe(), MarlinMoe()),
     case=lambda shape: MoeCase(shape, "layer"),
     work=moe_work,
     regime=regime,

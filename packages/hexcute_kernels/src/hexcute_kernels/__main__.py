@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hexcute_core.errors import HexcuteError
+from hexcute_core.tuner import Pool
 from hexcute_kernels import FAMILIES, tuned
 from hexcute_kernels.gpus import gpu_here
 from hexcute_kernels.measured import rows_of, table_text, write_csv, write_text
@@ -58,12 +59,12 @@ def _tune(options: argparse.Namespace) -> None:
     name = f"{options.operator}_{gpu_here().name}"
     path = options.csv or Path(f"{name}.csv")
     table = options.table or Path(tuned.__file__).with_name(f"{name}.py")
-    for shape in options.shapes:
-        for sizes in parse(shape):
+    with Pool() as pool:
+        for sizes in (sizes for shape in options.shapes for sizes in parse(shape)):
             bench, report = tune_operator(
                 options.operator, sizes, variant=options.variant, whole_space=options.space,
                 top=options.top, rounds=options.rounds, processes=options.processes,
-                seconds=options.seconds,
+                seconds=options.seconds, pool=pool,
             )  # fmt: skip
             # What a stopped run has found stands in the files already.
             rows = write_csv(path, rows_of(bench, report))

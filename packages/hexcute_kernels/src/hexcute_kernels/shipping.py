@@ -16,7 +16,7 @@ from typing import Union
 import hexcute_core as hx
 from hexcute_core.driver import bundle
 from hexcute_core.errors import LaunchError
-from hexcute_core.tuner.workers import Done, each
+from hexcute_core.tuner.workers import Done, Pool, each
 from hexcute_kernels import __version__, operator_named
 from hexcute_kernels.gpus import Gpu, gpu_here, gpu_named
 from hexcute_kernels.prepared import described
@@ -81,10 +81,12 @@ def warm_up(
     kernels = {k.program: k for call in wanted for k in call.kernels(where)}
     count = min(processes or len(os.sched_getaffinity(0)), len(wanted))
     if count > 1:
-        for number, answer in each(Builder(where), "build", wanted, count, SECONDS):
-            if not isinstance(answer, Done):
-                call = wanted[number]
-                raise LaunchError(f"{call.operator} of {call.sizes}: {answer.reason}")
+        with Pool() as pool:
+            answers = each(pool, Builder(where), "build", wanted, count, SECONDS)
+            for number, answer in answers:
+                if not isinstance(answer, Done):
+                    call = wanted[number]
+                    raise LaunchError(f"{call.operator} of {call.sizes}: {answer.reason}")
     return list(_built(kernels.values()))
 
 

@@ -19,14 +19,16 @@ if TYPE_CHECKING:
     from hexcute_core.tuner.report import Outcome, Report
     from hexcute_core.tuner.space import Space
     from hexcute_core.tuner.tuning import tune
+    from hexcute_core.tuner.workers import Pool
 
 # A process of the tuner loads what its bench needs, and no more.
 _HOMES = {
-    "Bench": "bench", "KernelBench": "kernel_bench", "Outcome": "report", "Progress": "progress",
-    "Report": "report", "Space": "space", "Task": "bench", "tune": "tuning",
+    "Bench": "bench", "KernelBench": "kernel_bench", "Outcome": "report", "Pool": "workers",
+    "Progress": "progress", "Report": "report", "Space": "space", "Task": "bench", "tune": "tuning",
 }  # fmt: skip
 __all__ = [
-    "Bench", "KernelBench", "Outcome", "Progress", "Report", "Space", "Task", "TunerError", "tune",
+    "Bench", "KernelBench", "Outcome", "Pool", "Progress", "Report", "Space", "Task", "TunerError",
+    "tune",
 ]  # fmt: skip
 
 

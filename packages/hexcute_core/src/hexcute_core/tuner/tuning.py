@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from hexcute_core.tuner.journal import Journal, path_of
 from hexcute_core.tuner.progress import Progress
 from hexcute_core.tuner.report import Report, report_of
 from hexcute_core.tuner.space import text_of
-from hexcute_core.tuner.workers import Answer, Died, Done, Hung, Refused, Worker, each
+from hexcute_core.tuner.workers import Answer, Died, Done, Hung, Pool, Refused, Worker, each
 from hexcute_core.unions import assert_never
 
 TOP, ROUNDS, SECONDS = 16, 9, 120.0
@@ -38,13 +38,15 @@ def tune(
     seconds: float = SECONDS,
     root: Path | None = None,
     progress: Progress | None = None,
+    pool: Pool | None = None,
 ) -> Report:
     """Times the `top` configurations, by the cost model, of all that are given.
 
     Each gets `rounds` samples; no answer within `seconds` is a hang. `processes` compile at once, a
     core each by default. Results are kept under `root`, the folder of the kernel cache by default:
-    a run that was stopped goes on where it was, and one that was finished is only read. Raises
-    TunerError for no configurations, or where the processes do not come up.
+    a run that was stopped goes on where it was, and one that was finished is only read. The
+    processes end with the run, or where a `pool` is given, with that. Raises TunerError for no
+    configurations, or where the processes do not come up.
     """
     wanted = list({text_of(config): config for config in configs}.values())
     if not wanted:
@@ -52,24 +54,28 @@ def tune(
     for name, number in (("top", top), ("rounds", rounds), ("processes", processes)):
         if number is not None and (type(number) is not int or number < 1):
             raise TunerError(f"{name} is {number!r}, expected a number from 1 on")
-    shown = progress or Progress()
+    shown, count = progress or Progress(), processes or len(os.sched_getaffinity(0))
+    workers = pool or Pool()
     try:
         with Journal(bench.task, path_of(bench.task, root)) as journal:
-            run = _Run(bench, journal, shown, processes or len(os.sched_getaffinity(0)), seconds)
+            run = _Run(bench, journal, shown, workers, count, seconds)
             run.rank(wanted)
             chosen = run.build(wanted, top)
             run.time(chosen, rounds)
             return report_of(bench.task, wanted, journal.known)
     finally:
         shown.close()
+        if pool is None:
+            workers.close()
 
 
 class _Run:
     def __init__(
-        self, bench: Bench, journal: Journal, progress: Progress, processes: int, seconds: float
-    ) -> None:
+        self, bench: Bench, journal: Journal, progress: Progress, pool: Pool, processes: int,
+        seconds: float,
+    ) -> None:  # fmt: skip
         self.bench, self.journal, self.progress = bench, journal, progress
-        self.processes, self.seconds = processes, seconds
+        self.pool, self.processes, self.seconds = pool, processes, seconds
         self.known = journal.known
 
     def note(self, config: Any, answer: Answer, **found: object) -> bool:
@@ -90,11 +96,16 @@ class _Run:
                 assert_never(answer)
         return False
 
+    def each(
+        self, method: str, configs: Sequence[Any]
+    ) -> Generator[tuple[int, Answer], None, None]:
+        return each(self.pool, self.bench, method, configs, self.processes, self.seconds)
+
     def rank(self, configs: Sequence[Any]) -> None:
         known = {*self.known.clocks, *self.known.failed}
         left = [config for config in configs if text_of(config) not in known]
         self.progress.phase("ranking", len(configs), len(configs) - len(left))
-        with closing(each(self.bench, "clocks", left, self.processes, self.seconds)) as answers:
+        with closing(self.each("clocks", left)) as answers:
             for number, answer in answers:
                 answer = _number(answer, "clocks")
                 clocks = answer.value if isinstance(answer, Done) else 0.0
@@ -112,7 +123,7 @@ class _Run:
             if not left:
                 return ranked
             self.progress.phase("building", len(ranked), len(ranked) - len(left))
-            with closing(each(self.bench, "build", left, self.processes, self.seconds)) as answers:
+            with closing(self.each("build", left)) as answers:
                 for number, answer in answers:
                     self.note(left[number], answer, built=True)
                     self.progress.step(text_of(left[number]))
@@ -126,7 +137,7 @@ class _Run:
             done = 0
         if done >= rounds:
             return
-        clock = _Clock(self)
+        clock, well = _Clock(self), False
         try:
             # Whatever cannot be timed is met before any sample is taken.
             self.progress.phase("checking", len(configs))
@@ -140,11 +151,12 @@ class _Run:
                 order = left if turn % 2 == 0 else left[::-1]
                 samples = {text_of(c): us for c in order if (us := clock.sample(c)) is not None}
                 if not samples:
-                    return
+                    break
                 self.journal.note(round=samples)
                 self.progress.step("")
+            well = True
         finally:
-            clock.close()
+            clock.close(well)
 
 
 def _number(answer: Answer, what: str) -> Answer:
@@ -168,7 +180,8 @@ class _Clock:
     def prepared(self, config: Any) -> bool:
         """Whether a configuration is ready to be timed; one that cannot be is written down."""
         if self._worker is None:
-            self._worker, self._ready = Worker(self._run.bench).started(), set()
+            self._worker = self._run.pool.hire(self._run.bench).started()
+            self._ready = set()
         if text_of(config) in self._ready:
             return True
         answer = self._ask("prepare", config)
@@ -193,6 +206,9 @@ class _Clock:
             self._worker = None
         return answer
 
-    def close(self) -> None:
-        if self._worker is not None:
+    def close(self, well: bool) -> None:
+        """Lets the process go; one that is not `well` may still be at something."""
+        if self._worker is not None and well:
+            self._run.pool.dismiss(self._worker)
+        elif self._worker is not None:
             self._worker.kill()

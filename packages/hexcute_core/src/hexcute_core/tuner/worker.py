@@ -1,6 +1,7 @@
 """`python -m hexcute_core.tuner.worker IN OUT`: the process behind a `Worker`.
 
-It reads an object, then calls of its methods, and writes what they give or raise. Where the object
+It reads an object, then calls of its methods, and writes what they give or raise; another object
+takes the place of the one before. Where the object
 has a method `alive`, it is asked after every error, and where it says no the process ends: a CUDA
 context in which a kernel has faulted is of no more use.
 """
@@ -8,6 +9,7 @@ context in which a kernel has faulted is of no more use.
 from __future__ import annotations
 
 import ctypes
+import gc
 import pickle
 import signal
 import sys
@@ -33,17 +35,23 @@ def main(source: int, sink: int) -> None:
     """Serves until the parent closes the connection."""
     _end_with_parent()
     asked, told = Connection(source, writable=False), Connection(sink, readable=False)
-    try:
-        work = pickle.loads(asked.recv_bytes())
-    except Exception as error:
-        told.send(("died", _words(error)))
-        return
-    told.send(("done", None))
+    work: object = None
     while True:
         try:
             method, args = asked.recv()
         except EOFError:
             return
+        if method == "work":
+            # What the one before holds of the GPU is free for this one.
+            work = None
+            gc.collect()
+            try:
+                work = pickle.loads(args)
+            except Exception as error:
+                told.send(("died", _words(error)))
+                return
+            told.send(("done", None))
+            continue
         try:
             told.send(("done", getattr(work, method)(*args)))
         except Exception as error:

@@ -1,8 +1,9 @@
 """Work in processes of their own: what hangs or dies takes itself along, and nothing else.
 
-A worker is a fresh process (`worker.py`) that gets a copy of an object and then calls its methods,
-one after the other, as it is asked. It is killed where it does not answer in time, and another one
-takes its place. It ends with its parent, however that ends.
+A worker is a process (`worker.py`) that gets a copy of an object and then calls its methods, one
+after the other, as it is asked. It is killed where it does not answer in time, and another one
+takes its place. It ends with its parent, however that ends. Those that are well stay in a pool, for
+the next task: most of what a process takes is to come up and import.
 """
 
 from __future__ import annotations
@@ -59,19 +60,9 @@ Answer = Union[Done, Refused, Hung, Died]
 
 
 class Worker:
-    """A process with a copy of `work`, an object that can be pickled and is found by import there.
+    """A process that gets a copy of what is to be done, and is asked."""
 
-    Raises TunerError for one that cannot.
-    """
-
-    def __init__(self, work: object) -> None:
-        try:
-            copy = pickle.dumps(work)
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise TunerError(
-                f"what is tuned cannot be handed to another process: {error}",
-                fix="make it of names, numbers and functions of a module",
-            ) from None
+    def __init__(self) -> None:
         ours, theirs = os.pipe(), os.pipe()
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the process
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
@@ -86,11 +77,15 @@ class Worker:
         self._to = Connection(ours[1], readable=False)
         self.connection = Connection(theirs[0], writable=False)
         self._expect(START_SECONDS)
+
+    def give(self, copy: bytes) -> None:
+        """Hands over what is to be done, pickled, in place of what was before."""
         with suppress(BrokenPipeError):
-            self._to.send_bytes(copy)
+            self._to.send(("work", copy))
+        self._expect(START_SECONDS)
 
     def started(self) -> Worker:
-        """Waits until it has come up. Raises TunerError where it does not."""
+        """Waits until it has what was given. Raises TunerError where that fails."""
         match self.answer():
             case Done():
                 return self
@@ -153,8 +148,47 @@ class Worker:
         self.connection.close()
 
 
+class Pool:
+    """Workers that come and go; a context, at whose end all of them do.
+
+    What they have imported stays as it is, so a pool lasts no longer than the sources do.
+    """
+
+    def __init__(self) -> None:
+        self._idle: list[Worker] = []
+
+    def hire(self, work: object) -> Worker:
+        """A worker with a copy of `work`, an object that can be pickled and that is found there by
+        import; `started` waits for it. Raises TunerError for one that cannot."""
+        try:
+            copy = pickle.dumps(work)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise TunerError(
+                f"what is tuned cannot be handed to another process: {error}",
+                fix="make it of names, numbers and functions of a module",
+            ) from None
+        worker = self._idle.pop() if self._idle else Worker()
+        worker.give(copy)
+        return worker
+
+    def dismiss(self, worker: Worker) -> None:
+        """Takes back a worker that has answered and is well."""
+        self._idle.append(worker)
+
+    def close(self) -> None:
+        """Ends those that wait."""
+        while self._idle:
+            self._idle.pop().kill()
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *of: object) -> None:
+        self.close()
+
+
 def each(
-    work: object, method: str, items: Sequence[Any], processes: int, seconds: float
+    pool: Pool, work: object, method: str, items: Sequence[Any], processes: int, seconds: float
 ) -> Generator[tuple[int, Answer], None, None]:
     """Calls `method` with each of the items, in so many processes; gives each item's number and
     answer as it comes. Whoever stops early ends the processes by closing the iterator."""
@@ -165,8 +199,10 @@ def each(
         worker.ask(method, items[number], seconds=seconds)
         busy[worker] = number
 
-    fresh = [Worker(work) for _ in range(min(processes, len(items)))]
+    fresh: list[Worker] = []
     try:
+        for _ in range(min(processes, len(items))):
+            fresh.append(pool.hire(work))
         while fresh:
             give(fresh[-1].started())
             fresh.pop()
@@ -176,12 +212,11 @@ def each(
                 if worker.connection not in ready and worker.left > 0:
                     continue
                 number, answer = busy.pop(worker), worker.answer()
-                if not waiting:
-                    worker.kill()
-                elif isinstance(answer, (Hung, Died)):
-                    give(Worker(work).started())
-                else:
-                    give(worker)
+                lost = isinstance(answer, (Hung, Died))
+                if waiting:
+                    give(pool.hire(work).started() if lost else worker)
+                elif not lost:
+                    pool.dismiss(worker)
                 yield number, answer
     finally:
         for worker in (*fresh, *busy):
