@@ -11,6 +11,10 @@ SIZES = {
     "decode_attention": "b=2,sk=4096,h=8,hk=2,d=128,ragged=true",
     "fp8_blockwise_matmul": "m=64,n=256,k=256",
     "selective_scan": "b=1,d=64,length=128",
+    "selective_scan_with_state": "b=1,d=64,length=100,sequences=3,starts=true,timed=false",
+    "selective_state_update": "b=3,d=64,slots=5",
+    "causal_conv1d": "b=2,d=64,length=100,timed=false",
+    "causal_conv1d_update": "b=3,d=64,slots=5",
     "w4a16_matmul": "m=16,n=128,k=256",
     "moe": "m=40,hidden=256,width=128,experts=4,top_k=2",
 }

@@ -31,7 +31,8 @@ def test_a_schema_gives_names_kinds_and_defaults() -> None:
         ("x", "Tensor", False), ("w", "Tensor", False),
         ("bias", "Tensor", True), ("activation", "str", True),
     ]  # fmt: skip
-    assert parse("f(Tensor(a!) x, float s=0.5, bool c=True) -> (Tensor, Tensor)").results == 2
+    changing = parse("f(Tensor(a!) x, Tensor y, float s=0.5, bool c=True) -> (Tensor, Tensor)")
+    assert changing.results == 2 and [p.written for p in changing.parameters[:2]] == [True, False]
 
 
 def test_arguments_are_bound_by_place_and_name() -> None:

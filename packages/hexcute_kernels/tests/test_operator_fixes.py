@@ -12,6 +12,7 @@ from hexcute_core.errors import LaunchError
 from hexcute_kernels.attention import attention, decode_attention
 from hexcute_kernels.gemm import bmm, linear, matmul
 from hexcute_kernels.gemm.configs import MmaConfig
+from hexcute_kernels.scan import causal_conv1d, selective_scan
 from hexcute_kernels.schema import parse
 
 torch = pytest.importorskip("torch")
@@ -77,6 +78,12 @@ def decoded(queries: int, heads: int) -> Any:
     return lambda: decode_attention(zeros(1, queries, heads, 64), *[zeros(1, 64, 4, 64)] * 2)
 
 
+def scanned(out: Any = None, u: Any = None) -> Any:
+    """A scan with u's channels side by side in memory, where it is not given."""
+    u, bc = zeros(1, 20, 64).mT if u is None else u, zeros(1, 16, 20)
+    return lambda: selective_scan(u, u, zeros(64, 16, dtype=torch.float32), bc, bc, out=out)
+
+
 def in_a_graph(**options: Any) -> Any:
     given = {"variant": None, "config": None, **options}
     return lambda: traced(matmul, (right(), right()), None, given["variant"], given["config"], {})
@@ -115,6 +122,12 @@ CALLS: list[tuple[str, Any, Any]] = [
     ("or pass detached tensors", product(learned), product(lambda: learned().detach())),
     ("pass a contiguous tensor, and copy it where it is to go",
      product(right, out=zeros(64, 128)[:, ::2]), product(right, out=zeros(64, 64))),
+    ("pass a tensor of that order, and copy it where it is to go",
+     scanned(zeros(1, 64, 20)), scanned(zeros(1, 20, 64).mT)),
+    ("pass x.contiguous() of each", scanned(None, zeros(1, 64, 40)[..., ::2]),
+     scanned(None, zeros(1, 64, 20))),
+    ("pass x.contiguous()", lambda: causal_conv1d(zeros(1, 64, 40)[..., ::2], zeros(64, 4)),
+     lambda: causal_conv1d(zeros(1, 64, 20), zeros(64, 4))),
     ("pass a.contiguous()", product(lambda: zeros(64, 128)[:, ::2]),
      product(lambda: zeros(64, 128)[:, ::2].contiguous())),
     ("pass q.contiguous()",

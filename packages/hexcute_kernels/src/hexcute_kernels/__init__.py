@@ -26,6 +26,10 @@ FAMILIES: dict[str, str] = {
     "decode_attention": "attention",
     "fp8_blockwise_matmul": "fp8",
     "selective_scan": "scan",
+    "selective_scan_with_state": "scan",
+    "selective_state_update": "scan",
+    "causal_conv1d": "scan",
+    "causal_conv1d_update": "scan",
     "w4a16_matmul": "moe",
     "moe": "moe",
 }

@@ -164,6 +164,8 @@ def _maker(tensor: Any, output: Output) -> Callable[[], Any]:
     memory of one element, costs half of what a shape, a type and a place do."""
     import torch
 
+    if output.order is not None:
+        return partial(output.empty, tensor)
     dtype = torch_dtype(output.dtype)
     like = tensor.new_empty((), dtype=dtype).expand(output.shape)
     if torch.empty_like(like).is_contiguous():
@@ -206,7 +208,7 @@ def described(
     where = next(t for _, t in given_tensors(schema, args))
 
     def make(outputs: Sequence[Output]) -> tuple[Any, ...]:
-        return tuple(where.new_empty(o.shape, dtype=torch_dtype(o.dtype)) for o in outputs)
+        return tuple(o.empty(where) for o in outputs)
 
     match plan.launch:
         case Launch() as launch:

@@ -22,7 +22,6 @@ from hexcute_kernels.tensors import (
     check_output,
     check_tensor,
     no_gradient,
-    torch_dtype,
 )
 
 NAMESPACE = "hexcute"
@@ -116,7 +115,9 @@ def _define(operator: Operator[Any]) -> None:
     ):
         lib.impl(name, implementation, "CompositeExplicitAutograd")
         torch.library.register_fake(f"{NAMESPACE}::{name}", shapes, lib=lib)
-    torch.library.register_autograd(f"{NAMESPACE}::{schema.name}", backward, lib=lib)
+    # Of operators that write to arguments torch knows no gradient; the call itself says so.
+    if not any(parameter.written for parameter in schema.parameters):
+        torch.library.register_autograd(f"{NAMESPACE}::{schema.name}", backward, lib=lib)
 
 
 def _described(operator: Operator[Any], args: tuple[Any, ...]) -> tuple[Output, ...]:
@@ -133,4 +134,4 @@ def _empty(operator: Operator[Any], args: tuple[Any, ...], output: Output) -> An
         for parameter, value in zip(operator.schema.parameters, args, strict=True)
         if parameter.kind == "Tensor" and value is not None
     )
-    return next(tensors).new_empty(output.shape, dtype=torch_dtype(output.dtype))
+    return output.empty(next(tensors))

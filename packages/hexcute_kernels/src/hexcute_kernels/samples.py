@@ -93,6 +93,16 @@ class Maker:
             end, shape, dtype=kind, device=self.device, generator=self._random
         )
 
+    def first(self, count: int) -> Any:
+        """The whole numbers from 0 on."""
+        if self.empty:
+            return self.torch.empty(count, dtype=self.torch.int32, device=self.device)
+        return self.torch.arange(count, dtype=self.torch.int32, device=self.device)
+
+    def ascending(self, parts: int, end: int) -> Any:
+        """Where so many parts of about one length begin, and the last ends."""
+        return self.first(parts + 1) if self.empty else self.first(parts + 1) * end // parts
+
     def matrix(self, rows: int, columns: int, by_columns: bool, dtype: Value, *batch: int) -> Any:
         """Of rows x columns; `by_columns`, a column's elements are neighbours."""
         if by_columns:
@@ -166,21 +176,67 @@ def fp8_blockwise_matmul(
 def selective_scan(
     make: Maker, b: int, d: int, length: int, states: int = 16, groups: int = 1,
     dtype: str = "float16", skips: bool = True, gated: bool = True, biased: bool = True,
-    soft: bool = True,
+    soft: bool = True, starts: bool = False, sequences: int | None = None, timed: bool = True,
+    bc_timed: bool = True,
 ) -> tuple[Any, ...]:  # fmt: skip
-    def steps(*shape: int) -> Any:
-        return make.normal(*shape, length, dtype=dtype)
+    def steps(timed: bool, *shape: int) -> Any:
+        if timed:
+            return make.normal(*shape, length, dtype=dtype)
+        return make.normal(shape[0], length, *shape[1:], dtype=dtype).movedim(1, -1)
 
     def channels(*shape: int) -> Any:
         return make.normal(d, *shape, dtype="float32")
 
     shared = (b, states) if groups == 1 else (b, groups, states)
-    decay = channels(states) if make.empty else -channels(states).abs()
+    many = b if sequences is None else sequences
     return (
-        steps(b, d), steps(b, d), decay, steps(*shared), steps(*shared),
-        channels() if skips else None, steps(b, d) if gated else None,
-        channels() if biased else None, soft,
+        steps(timed, b, d), steps(timed, b, d), _decay(make, d, states), steps(bc_timed, *shared),
+        steps(bc_timed, *shared), channels() if skips else None,
+        steps(timed, b, d) if gated else None, channels() if biased else None, soft,
+        make.normal(many, d, states, dtype="float32") if starts else None,
+        None if sequences is None else make.ascending(sequences, length),
     )  # fmt: skip
+
+
+def _decay(make: Maker, d: int, states: int) -> Any:
+    drawn = make.normal(d, states, dtype="float32")
+    return drawn if make.empty else -drawn.abs()
+
+
+def selective_state_update(
+    make: Maker, b: int, d: int, states: int = 16, groups: int = 1, dtype: str = "float16",
+    state_dtype: str = "float32", skips: bool = True, gated: bool = True, biased: bool = True,
+    soft: bool = True, slots: int | None = None,
+) -> tuple[Any, ...]:  # fmt: skip
+    x, dt, z = (make.normal(b, d, dtype=dtype) for _ in range(3))
+    shared = (b, states) if groups == 1 else (b, groups, states)
+    bs, cs = (make.normal(*shared, dtype=dtype) for _ in range(2))
+    skip, bias = (make.normal(d, dtype="float32") if has else None for has in (skips, biased))
+    state = make.normal(b if slots is None else slots, d, states, dtype=state_dtype)
+    decay, index = _decay(make, d, states), None if slots is None else make.first(b)
+    return state, x, dt, decay, bs, cs, skip, z if gated else None, bias, soft, index
+
+
+def causal_conv1d(
+    make: Maker, b: int, d: int, length: int, width: int = 4, dtype: str = "float16",
+    biased: bool = True, starts: bool = False, activation: str | None = "silu", timed: bool = True,
+) -> tuple[Any, ...]:  # fmt: skip
+    x = make.matrix(d, length, not timed, dtype, b)
+    weight = make.normal(d, width, dtype=dtype)
+    bias = make.normal(d, dtype=dtype) if biased else None
+    start = make.normal(b, d, width - 1, dtype=dtype) if starts else None
+    return x, weight, bias, start, activation
+
+
+def causal_conv1d_update(
+    make: Maker, b: int, d: int, width: int = 4, kept: int | None = None, dtype: str = "float16",
+    biased: bool = True, activation: str | None = "silu", slots: int | None = None,
+) -> tuple[Any, ...]:  # fmt: skip
+    many, steps = b if slots is None else slots, width - 1 if kept is None else kept
+    x, state = make.normal(b, d, dtype=dtype), make.normal(many, d, steps, dtype=dtype)
+    weight = make.normal(d, width, dtype=dtype)
+    bias = make.normal(d, dtype=dtype) if biased else None
+    return x, state, weight, bias, activation, None if slots is None else make.first(b)
 
 
 def w4a16_matmul(make: Maker, m: int, n: int, k: int) -> tuple[Any, ...]:
@@ -199,9 +255,9 @@ _BY_NAME: dict[str, Callable[..., tuple[Any, ...]]] = {
     function.__name__: function
     for function in (
         matmul, bmm, linear, attention, decode_attention, fp8_blockwise_matmul, selective_scan,
-        w4a16_matmul, moe,
+        selective_state_update, causal_conv1d, causal_conv1d_update, w4a16_matmul, moe,
     )
-} | {"attention_with_lse": attention}  # fmt: skip
+} | {"attention_with_lse": attention, "selective_scan_with_state": selective_scan}  # fmt: skip
 
 
 def sample(operator: str, sizes: Sizes, device: str, seed: int = 0) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from typing import Any
 from hexcute_core.errors import LaunchError
 
 _SCHEMA = re.compile(r"^(\w+)\((.*)\) -> (.+)$", re.DOTALL)
-_PARAMETER = re.compile(r"^(\w+)(?:\(\w+!?\))?(\?)? (\w+)(?:=(.+))?$")
+_PARAMETER = re.compile(r"^(\w+)(?:\(\w+(!)?\))?(\?)? (\w+)(?:=(.+))?$")
 _PYTHON: dict[str, tuple[type, ...]] = {
     "int": (int,),
     "float": (int, float),
@@ -28,13 +28,14 @@ _KINDS = ("Tensor", *_PYTHON)
 @dataclass(frozen=True)
 class Parameter:
     """One parameter: its kind ("Tensor", "int", "float", "bool" or "str"), whether it may be None,
-    and its default where it has one."""
+    its default where it has one, and whether calls write to it, `Tensor(a!)`."""
 
     name: str
     kind: str
     optional: bool
     has_default: bool
     default: Any = None
+    written: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,8 @@ def _parameter(text: str, schema: str) -> Parameter:
             f"the parameter {text!r} of {schema!r} is not read here",
             fix=f"write one of {', '.join(_KINDS)}, each perhaps with ?, a name and a default",
         )
-    kind, optional, name, default = found.groups()
+    kind, written, optional, name, default = found.groups()
     value = None if default is None else ast.literal_eval(default)
-    return Parameter(name, kind, optional is not None, default is not None, value)
+    return Parameter(
+        name, kind, optional is not None, default is not None, value, written is not None
+    )

@@ -14,12 +14,26 @@ if TYPE_CHECKING:
     import torch
 
 
+CHANNELS_LAST = (0, 2, 1)
+"""The order of (batch, channels, length) whose channels lie side by side in memory."""
+
+
 @dataclass(frozen=True)
 class Output:
-    """A result to be: its shape and element type. Results are row-major."""
+    """A result to be: its shape and element type, and its dimensions as they lie in memory, the
+    slowest first; row-major where None."""
 
     shape: tuple[int, ...]
     dtype: hx.DType
+    order: tuple[int, ...] | None = None
+
+    def empty(self, like: torch.Tensor) -> torch.Tensor:
+        """Such a tensor where `like` is, of its class."""
+        dtype = torch_dtype(self.dtype)
+        if self.order is None:
+            return like.new_empty(self.shape, dtype=dtype)
+        made = like.new_empty([self.shape[i] for i in self.order], dtype=dtype)
+        return made.permute([self.order.index(i) for i in range(len(self.order))])
 
 
 def torch_dtype(dtype: hx.DType) -> torch.dtype:
@@ -102,10 +116,12 @@ def check_output(operator: str, name: str, value: torch.Tensor, want: Output) ->
             f"{operator}: {name} is to be {torch_dtype(want.dtype)} of shape {want.shape}, got "
             f"{value.dtype} of shape {tuple(value.shape)}"
         )
-    if not value.is_contiguous():
+    if not (value if want.order is None else value.permute(want.order)).is_contiguous():
+        order = "row-major" if want.order is None else f"in memory in the order {want.order}"
+        kind = "a contiguous tensor" if want.order is None else "a tensor of that order"
         raise LaunchError(
-            f"{operator}: {name} is to be row-major, got strides {value.stride()}",
-            fix="pass a contiguous tensor, and copy it where it is to go",
+            f"{operator}: {name} is to be {order}, got strides {value.stride()}",
+            fix=f"pass {kind}, and copy it where it is to go",
         )
 
 

@@ -1,93 +1,126 @@
-"""The selective scan, every lane of every block against the recurrence, and its operator."""
+"""The selective scan, every lane of every block against the recurrence, and its operators."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from scan_recurrence import Case, close
 
 import hexcute_core as hx
 from hexcute_core.errors import LaunchError
-from hexcute_kernels.scan import selective_scan
+from hexcute_kernels.scan import selective_scan, selective_scan_with_state
+from hexcute_kernels.scan.configs import SCAN
 from hexcute_kernels.scan.selective import selective_scan_kernel
 
-NUMPY: dict[str, Any] = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32}
+BITS = {"f16": 10, "bf16": 7, "f32": 17}
+ALL = frozenset({"skips", "gated", "biased", "soft"})
+STATEFUL = ALL | {"starts", "ends"}
+CASES = {
+    "two sequences": Case(batch=2, channels=70, has=ALL),
+    "bf16, groups that end in a block": Case(
+        hx.bf16, groups=2, channels=33, length=33, states=8, has=frozenset({"gated", "soft"})
+    ),
+    "f32, four states, nothing else": Case(
+        hx.f32, channels=33, length=20, states=4, has=frozenset({"skips"})
+    ),
+    "one step": Case(channels=32, length=1, states=32, has=frozenset({"biased", "soft"})),
+    "64 states": Case(channels=20, length=20, states=64, has=ALL),
+    "128 states": Case(channels=20, length=20, states=128, has=STATEFUL, config={"BD": 32}),
+    "channels side by side": Case(has=STATEFUL, timed=False, bc_timed=False),
+    "states side by side": Case(has=ALL, groups=2, channels=16, bc_timed=False),
+    "states given and given back": Case(
+        has=STATEFUL, batch=2, groups=2, channels=33, length=37, config={"RUN": 8}
+    ),
+    "states given back": Case(has=frozenset({"ends"}), length=17, dtype=hx.f32),
+    "four lanes a channel": Case(
+        has=STATEFUL, length=37, config={"BD": 32, "BT": 32, "EACH": 4}, target="sm_80"
+    ),
+    "a channel a thread": Case(has=ALL, config={"OWN": 1}),
+    "ragged, channels side by side": Case(
+        has=STATEFUL, lengths=(5, 0, 33, 16), timed=False, bc_timed=False
+    ),
+    "ragged, steps side by side": Case(has=STATEFUL, lengths=(5, 1, 0, 20), states=8),
+    "ragged, no states": Case(has=ALL, lengths=(7, 18), groups=2, channels=33, timed=False),
+}
 
 
-def reference(
-    u: Any, delta: Any, a: Any, b: Any, c: Any, skip: Any, z: Any, bias: Any, soft: bool
-) -> np.ndarray:
-    """The recurrence in float64; what is None is left out."""
-    u, delta, a, b, c = (x.astype(np.float64) for x in (u, delta, a, b, c))
-    dt = delta if bias is None else delta + bias[:, None]
-    dt = np.log1p(np.exp(dt)) if soft else dt
-    b, c = (np.repeat(x, u.shape[1] // x.shape[1], 1) for x in (b, c))
-    h, y = np.zeros((*u.shape[:2], a.shape[1])), np.zeros_like(u)
-    for t in range(u.shape[2]):
-        decay = np.exp(dt[:, :, t, None] * a)
-        h = h * decay + (dt[:, :, t] * u[:, :, t])[:, :, None] * b[:, :, :, t]
-        y[:, :, t] = (h * c[:, :, :, t]).sum(2)
-    y = y if skip is None else y + skip[:, None] * u
-    if z is None:
-        return y
-    gate = z.astype(np.float64)
-    return y * gate / (1 + np.exp(-gate))
+def check(case: Case, tensors: dict[str, Any]) -> None:
+    y, h = case.expected(tensors)
+    out, end = case.simulate(tensors)
+    close(out, y, BITS[case.dtype.name])
+    if end is not None:
+        close(end, h, 17)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "sizes", "flags", "config"),
-    [
-        (hx.f16, (1, 128, 64, 16, 1), (True, True, True, True), {"BD": 128, "BL": 4, "BT": 16}),
-        (hx.f16, (2, 70, 40, 16, 1), (True, True, True, True), {}),
-        (hx.bf16, (1, 64, 33, 8, 2), (False, True, False, True), {"BD": 32, "BL": 4, "BT": 16}),
-        (hx.f32, (1, 33, 20, 4, 1), (True, False, False, False), {"BD": 32, "BL": 4, "BT": 16}),
-        (hx.f16, (1, 32, 1, 32, 1), (False, False, True, True), {"BD": 32, "BL": 4, "BT": 16}),
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("target", ["sm_80", "sm_90"])
-def test_against_the_recurrence(
-    dtype: hx.DType,
-    sizes: tuple[int, int, int, int, int],
-    flags: tuple[bool, bool, bool, bool],
-    config: dict[str, int],
-    target: str,
+@pytest.mark.parametrize("name", CASES)
+def test_against_the_recurrence(name: str) -> None:
+    case = CASES[name]
+    check(case, case.tensors())
+
+
+@pytest.mark.parametrize("config", list(SCAN), ids=str)
+def test_every_configuration(config: Any) -> None:
+    case = Case(has=ALL, channels=130, length=36, config=vars(config))
+    check(case, case.tensors())
+
+
+optional = st.frozensets(st.sampled_from(sorted(ALL)))
+
+
+@settings(max_examples=6, deadline=None, phases=[Phase.generate])
+@given(has=optional, cut=st.integers(1, 35), timed=st.booleans(), seed=st.integers(0, 99))
+def test_the_state_carries_a_sequence_on(
+    has: frozenset[str], cut: int, timed: bool, seed: int
 ) -> None:
-    b, d, length, states, groups = sizes
-    skips, gated, biased, soft = flags
-    rng = np.random.default_rng(0)
+    """A sequence cut in two, the second part from where the first ended, is the whole."""
+    case = Case(hx.f32, channels=24, length=36, states=8, has=has | {"ends"}, timed=timed)
+    tensors = case.tensors(seed)
+    whole, end = case.simulate(tensors)
+    steps = ("u", "delta", "z", "b", "c")
 
-    def normal(*shape: int) -> np.ndarray:
-        return rng.normal(size=shape).astype(np.float32).astype(NUMPY[dtype.name])
+    def part(begin: int, stop: int) -> dict[str, Any]:
+        return {
+            name: t[..., begin:stop] if name in steps and t is not None else t
+            for name, t in tensors.items()
+        }
 
-    u, delta, z = normal(b, d, length), normal(b, d, length), normal(b, d, length)
-    delta = delta if soft else np.abs(delta)
-    bs, cs = normal(b, groups, states, length), normal(b, groups, states, length)
-    a = -rng.uniform(0.5, 4, (d, states)).astype(np.float32)
-    skip, bias = rng.normal(size=(2, d)).astype(np.float32)
-    out = np.full_like(u, np.nan)
-    kernel = selective_scan_kernel(dtype, states, skips, gated, biased, soft)
-    kernel.simulate(u, delta, a, bs, cs, skip, z, bias, out, target=target, **config)
-    want = reference(
-        u, delta, a, bs, cs, skip if skips else None, z if gated else None,
-        bias if biased else None, soft,
-    )  # fmt: skip
-    bits = {"f16": 10, "bf16": 7, "f32": 17}[dtype.name]
-    scale = np.sqrt(np.mean(want**2))
-    np.testing.assert_allclose(
-        out.astype(np.float64), want, rtol=2.0**-bits, atol=scale * 2.0**-bits
-    )
+    first, state = case.simulate(part(0, cut))
+    second = replace(case, has=case.has | {"starts"})
+    rest, last = second.simulate(part(cut, 36) | {"start": state})
+    close(np.concatenate([first, rest], -1), whole.astype(np.float64), 20)
+    close(last, end.astype(np.float64), 20)
 
 
-def test_a_thread_has_a_channel_and_its_states() -> None:
-    compiled = selective_scan_kernel(hx.f16, 16, True, True, True, True).compile("sm_90")
+def test_what_follows_a_sequence_does_not_reach_its_state() -> None:
+    case = Case(has=STATEFUL, lengths=(5, 9), channels=20)
+    tensors = case.tensors()
+    y, h = case.expected(tensors)
+    for name in ("u", "delta", "b", "c"):
+        tensors[name][..., 5:] = np.nan
+    out, end = case.simulate(tensors)
+    close(out[..., :5], y[..., :5], 10)
+    close(end[0], h[0], 17)
+
+
+def test_a_thread_has_channels_and_their_states() -> None:
+    kernel = selective_scan_kernel(hx.f16, 16, skips=True, gated=True, biased=True, soft=True)
+    compiled = kernel.compile("sm_90")
     layouts = [line.split() for line in compiled.explain(rejected=0).splitlines()]
-    assert ["h", "register", "f32", "64x16", "(64,16):(1@0,1@1)", "(16", "a", "thread)"] in layouts
+    walker = ["h", "register", "f32", "64x1x16", "(32,(2,16)):(1@0,(32@0,1@2))"]
+    assert [*walker, "(32", "a", "thread)"] in layouts
     assert not compiled.built.local_memory
-    # A step: an exponential, two products and two sums with product a state.
-    assert compiled.sass().count("MUFU.EX2") >= 8 * 16
+    # A state and step: an exponential, two products, two sums of products, and little besides.
+    blocks = re.split(r"\.L_x_\d+:|\bBRA\b", compiled.sass())
+    walk = max(blocks, key=lambda block: block.count("MUFU.EX2"))
+    steps = 4 * 2 * 16
+    assert walk.count("MUFU.EX2") == steps
+    assert len(re.findall(r"/\*[0-9a-f]{4,}\*/", walk)) < 5.5 * steps
 
 
 def test_what_cannot_be_is_told() -> None:
@@ -97,18 +130,43 @@ def test_what_cannot_be_is_told() -> None:
     def zeros(*shape: int, dtype: Any = torch.float16) -> Any:
         return on_gpu(torch.zeros(shape, dtype=dtype))
 
-    u, bc, a = zeros(2, 64, 50), zeros(2, 16, 50), zeros(64, 16, dtype=torch.float32)
+    f32, i32 = torch.float32, torch.int32
+    u, bc, a = zeros(2, 64, 50), zeros(2, 16, 50), zeros(64, 16, dtype=f32)
+    last = zeros(2, 50, 64).mT
     with gpu("h200", "sm_90") as launches:
         assert selective_scan(u, u, a, bc, bc, delta_softplus=True).shape == (2, 64, 50)
         selective_scan(u, u, a, zeros(2, 2, 16, 50), zeros(2, 2, 16, 50), z=u)
         shapes = [noted.prepared[3].shape for noted in launches]
         assert shapes == [(2, 1, 16, 50), (2, 2, 16, 50)]
+        out, state = selective_scan_with_state(last, last, a, bc, bc, initial_state=None)
+        assert out.shape == (2, 64, 50) and out.mT.is_contiguous()
+        assert state.shape == (2, 64, 16) and state.dtype == f32
+        assert launches[-1].prepared[0].shape == (2, 50, 1, 64)
+        start = zeros(3, 64, 16, dtype=f32)
+        ragged = {
+            "initial_state": start,
+            "cu_seqlens": on_gpu(torch.tensor([0, 9, 9, 50], dtype=i32)),
+        }
+        one = u[:1], u[:1], a, bc[:1], bc[:1]
+        _, state = selective_scan_with_state(*one, **ragged)
+        assert state.shape == (3, 64, 16)
+        none = zeros(2, 64, 0), zeros(2, 64, 0), a, zeros(2, 16, 0), zeros(2, 16, 0)
+        _, state = selective_scan_with_state(*none, initial_state=on_gpu(torch.ones(2, 64, 16)))
+        assert (state == 1).all()
         for args, words in (
             ((u, u, a, bc, zeros(2, 8, 50)), r"C is to be \(2, 16, 50\) beside u"),
-            ((u, u, zeros(64, 5, dtype=torch.float32), zeros(2, 5, 50), zeros(2, 5, 50)), "states"),
-            ((u, u, a, zeros(2, 4, 16, 50), zeros(2, 4, 16, 50)), "64 channels are no 4 groups"),
+            ((u, u, zeros(64, 5, dtype=f32), zeros(2, 5, 50), zeros(2, 5, 50)), "states"),
+            ((u, u, a, zeros(2, 3, 16, 50), zeros(2, 3, 16, 50)), "64 channels are no 3 groups"),
             ((u, u, a.half(), bc, bc), "takes float32"),
             ((u, zeros(2, 64, 1), a, bc, bc), r"delta is to be \(2, 64, 50\)"),
+            ((u, last, a, bc, bc), "u and delta in one order, row-major or with channels side"),
+            ((u, u, a, bc, zeros(2, 50, 16).mT), "B and C in one order, row-major or with states"),
         ):
             with pytest.raises(LaunchError, match=words):
                 selective_scan(*args)
+        with pytest.raises(LaunchError, match=r"cu_seqlens is to be \(sequences \+ 1,\) beside u"):
+            selective_scan(u, u, a, bc, bc, **ragged)
+        with pytest.raises(LaunchError, match=r"initial_state is to be \(1, 64, 16\)"):
+            selective_scan(*one, initial_state=start)
+        with pytest.raises(LaunchError, match=r"out is to be in memory in the order \(0, 2, 1\)"):
+            selective_scan(last, last, a, bc, bc, out=zeros(2, 64, 50))

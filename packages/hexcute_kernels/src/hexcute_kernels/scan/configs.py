@@ -9,33 +9,94 @@ from hexcute_kernels.tables import Row, Table
 
 
 class Channels(Protocol):
-    """A problem of b sequences of d channels."""
+    """A problem of sequences of d channels in groups."""
 
     @property
-    def b(self) -> int: ...
+    def sequences(self) -> int: ...
     @property
     def d(self) -> int: ...
+    @property
+    def groups(self) -> int: ...
+
+
+class Sequences(Protocol):
+    """A problem of sequences of d channels, `length` steps."""
+
+    @property
+    def sequences(self) -> int: ...
+    @property
+    def d(self) -> int: ...
+    @property
+    def length(self) -> int: ...
 
 
 @dataclass(frozen=True)
 class ScanConfig:
-    """BD channels a block, a thread each; chunks of BL steps in registers, stretches of BT steps of
-    B and C in shared memory."""
+    """BD channels a block, or as many more as make a warp, and tiles of BT steps; a thread walks
+    OWN channels with up to EACH states of them, and reads dt for RUN steps at a time. WARPS are to
+    fit a multiprocessor, which bounds the registers of a thread; 0 does not."""
 
     BD: int
-    BL: int = 8
-    BT: int = 64
+    BT: int = 16
+    EACH: int = 16
+    OWN: int = 2
+    RUN: int = 4
+    WARPS: int = 0
 
     def blocks(self, problem: Channels) -> int:
-        return -(-problem.d // self.BD) * problem.b
+        return -(-problem.d // problem.groups // self.BD) * problem.groups * problem.sequences
+
+
+@dataclass(frozen=True)
+class UpdateConfig:
+    """BD channels a block of THREADS threads."""
+
+    BD: int
+    THREADS: int = 128
+
+    def blocks(self, problem: Channels) -> int:
+        return -(-problem.d // problem.groups // self.BD) * problem.groups * problem.sequences
+
+
+@dataclass(frozen=True)
+class ConvolutionConfig:
+    """BD channels and BT steps a block of THREADS threads."""
+
+    BD: int
+    BT: int
+    THREADS: int = 128
+
+    def blocks(self, problem: Sequences) -> int:
+        return -(-problem.d // self.BD) * -(-problem.length // self.BT) * problem.sequences
+
+
+@dataclass(frozen=True)
+class StepConfig:
+    """BD channels a block, a thread each."""
+
+    BD: int
+
+    def blocks(self, problem: Sequences) -> int:
+        return -(-problem.d // self.BD) * problem.sequences
 
 
 SCAN = Table(
     rows={
         "h200": (
-            Row(ScanConfig(64, 16), most={"groups": 1}, fills=500),
-            Row(ScanConfig(32)),
+            Row(ScanConfig(32, 16, 16, 1, 4, 16), fills=4096),
+            Row(ScanConfig(32, 16, 8), fills=768),
+            Row(ScanConfig(16, 32, 4)),
         ),
     },
-    more=(ScanConfig(64), ScanConfig(128), ScanConfig(32, 8, 128)),
+    more=(
+        ScanConfig(64),
+        ScanConfig(64, 16, 8),
+        ScanConfig(16, 32, 2),
+        ScanConfig(16, 16, 4, 1, 8),
+    ),
 )
+UPDATE = Table(rows={"h200": (Row(UpdateConfig(64)),)}, more=(UpdateConfig(32), UpdateConfig(128)))
+CONVOLUTION = Table(
+    rows={"h200": (Row(ConvolutionConfig(32, 56)),)}, more=(ConvolutionConfig(64, 56),)
+)
+CONVOLUTION_STEP = Table(rows={"h200": (Row(StepConfig(128)),)}, more=(StepConfig(64),))

@@ -1,8 +1,9 @@
 """y_t = (sum over n of C_t[n] h_t[n] + D u_t) silu(z_t),  h_t = exp(dt_t A) h_(t-1) + dt_t u_t B_t.
 
-A thread walks the time of one channel with the channel's states in registers, BL steps of u, delta
-and z at a time, which lie side by side in memory. B and C serve all channels of the block: a
-stretch of BT steps is laid into shared memory, from where every step reads its states at once.
+Time goes by tiles of BT steps, of which cp.async brings the next. All threads turn a tile into dt
+and dt u, which depend on no state, and lay them and B and C into shared memory in f32. Then each
+walks the tile with up to EACH states of OWN channels in registers; B and C, read once a step, serve
+all of these. What the threads of a channel found meets in shared memory, and D and z come to it.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from __future__ import annotations
 from functools import cache
 
 import hexcute_core as hx
-from hexcute_core import f32
+from hexcute_core import f32, i32
 from hexcute_kernels.parts.softmax import LOG2_E
+from hexcute_kernels.scan import tiles as at
 
-b, d, length, g = hx.dims("b d length g")
+b, g, d, length, sequences, offsets = hx.dims("b g d length sequences offsets")
 
 
 @hx.device
@@ -22,94 +24,123 @@ def softplus(x):
     return hx.where(x > 20.0, x, hx.log(1.0 + hx.exp(x)))
 
 
-@hx.device
-def walk(h, ra, dt, du, s_b, s_c, at):
-    """The states and the output (rows, 1) of the step whose B and C are rows `at` of s_b, s_c."""
-    states = h.shape[1]
-    rb, rc = hx.register_tensor(f32, (1, states)), hx.register_tensor(f32, (1, states))
-    hx.copy(s_b[hx.ds(at, 1), :], rb)
-    hx.copy(s_c[hx.ds(at, 1), :], rc)
-    h = h * hx.exp2(dt * ra) + du * rb
-    return h, hx.sum(h * rc, 1)
-
-
 @cache
 def selective_scan_kernel(
-    dtype: hx.DType, states: int, skips: bool, gated: bool, biased: bool, soft: bool
-) -> hx.Kernel:
+    dtype: hx.DType, states: int, *, skips: bool = False, gated: bool = False, biased: bool = False,
+    soft: bool = False, starts: bool = False, ends: bool = False, ragged: bool = False,
+    timed: bool = True, bc_timed: bool = True,
+) -> hx.Kernel:  # fmt: skip
     """The kernel for `states` states a channel.
 
     `skips`: D u is added; `gated`: the result is multiplied by silu(z); `biased`: delta + bias is
-    taken; `soft`: dt is softplus of that, else it is that. Of the others any tensor may be given.
+    taken; `soft`: dt is softplus of that, else it is that. `starts`, `ends`: states are given, and
+    given back. `ragged`: sequence s of the only batch is steps offset[s] to offset[s + 1].
+    `timed`, `bc_timed`: steps lie side by side in memory, else channels, and states, do.
+    Parameters of what is left out are left out.
     """
+    many = dtype[b, g, d, length] if timed else dtype[b, length, g, d]
+    shared = dtype[b, g, states, length] if bc_timed else dtype[b, length, g, states]
+    channel, state = f32[g, d], f32[sequences, g, d, states]
+    skip_type, bias_type = channel if skips else None, channel if biased else None
+    z_type, offset_type = many if gated else None, i32[offsets] if ragged else None
+    start_type, end_type = state if starts else None, state if ends else None
 
     @hx.kernel
     def scan(
-        u: dtype[b, d, length],
-        delta: dtype[b, d, length],
-        a: f32[d, states],
-        bs: dtype[b, g, states, length],
-        cs: dtype[b, g, states, length],
-        skip: f32[d],
-        z: dtype[b, d, length],
-        bias: f32[d],
-        out: dtype[b, d, length],
-        *,
-        BD: int = 64,
-        BL: int = 8,
-        BT: int = 64,
-    ):
-        assert BT % BL == 0, "a stretch is whole chunks"
-        hx.attrs.cuda.grid_dim = hx.cdiv(d, BD), b
-        hx.attrs.cuda.block_dim = BD
-        bd, y = hx.blockIdx.x * BD, hx.blockIdx.y
-        group, chunks = bd // (d // g), BT // BL
-        channels = (BD, 1, BL, hx.cdiv(length, BL)), (length, length, 1, BL)
-        gu, gd, gz, go = (hx.global_view(x[y, bd:, :], channels) for x in (u, delta, z, out))
-        times = (BT, states, hx.cdiv(length, BT)), (1, length, BT)
-        gb, gc = (hx.global_view(x[y, group, :, :], times) for x in (bs, cs))
-        ra, h = hx.register_tensor(f32, (BD, states)), hx.register_tensor(f32, (BD, states))
-        hx.copy(hx.global_view(a[bd:, :], ((BD, states), (states, 1))), ra)
-        # A thread a channel, with all its states.
-        ra = hx.rearrange(ra * LOG2_E, f"({BD},{states}):(1,{BD})")
+        u: many, delta: many, a: f32[g, d, states], bs: shared, cs: shared, skip: skip_type,
+        z: z_type, bias: bias_type, start: start_type, offset: offset_type, out: many,
+        end: end_type, *, BD: int = 64, BT: int = 16, EACH: int = 16, OWN: int = 2, RUN: int = 4,
+        WARPS: int = 0,
+    ):  # fmt: skip
+        S = min(EACH, states)
+        L, R = states // S, BT // RUN
+        BD = max(BD, 32 * OWN // L)  # whole warps
+        N = BD // OWN
+        bd, group, which = hx.blockIdx.x * BD, hx.blockIdx.y, hx.blockIdx.z
+        hx.attrs.cuda.grid_dim = hx.cdiv(d, BD), g, offsets - 1 if ragged else b
+        hx.attrs.cuda.block_dim = N * L
+        hx.attrs.cuda.min_blocks = max(1, 32 * WARPS // (N * L))
+        begin, count, place = 0, length, (which, group, bd)
+        if ragged:
+            begin, place = offset[which], (0, group, bd)
+            count = offset[which + 1] - begin
+        tiles, block = hx.cdiv(count, BT), ((BD, L, S), (states, S, 1))
+        ra, h = hx.register_tensor(f32, (BD, L, S)), hx.register_tensor(f32, (BD, L, S))
+        hx.copy(hx.global_view(a[group, bd:, :], block), ra)
+        walker = f"(({L},{N}),({OWN},{S})):((1@1,1@0),({N}@0,1@2))"
+        ra = hx.rearrange(ra * LOG2_E, walker)
         hx.fill(h, 0.0)
-        rskip, rbias = hx.register_tensor(f32, (BD, 1)), hx.register_tensor(f32, (BD, 1))
-        hx.copy(hx.global_view(skip[bd:], ((BD, 1), (1, 1))), rskip)
-        hx.copy(hx.global_view(bias[bd:], ((BD, 1), (1, 1))), rbias)
-        s_b, s_c = hx.shared_tensor(f32, (BT, states)), hx.shared_tensor(f32, (BT, states))
-        ru, rd, rz = (hx.register_tensor(dtype, (BD, 1, BL)) for _ in range(3))
-        nu, nd, nz = (hx.register_tensor(dtype, (BD, 1, BL)) for _ in range(3))
-        ahead = [(gu, nu, ru), (gd, nd, rd), *[(gz, nz, rz)] * gated]
-        for source, after, _ in ahead:
-            hx.copy(source[:, :, :, 0], after)
-        for i in range(hx.cdiv(length, BT)):
-            rb = hx.register_tensor(dtype, (BT, states))
-            rc = hx.register_tensor(dtype, (BT, states))
-            hx.copy(gb[:, :, i], rb)
-            hx.copy(gc[:, :, i], rc)
+        if starts:
+            hx.copy(hx.global_view(start[which, group, bd:, :], block), h)
+            h = hx.rearrange(h, walker)
+        rskip = at.of_channels(skip, place, BD) if skips else 0.0
+        rbias = at.of_channels(bias, place, BD) if biased else 0.0
+        # u and z are read when the next tile is on its way, the others only before.
+        su, sz = (hx.shared_tensor(dtype, (BD, 1, 1, BT, 2)) for _ in range(2))
+        sd = hx.shared_tensor(dtype, (BD, 1, 1, BT, 1))
+        sb, sc = (hx.shared_tensor(dtype, (R, RUN, L, S, 1)) for _ in range(2))
+        s_dt, s_du = (hx.shared_tensor(f32, (BD, 1, 1, BT)) for _ in range(2))
+        s_b, s_c = (hx.shared_tensor(f32, (R, RUN, L, S)) for _ in range(2))
+        s_y, numbers = hx.shared_tensor(f32, (BD, L, 1, BT)), hx.shared_tensor(i32, (BT,))
+        where = place, begin, timed, (BD, BT, tiles)
+        when = place, begin, bc_timed, (R, RUN, L, S, tiles)
+        loads = [(at.tiles_of(u, *where), su), (at.tiles_of(delta, *where), sd)]
+        loads += [(at.steps_of(bs, *when), sb), (at.steps_of(cs, *when), sc)]
+        loads += [(at.tiles_of(z, *where), sz)] if gated else []
+        go = at.tiles_of(out, *where)
+        if ragged:
+            go = at.rows_of(out, place, timed, (BD, BT), numbers)
+        at.bring(loads, 0)
+        for i in range(tiles):
+            hx.cp_async_wait(0)
             hx.syncthreads()
-            hx.copy(hx.cast(rb, f32), s_b)
-            hx.copy(hx.cast(rc, f32), s_c)
+            dt, rb = at.brought(sd, i), at.brought(sb, i)
+            if biased:
+                dt = dt + rbias
+            if soft:
+                dt = softplus(dt)
+            if ragged:
+                # What follows is another sequence's.
+                number = i * BT + hx.iota((BT,), 0)
+                hx.copy(hx.where(number < count, begin + number, -1), numbers)
+            if ragged and ends:
+                number = i * BT + RUN * hx.iota((R, 1, 1, 1), 0) + hx.iota((1, RUN, 1, 1), 1)
+                rb = hx.where(number < count, rb, 0.0)
+            hx.copy(dt, s_dt)
+            hx.copy(dt * at.brought(su, i), s_du)
+            hx.copy(rb, s_b)
+            hx.copy(at.brought(sc, i), s_c)
             hx.syncthreads()
-            for j in range(chunks):
-                for source, after, now in ahead:
-                    hx.copy(after, now)
-                    # The next chunk arrives under this one's steps.
-                    hx.copy(source[:, :, :, i * chunks + j + 1], after)
-                ry = hx.register_tensor(dtype, (BD, 1, BL))
-                for t in hx.static_range(BL):
-                    given, dt = hx.cast(ru[:, :, t], f32), hx.cast(rd[:, :, t], f32)
-                    if biased:
-                        dt = dt + rbias
-                    if soft:
-                        dt = softplus(dt)
-                    h, result = walk(h, ra, dt, dt * given, s_b, s_c, j * BL + t)
-                    if skips:
-                        result = result + given * rskip
-                    if gated:
-                        gate = hx.cast(rz[:, :, t], f32)
-                        result = result * gate / (1.0 + hx.exp(-gate))
-                    hx.copy(hx.cast(result, dtype), ry[:, :, t])
-                hx.copy(ry, go[:, :, :, i * chunks + j])
+            at.bring(loads, i + 1)
+            for j in range(R):
+                run = hx.ds(j * RUN, RUN)
+                rdt, rdu = (hx.register_tensor(f32, (BD, 1, 1, RUN)) for _ in range(2))
+                hx.copy(s_dt[:, :, :, run], rdt)
+                hx.copy(s_du[:, :, :, run], rdu)
+                ry = hx.register_tensor(f32, (BD, L, 1, RUN))
+                for t in hx.static_range(RUN):
+                    wb, wc = (hx.register_tensor(f32, (1, L, S)) for _ in range(2))
+                    hx.copy(s_b[hx.ds(j, 1), t, :, :], wb)
+                    hx.copy(s_c[hx.ds(j, 1), t, :, :], wc)
+                    dt, du = rdt[:, :, :, t], rdu[:, :, :, t]
+                    if ends:
+                        # Beyond the last step the state stays what it is.
+                        more = i * BT + j * RUN + t < count
+                        dt, du = hx.where(more, dt, 0.0), hx.where(more, du, 0.0)
+                    h = h * hx.exp2(dt * ra) + du * wb
+                    hx.copy(hx.sum(h * wc, 2), ry[:, :, :, t])
+                hx.copy(ry, s_y[:, :, :, run])
+            hx.syncthreads()
+            ry = hx.register_tensor(f32, (BD, L, 1, BT))
+            hx.copy(s_y, ry)
+            result = hx.sum(ry, 1)
+            if skips:
+                result = result + at.brought(su, i) * rskip
+            if gated:
+                gate = at.brought(sz, i)
+                result = result * gate * hx.rcp(1.0 + hx.exp(-gate))
+            hx.copy(hx.cast(result, dtype), go if ragged else go[:, :, :, :, i])
+        if ends:
+            hx.copy(h, hx.global_view(end[which, group, bd:, :], block))
 
     return scan
