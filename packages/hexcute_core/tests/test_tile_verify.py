@@ -23,6 +23,7 @@ from hexcute_core.tile import (
     Rearrange,
     Reduce,
     RegisterTensor,
+    Relabel,
     SetElement,
     SharedTensor,
     SubMode,
@@ -86,6 +87,7 @@ SOUND = (
     Reduce(7, v, r, 1, "sum", AT),
     CastTile(8, ref("r", 16, 1), ref("c", 16, 1), AT),
     Rearrange(9, q, r, None, AT),
+    Relabel(10, q, r, (0, 1), (16, 16), AT),
     AsyncWait(0, AT),
 )
 
@@ -121,6 +123,9 @@ BROKEN = {
     "`s` is no RegisterTensor": program(Gemm(0, s, r, r, AT)),
     "a reduce of mode 2": program(Reduce(0, v, r, 2, "sum", AT)),
     "a reduce of (16, 8) to (16, 8)": program(Reduce(0, q, r, 1, "sum", AT)),
+    "modes in the order (0, 0)": program(Relabel(0, q, r, (0, 0), (16, 16), AT)),
+    "bits (16, 32)": program(Relabel(0, q, r, (0, 1), (16, 32), AT)),
+    "2048 bits as 256": program(Relabel(0, v, r, (0, 1), (16, 16), AT)),
     "(16, 8) does not broadcast to (16, 1)": program(Elementwise(0, v, (r,), e0, AT)),
     "`$1` is used before declared": program(Elementwise(0, r, (q,), e1, AT)),
     "a f32 result in `r`": program(Elementwise(0, r, (), Const(1.0, f32), AT)),
@@ -192,6 +197,7 @@ kernel k(a: f16[m, 64], n: i32)
   %7 sum r along 1 -> v
   %8 cast c[:, 0:+1] -> r[:, 0:+1]
   %9 rearrange r -> q
+  %10 relabel r -> q
   cp_async_wait 0
 """
 

@@ -58,6 +58,7 @@ def operations():
     b.copy(g, s)
     b.gemm(c, r, t)
     b.cast(r, t)
+    b.relabel(r, t, (1, 0))
     b.map(r, Var("$0", f16), t)
     b.reduce(r, column, 1)
     b.cumulate(r, t, 0)
@@ -65,8 +66,8 @@ def operations():
     body = (SetElement("t", (i, j), Element("r", (i, j), f16), AT),)
     found = [*b.program().body, Prefetch(90, g, AT), ForElements(91, r, (i, j), body, AT)]
     touched = [
-        ("r", ""), ("s", "g_g"), ("c", "r t"), ("t", "r"), ("r", "t"), ("column", "r"), ("t", "r"),
-        ("t", "r"), ("", "g_g"), ("t", "r"),
+        ("r", ""), ("s", "g_g"), ("c", "r t"), ("t", "r"), ("t", "r"), ("r", "t"), ("column", "r"),
+        ("t", "r"), ("t", "r"), ("", "g_g"), ("t", "r"),
     ]  # fmt: skip
     return list(zip(found, touched, strict=True))
 

@@ -23,6 +23,7 @@ from hexcute_core.tile import (
     Rearrange,
     Reduce,
     RegisterTensor,
+    Relabel,
     Role,
     Scan,
     SetElement,
@@ -128,6 +129,12 @@ class TileBuilder:
 
     def cast(self, src, dst):
         self.add(CastTile(self._id(), dst, src, self.span()))
+
+    def relabel(self, src, dst, order=None):
+        natural = tuple(range(len(src.shape)))
+        types = {t.name: t.dtype for t in self.tensors}
+        bits = types[src.tensor].bits, types[dst.tensor].bits
+        self.add(Relabel(self._id(), dst, src, order or natural, bits, self.span()))
 
     def map(self, dst, expr, *srcs):
         self.add(Elementwise(self._id(), dst, tuple(srcs), expr, self.span()))

@@ -76,6 +76,7 @@ from hexcute_core.frontend.launch import Attrs, GridDim, Index
 from hexcute_core.frontend.loops import elements, grid, persistent, static_range, unroll
 from hexcute_core.frontend.pipelines import pipeline
 from hexcute_core.frontend.reads import number
+from hexcute_core.frontend.relabel import bitcast, reshape, transpose
 from hexcute_core.frontend.remote import remote
 from hexcute_core.frontend.roles import warp_groups_consumer, warp_groups_producer
 from hexcute_core.frontend.scans import cummax, cummin, cumprod, cumsum, scan
@@ -110,14 +111,15 @@ gridDim = GridDim()
 __all__ = [
     "Symbol", "abs", "along", "argmax", "argmin", "atomic_add", "atomic_and", "atomic_cas",
     "atomic_max", "atomic_min", "atomic_or", "atomic_xchg", "atomic_xor", "attrs", "bf16",
-    "blockIdx", "boolean", "cast", "cdiv", "ceil", "clamp", "cluster_arrive", "cluster_rank",
-    "cluster_sync", "cluster_wait", "copy", "cos", "cp_async_commit", "cp_async_wait", "cummax",
-    "cummin", "cumprod", "cumsum", "device", "dim", "dims", "ds", "elect", "elements", "erf", "exp",
-    "exp2", "f16", "f32", "f64", "f8e4m3", "f8e5m2", "fill", "floor", "gemm", "global_view", "grid",
-    "gridDim", "i1", "i16", "i2", "i32", "i4", "i64", "i8", "iota", "isnan", "log", "log2", "max",
-    "maximum", "mbarrier", "min", "minimum", "named_barrier", "number", "persistent", "pipeline",
-    "prefetch", "primitive", "rcp", "rearrange", "reduce", "register_tensor", "remote", "rsqrt",
-    "scan", "select", "shared_tensor", "sin", "sqrt", "static_range", "sum", "sync_role",
-    "syncthreads", "tanh", "tf32", "threadIdx", "turns", "u1", "u16", "u2", "u32", "u4", "u64",
-    "u8", "unroll", "wait_gemm", "warp_groups_consumer", "warp_groups_producer", "where",
+    "bitcast", "blockIdx", "boolean", "cast", "cdiv", "ceil", "clamp", "cluster_arrive",
+    "cluster_rank", "cluster_sync", "cluster_wait", "copy", "cos", "cp_async_commit",
+    "cp_async_wait", "cummax", "cummin", "cumprod", "cumsum", "device", "dim", "dims", "ds",
+    "elect", "elements", "erf", "exp", "exp2", "f16", "f32", "f64", "f8e4m3", "f8e5m2", "fill",
+    "floor", "gemm", "global_view", "grid", "gridDim", "i1", "i16", "i2", "i32", "i4", "i64", "i8",
+    "iota", "isnan", "log", "log2", "max", "maximum", "mbarrier", "min", "minimum",
+    "named_barrier", "number", "persistent", "pipeline", "prefetch", "primitive", "rcp",
+    "rearrange", "reduce", "register_tensor", "remote", "reshape", "rsqrt", "scan", "select",
+    "shared_tensor", "sin", "sqrt", "static_range", "sum", "sync_role", "syncthreads", "tanh",
+    "tf32", "threadIdx", "transpose", "turns", "u1", "u16", "u2", "u32", "u4", "u64", "u8",
+    "unroll", "wait_gemm", "warp_groups_consumer", "warp_groups_producer", "where",
 ]  # fmt: skip

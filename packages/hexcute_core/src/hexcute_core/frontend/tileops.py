@@ -144,10 +144,10 @@ def cast(a: object, dtype: DType) -> Any:
     def emit(dst: TileRef) -> None:
         builder.emit(CastTile(builder.next_id(), dst, src.ref, builder.span))
 
-    return _lazy(builder, LazyTile(src.shape, dtype, (src.ref,), emit, base="cast"))
+    return lazy(builder, LazyTile(src.shape, dtype, (src.ref,), emit, base="cast"))
 
 
-def _lazy(builder: Builder, value: LazyTile) -> LazyTile | Tile:
+def lazy(builder: Builder, value: LazyTile) -> LazyTile | Tile:
     return materialize(value) if builder.native else value
 
 
@@ -176,7 +176,7 @@ def reduce(a: object, d: int, op: ReduceOp = "sum") -> Any:
     def emit(dst: TileRef) -> None:
         builder.emit(Reduce(builder.next_id(), dst, src.ref, axis, op, builder.span))
 
-    return _lazy(builder, LazyTile(shape, src.dtype, (src.ref,), emit, base=op))
+    return lazy(builder, LazyTile(shape, src.dtype, (src.ref,), emit, base=op))
 
 
 def sum(a: object, d: int) -> Any:
@@ -206,7 +206,7 @@ def rearrange(a: object, layout: object = None) -> Any:
     def emit(dst: TileRef) -> None:
         builder.emit(Rearrange(builder.next_id(), dst, src.ref, text, builder.span))
 
-    return _lazy(builder, LazyTile(src.shape, src.dtype, (src.ref,), emit, base="moved"))
+    return lazy(builder, LazyTile(src.shape, src.dtype, (src.ref,), emit, base="moved"))
 
 
 def syncthreads() -> None:

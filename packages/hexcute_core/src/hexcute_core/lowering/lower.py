@@ -34,6 +34,7 @@ from hexcute_core.lowering.pipeline import (
     rings,
 )
 from hexcute_core.lowering.reduce import lower_reduce, scratch_bytes
+from hexcute_core.lowering.relabel import lower_relabel
 from hexcute_core.lowering.roles import handover, lower_roles
 from hexcute_core.lowering.scan import lower_scan
 from hexcute_core.lowering.scan_plan import plan_scan
@@ -72,6 +73,7 @@ from hexcute_core.tile import (
     Rearrange,
     Reduce,
     RegisterTensor,
+    Relabel,
     Role,
     Scan,
     SetElement,
@@ -157,8 +159,8 @@ def _scratch(solution: Solution, op: TileOp, threads: int) -> int:
         case Scan():
             return plan_scan(op, solution.fragments).scratch_bytes(program.block_dim)
         case (
-            Fill() | Copy() | Prefetch() | Gemm() | CastTile() | Elementwise() | Rearrange()
-            | ForElements()
+            Fill() | Copy() | Prefetch() | Gemm() | CastTile() | Relabel() | Elementwise()
+            | Rearrange() | ForElements()
         ):  # fmt: skip
             return 0
         case _:
@@ -218,6 +220,8 @@ def _rule(ctx: Context, stmt: Stmt) -> tuple[th.Stmt, ...]:
             )
         case CastTile():
             return lower_cast(ctx, stmt)
+        case Relabel():
+            return lower_relabel(ctx, stmt)
         case Elementwise():
             return lower_elementwise(ctx, stmt)
         case Reduce():

@@ -123,10 +123,26 @@ def store_shared(stmt: Prim, compiler: StatementCompiler, size: int, order: Orde
     return order.code(compiler, run)
 
 
+def move(stmt: Prim, compiler: StatementCompiler, size: int, order: Order) -> Code:
+    """`mov.B dst, src`: registers of one type get the bits of another's."""
+    dst, src = regs_operand(stmt, 0, size), regs_operand(stmt, 1, size)
+    site, name = compiler.site(stmt.span), stmt.name
+
+    def run(m: Machine) -> None:
+        m.site = site
+        m.count(name)
+        raw = np.zeros((m.lanes, size), dtype=np.uint8)
+        lanes = m.active()
+        raw[lanes] = to_bytes(src.read(m, lanes)[lanes], src.dtype)
+        dst.write(m, from_bytes(raw, dst.dtype))
+
+    return order.code(compiler, run)
+
+
 SIZES = (1, 2, 4, 8, 16)
 _MAKERS = {
     "ld.global": load_global, "st.global": store_global,
-    "ld.shared": load_shared, "st.shared": store_shared,
+    "ld.shared": load_shared, "st.shared": store_shared, "mov": move,
 }  # fmt: skip
 
 
@@ -147,7 +163,7 @@ def instruction(name: str) -> Instruction | None:
     return Instruction(
         lambda stmt, compiler: make(stmt, compiler, size, order),
         shared=size if shared else 0,
-        global_=0 if shared else size,
+        global_=0 if shared or family == "mov" else size,
         writes=family == "st.global",
         polls=family.startswith("ld"),
     )

@@ -38,6 +38,7 @@ from hexcute_core.simulator.scalars import Evaluate, compile_scalar
 from hexcute_core.simulator.tile_math import (
     cast_tile,
     common_shape,
+    converted,
     multiply,
     reduce_tile,
     scan_tiles,
@@ -68,6 +69,7 @@ from hexcute_core.tile import (
     Produce,
     Rearrange,
     Reduce,
+    Relabel,
     Role,
     Scan,
     SetElement,
@@ -287,9 +289,9 @@ class _BlockRun:
                 if isinstance(stmt, Copy) and stmt.completes is not None:
                     name, index = stmt.completes
                     self.barriers.raw[name][at(index)].complete(memory.bytes(stmt.dst))
-            case CastTile():
+            case CastTile() | Relabel():
                 source, target = memory.dtype(stmt.src), memory.dtype(stmt.dst)
-                cells = cast_tile(memory.read(stmt.src, at, span), source, target)
+                cells = converted(stmt, memory.read(stmt.src, at, span), source, target)
                 memory.write(stmt.dst, cells, at, span)
             case Gemm():
                 refs = (stmt.c, stmt.a, stmt.b)

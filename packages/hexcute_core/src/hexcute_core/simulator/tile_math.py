@@ -9,8 +9,15 @@ import numpy as np
 from hexcute_core.arch.boxes import Reduction
 from hexcute_core.dtypes import DType, accumulator
 from hexcute_core.errors import SimulationError
-from hexcute_core.simulator.values import Array, convert, storage, truncate_tf32
-from hexcute_core.tile.ir import ReduceOp
+from hexcute_core.simulator.values import (
+    Array,
+    convert,
+    from_bytes,
+    storage,
+    to_bytes,
+    truncate_tf32,
+)
+from hexcute_core.tile.ir import CastTile, ReduceOp, Relabel
 
 
 def multiply(c: Array, c_type: DType, a: Array, a_type: DType, b: Array, b_type: DType) -> Array:
@@ -78,6 +85,16 @@ def scan_tiles(
             result[place] = cells.reshape(result[place].shape)
     moved = [np.moveaxis(result, 0, axis) for result in results]
     return [cast_tile(m, t, dtype) for m, t, (_, dtype) in zip(moved, types, tiles, strict=True)]
+
+
+def converted(op: CastTile | Relabel, cells: Array, source: DType, target: DType) -> Array:
+    """The cells of src as numbers, or as bits row by row, of another type."""
+    if isinstance(op, CastTile):
+        return cast_tile(cells, source, target)
+    rows = np.ascontiguousarray(cells.transpose(op.order)).reshape(1, -1)
+    if source == target:
+        return rows.reshape(op.dst.shape)
+    return from_bytes(to_bytes(rows, source), target).reshape(op.dst.shape)
 
 
 def cast_tile(cells: Array, source: DType, target: DType) -> Array:

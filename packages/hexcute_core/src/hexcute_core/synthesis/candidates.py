@@ -29,7 +29,7 @@ from hexcute_core.synthesis.register_parts import Apart, Parts
 from hexcute_core.synthesis.registers import same_threads
 from hexcute_core.synthesis.solution import GemmPlan, Rejected, WgmmaPlan
 from hexcute_core.synthesis.wgmma import WgmmaAnchor, plan_wgmma, shared_anchors
-from hexcute_core.tile import Copy, Gemm, GlobalView, RegisterTensor, SharedTensor
+from hexcute_core.tile import Copy, Gemm, GlobalView, RegisterTensor, Relabel, SharedTensor
 
 # A component offers this many layouts to the joint search: every arrangement of eight warps
 # (four) under every order of K (five at most), M and N (three) that widens its copies.
@@ -70,6 +70,9 @@ class Conflicts(LayoutConflict):
             f"take the parts from q = hx.rearrange({conflict.tensor}), or collect them in a tile "
             "of their own and hx.rearrange that"
             if conflict.cut
+            else "split or join whole modes, as (12, 40) to (12, 4, 10), or store the tile and "
+            "read it in the other shape"
+            if isinstance(conflict.op, Relabel)
             else "put hx.rearrange(...) between them, or give both the same warps=(m, n)",
         )
         self.component, self.conflict = component, conflict

@@ -19,6 +19,7 @@ from hexcute_core.synthesis.check_gemm import check_gemm
 from hexcute_core.synthesis.check_hopper import check_boxes, check_bulk, check_wgmma
 from hexcute_core.synthesis.check_memory import check_global_runs, check_shared_runs
 from hexcute_core.synthesis.check_parts import part_table
+from hexcute_core.synthesis.check_relabel import check_relabel
 from hexcute_core.synthesis.check_tables import Table, calls, digits, inside, offsets
 from hexcute_core.synthesis.check_updates import check_update
 from hexcute_core.synthesis.solution import CopyPlan, Exchange, SharedLayout, Solution
@@ -34,6 +35,7 @@ from hexcute_core.tile import (
     Rearrange,
     Reduce,
     RegisterTensor,
+    Relabel,
     Scan,
     SharedTensor,
     TileProgram,
@@ -72,6 +74,8 @@ def _operation(solution: Solution, facts: Facts, op: TileOp, threads: int) -> No
             raise VerifyError(f"nothing carries `{op.src.tensor}` to `{op.dst.tensor}`", op.span)
         case Copy() | CastTile():
             _alike(solution, op.src, op.dst, op.span, threads)
+        case Relabel():
+            check_relabel(solution, op, threads)
         case Elementwise():
             for src in op.srcs:
                 _alike(solution, src, op.dst, op.span, threads)

@@ -36,6 +36,7 @@ from hexcute_core.tile import (
     Prefetch,
     Rearrange,
     Reduce,
+    Relabel,
     Scan,
     Stmt,
     Tensor,
@@ -125,6 +126,10 @@ def compute_clocks(
         case CastTile():
             each = SIMPLE if way is None else way.simple * SIMPLE / 2
             return warps * layout_of(fragments, op.dst).values * each
+        case Relabel():
+            # What lies in words of its own is renamed; the rest is cut out and put together.
+            f = layout_of(fragments, op.dst)
+            return 0.0 if op.bits[0] == op.bits[1] else warps * f.values * op.bits[1] / 32 * SIMPLE
         case Elementwise():
             return warps * layout_of(fragments, op.dst).values * max(SIMPLE, scalar_clocks(op.expr))
         case Reduce():

@@ -31,6 +31,7 @@ from hexcute_core.tile import (
     Rearrange,
     Reduce,
     RegisterTensor,
+    Relabel,
     Scan,
     SharedTensor,
     SubMode,
@@ -242,8 +243,8 @@ def _operation(
             name = solution.exchanges[op.id].name
             return OperationEntry(where, kind(op), subject(op), name, 1, 0, None, clocks, "")
         case (
-            Copy() | Fill() | CastTile() | Elementwise() | Reduce() | Scan() | Rearrange()
-            | ForElements()
+            Copy() | Fill() | CastTile() | Relabel() | Elementwise() | Reduce() | Scan()
+            | Rearrange() | ForElements()
         ):  # fmt: skip
             if clocks == 0.0:
                 return None

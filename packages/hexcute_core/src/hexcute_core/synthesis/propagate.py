@@ -8,13 +8,14 @@ same elements; their order in its registers is free.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hexcute_core.arch import Fragment
 from hexcute_core.errors import SourceSpan
 from hexcute_core.synthesis.graph import Component, Graph
 from hexcute_core.synthesis.register_parts import Parts, component_parts, layout_of
 from hexcute_core.synthesis.registers import register_map
+from hexcute_core.synthesis.relabel import Turn
 from hexcute_core.synthesis.solution import kind
 from hexcute_core.tile import (
     CastTile,
@@ -27,6 +28,7 @@ from hexcute_core.tile import (
     Rearrange,
     Reduce,
     RegisterTensor,
+    Relabel,
     Scan,
     TileRef,
 )
@@ -52,15 +54,19 @@ class Conflict:
 @dataclass(frozen=True)
 class Rule:
     """The layout of tile `unknown` follows from that of `known`, with dimensions `collapse`
-    projected away."""
+    projected away, or by a `turn` of its coordinates."""
 
     op: TileOp
     known: TileRef
     unknown: TileRef
     collapse: tuple[int, ...] = ()
+    turn: Turn | None = None
 
-    def apply(self, f: Fragment) -> Fragment:
-        """The layout of `unknown` where `known` has layout `f`."""
+    def apply(self, f: Fragment) -> Fragment | None:
+        """The layout of `unknown` where `known` has layout `f`; None where there is none, as some
+        thread would hold parts of an element."""
+        if self.turn is not None:
+            return self.turn.of(f)
         return f.project(self.collapse, self.unknown.shape) if self.collapse else f
 
 
@@ -115,6 +121,10 @@ def _rules(op: TileOp) -> list[Rule]:
     match op:
         case CastTile():
             return both(op.src, op.dst)
+        case Relabel():
+            turn = Turn(op.order, op.bits, op.src.shape, op.dst.shape)
+            back = replace(turn, back=True)
+            return [Rule(op, op.src, op.dst, (), turn), Rule(op, op.dst, op.src, (), back)]
         case Elementwise():
             rules = []
             for src in op.srcs:
@@ -152,7 +162,7 @@ def parts_of(graph: Graph, component: Component, rules: Sequence[Rule]) -> Parts
     tensors = {t.name: t for t in map(graph.tensors.__getitem__, component.tensors)}
     registers = {n: t for n, t in tensors.items() if isinstance(t, RegisterTensor)}
     uses = [(ref, item.op.span) for item in component.ops for ref in tiles(item.op)]
-    return component_parts(registers, uses, [(r.known, r.unknown) for r in rules])
+    return component_parts(registers, uses, [(r.known, r.unknown) for r in rules if r.turn is None])
 
 
 def broadcast_dims(src: TileRef, dst: TileRef) -> tuple[int, ...]:
@@ -168,7 +178,10 @@ def close(rules: Sequence[Rule], state: State) -> Conflict | None:
         for rule in rules:
             f = state.known(rule.known)
             if f is not None and rule.unknown.tensor not in state.fragments:
-                problem = state.learn(rule.unknown, rule.apply(f), rule.op)
+                want = rule.apply(f)
+                if want is None:
+                    return _unlike(rule, state, f)
+                problem = state.learn(rule.unknown, want, rule.op)
                 if problem is not None:
                     return problem
                 changed = True
@@ -182,6 +195,8 @@ def violated(rules: Sequence[Rule], state: State) -> Conflict | None:
         if f is None or g is None:
             continue
         want = rule.apply(f)
+        if want is None:
+            return _unlike(rule, state, f)
         if want != g and register_map(want, g) is None:
             first = state.origin.get(rule.known.tensor, rule.op)
             second = state.origin.get(rule.unknown.tensor, rule.op)
@@ -195,6 +210,14 @@ def violated(rules: Sequence[Rule], state: State) -> Conflict | None:
                 f"`{name}` would have to be {want}, but is {g}",
             )
     return None
+
+
+def _unlike(rule: Rule, state: State, f: Fragment) -> Conflict:
+    """The layout `f` of what a rule knows gives its other side none."""
+    name = rule.known.tensor
+    first = state.origin.get(name, rule.op)
+    reason = f"{f} does not leave every thread whole elements, or modes, of `{rule.unknown.tensor}`"
+    return Conflict(rule.op, name, name_of(first), name_of(rule.op), rule.op.span, reason)
 
 
 def component_refs(component: Component, name: str) -> list[TileRef]:

@@ -22,6 +22,7 @@ from hexcute_core.tile import (
     Rearrange,
     Reduce,
     RegisterTensor,
+    Relabel,
     Scan,
     SharedTensor,
     Stmt,
@@ -151,7 +152,7 @@ def _reading(op: TileOp, refs: tuple[TileRef, ...]) -> TileOp | None:
     match op:
         case Copy() if op.update is not None and op.update.compare is not None:
             return replace(op, src=refs[0], update=replace(op.update, compare=refs[1]))
-        case Copy() | CastTile() | Reduce():
+        case Copy() | CastTile() | Relabel() | Reduce():
             return replace(op, src=refs[0])
         case Gemm():
             return replace(op, a=refs[0], b=refs[1])

@@ -20,6 +20,7 @@ from hexcute_core.tile import (
     Prefetch,
     Rearrange,
     Reduce,
+    Relabel,
     Scan,
     TileProgram,
     TileRef,
@@ -263,7 +264,7 @@ def subject(op: TileOp) -> str:
             names = op.src.tensor
         case ForElements():
             names = op.ref.tensor
-        case Fill() | Gemm() | CastTile() | Elementwise() | Reduce() | Scan():
+        case Fill() | Gemm() | CastTile() | Relabel() | Elementwise() | Reduce() | Scan():
             names = ", ".join(ref.tensor for ref in results(op))
         case _:
             assert_never(op)

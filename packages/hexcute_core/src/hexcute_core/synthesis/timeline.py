@@ -40,6 +40,7 @@ from hexcute_core.tile import (
     Produce,
     Rearrange,
     Reduce,
+    Relabel,
     Role,
     Scan,
     SetElement,
@@ -200,8 +201,8 @@ class _Walk:
             case Prefetch():
                 return "global", 0.0, False
             case (
-                Copy() | Fill() | CastTile() | Elementwise() | Reduce() | Scan() | Rearrange()
-                | ForElements()
+                Copy() | Fill() | CastTile() | Relabel() | Elementwise() | Reduce() | Scan()
+                | Rearrange() | ForElements()
             ):  # fmt: skip
                 return "arithmetic", ARITHMETIC_LATENCY, False
             case _:

@@ -5,6 +5,7 @@
 | `ld.global.B` | Regs dst, GlobalPtr src, bool pred | B bytes; zeros where pred is false |
 | `st.global.B` | GlobalPtr dst, Regs src, bool pred | B bytes; nothing where pred is false |
 | `ld.shared.B`, `st.shared.B` | Regs, SharedPtr / SharedPtr, Regs | B bytes |
+| `mov.B` | Regs dst, Regs src | B bytes of registers, the bits as they are |
 | `cp.async.B` | SharedPtr dst, GlobalPtr src, bool pred | B in 4, 8, 16; zero fill, asynchronous |
 | `cp.async.commit`, `cp.async.wait` | -, int pending | groups of asynchronous copies |
 | `ldmatrix.xN`, `ldmatrix.xN.trans` | Regs dst (N pieces of 4 bytes), SharedPtr row | warp-wide |
@@ -39,6 +40,7 @@ def _table() -> dict[str, PrimSpec]:
             PrimSpec(f"st.global.{size}", ("global", "regs", "scalar"), size),
             PrimSpec(f"ld.shared.{size}", ("regs", "shared"), size),
             PrimSpec(f"st.shared.{size}", ("shared", "regs"), size),
+            PrimSpec(f"mov.{size}", ("regs", "regs"), size),
         ]
     rows += [PrimSpec(f"cp.async.{n}", ("shared", "global", "scalar"), n) for n in (4, 8, 16)]
     for count in (1, 2, 4):

@@ -30,6 +30,7 @@ from hexcute_core.tile.ir import (
     Produce,
     Rearrange,
     Reduce,
+    Relabel,
     Role,
     Scan,
     SetElement,
@@ -56,7 +57,8 @@ __all__ = [
     "Copy", "Elementwise", "Fill", "For", "ForElements", "Gemm", "GemmWait", "GlobalTensor",
     "GlobalView", "If", "Mbarrier", "MbarrierOp", "NamedBarrier", "NamedBarrierOp", "Pipeline",
     "PipelineRelease", "PipelineWait", "Prefetch", "Produce", "Reached", "Rearrange",
-    "Reduce", "RegisterTensor", "Role", "Scan", "SetElement", "SharedTensor", "Stmt", "SubMode",
+    "Reduce", "RegisterTensor", "Relabel", "Role", "Scan", "SetElement", "SharedTensor", "Stmt",
+    "SubMode",
     "Sync", "Tensor", "TileProgram", "TileRef", "Update", "UpdateElement", "UpdateScope", "While",
      "digest", "reached", "rows_of",
 ]  # fmt: skip

@@ -114,6 +114,20 @@ class CastTile:
 
 
 @dataclass(frozen=True)
+class Relabel:
+    """dst holds the bits of src under other coordinates, both in registers: read row by row, the
+    last mode fastest and the low bits of an element first, they are those of src with its modes in
+    `order`. `bits` are those of an element of src and of dst."""
+
+    id: int
+    dst: TileRef
+    src: TileRef
+    order: tuple[int, ...]
+    bits: tuple[int, int]
+    span: SourceSpan
+
+
+@dataclass(frozen=True)
 class Elementwise:
     """dst[x] = expr with variable `$i` standing for srcs[i][x] (broadcast along extent-1 dims)."""
 
@@ -298,7 +312,8 @@ class Role:
 
 
 TileOp: TypeAlias = (
-    Fill | Copy | Prefetch | Gemm | CastTile | Elementwise | Reduce | Scan | Rearrange | ForElements
+    Fill | Copy | Prefetch | Gemm | CastTile | Relabel | Elementwise | Reduce | Scan | Rearrange
+    | ForElements
 )
 """The operations, which have an `id`: all threads of a team run them together."""
 

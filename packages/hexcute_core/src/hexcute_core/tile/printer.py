@@ -36,6 +36,7 @@ from hexcute_core.tile.ir import (
     Produce,
     Rearrange,
     Reduce,
+    Relabel,
     Role,
     Scan,
     SetElement,
@@ -206,6 +207,9 @@ class _Printer:
                 yield f"%{stmt.id} gemm {self.ref(stmt.c)} {adds} {operands}{onto}{warps}{later}"
             case CastTile():
                 yield f"%{stmt.id} cast {self.ref(stmt.src)} -> {self.ref(stmt.dst)}"
+            case Relabel():
+                turned = "" if stmt.order == tuple(range(len(stmt.order))) else f" by {stmt.order}"
+                yield f"%{stmt.id} relabel {self.ref(stmt.src)}{turned} -> {self.ref(stmt.dst)}"
             case Elementwise():
                 sources = ", ".join(f"${i} = {self.ref(r)}" for i, r in enumerate(stmt.srcs))
                 where = f" where {sources}" if sources else ""

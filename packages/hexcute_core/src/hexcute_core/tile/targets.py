@@ -21,6 +21,7 @@ from hexcute_core.tile.ir import (
     Prefetch,
     Rearrange,
     Reduce,
+    Relabel,
     Scan,
     TileOp,
     TileProgram,
@@ -63,7 +64,9 @@ def refuse_missing(program: TileProgram, target: str) -> None:
 def _moves(op: TileOp) -> bool:
     """Whether `op` leaves numbers as they are; what it evaluates is looked at by itself."""
     match op:
-        case Fill() | Copy() | Prefetch() | Rearrange() | Elementwise() | ForElements():
+        case (
+            Fill() | Copy() | Prefetch() | Rearrange() | Relabel() | Elementwise() | ForElements()
+        ):  # fmt: skip
             return True
         case CastTile() | Gemm() | Reduce() | Scan():
             return False

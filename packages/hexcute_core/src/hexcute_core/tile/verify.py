@@ -40,6 +40,7 @@ from hexcute_core.tile.ir import (
     Produce,
     Rearrange,
     Reduce,
+    Relabel,
     Role,
     Scan,
     SetElement,
@@ -157,6 +158,7 @@ class _Checker:
                 | Prefetch()
                 | Gemm()
                 | CastTile()
+                | Relabel()
                 | Elementwise()
                 | Reduce()
                 | Scan()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Protocol
 
 from hexcute_core.arch.boxes import HINTS, REDUCED
@@ -20,6 +21,7 @@ from hexcute_core.tile.ir import (
     Prefetch,
     Rearrange,
     Reduce,
+    Relabel,
     Scan,
     scan_operands,
 )
@@ -59,7 +61,8 @@ class OperationChecks(Checks, Protocol):
 
 def verify_operation(
     checks: OperationChecks,
-    stmt: Fill | Copy | Prefetch | Gemm | CastTile | Elementwise | Reduce | Scan | Rearrange,
+    stmt: Fill | Copy | Prefetch | Gemm | CastTile | Relabel | Elementwise | Reduce | Scan
+    | Rearrange,
     scope: Scope,
 ) -> None:
     """Spaces, shapes and types of one tile operation."""
@@ -122,6 +125,14 @@ def verify_operation(
             checks.ref(stmt.src, scope, span, _REGISTER)
             checks.ref(stmt.dst, scope, span, _REGISTER)
             _same(checks, stmt.src, stmt.dst, span)
+        case Relabel():
+            src = checks.ref(stmt.src, scope, span, _REGISTER)
+            dst = checks.ref(stmt.dst, scope, span, _REGISTER)
+            every = tuple(sorted(stmt.order)) == tuple(range(len(stmt.src.shape)))
+            checks.need(every, f"modes in the order {stmt.order}", span)
+            checks.need(stmt.bits == (src.dtype.bits, dst.dtype.bits), f"bits {stmt.bits}", span)
+            before, after = (prod(r.shape) * b for r, b in zip((stmt.src, stmt.dst), stmt.bits))
+            checks.need(before == after, f"{before} bits as {after}", span)
         case Elementwise():
             _elementwise(checks, stmt, scope)
         case Reduce():

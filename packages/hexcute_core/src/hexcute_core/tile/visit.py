@@ -41,6 +41,7 @@ from hexcute_core.tile.ir import (
     Produce,
     Rearrange,
     Reduce,
+    Relabel,
     Role,
     Scan,
     SetElement,
@@ -62,7 +63,7 @@ def results(op: TileOp) -> tuple[TileRef, ...]:
     match op:
         case Copy() if op.update is not None and op.update.old is not None:
             return (op.dst, op.update.old)
-        case Fill() | Copy() | CastTile() | Elementwise() | Reduce() | Rearrange():
+        case Fill() | Copy() | CastTile() | Relabel() | Elementwise() | Reduce() | Rearrange():
             return (op.dst,)
         case Gemm():
             return (op.c,)
@@ -85,7 +86,7 @@ def operands(op: TileOp) -> tuple[TileRef, ...]:
             compared = None if op.update is None else op.update.compare
             # Numbers that name rows of either side are read as well.
             return (op.src, *_present(compared, op.src.rows, op.dst.rows))
-        case Prefetch() | CastTile() | Reduce() | Rearrange():
+        case Prefetch() | CastTile() | Relabel() | Reduce() | Rearrange():
             return (op.src,)
         case Gemm():
             return (op.a, op.b)
@@ -214,7 +215,7 @@ def _own_scalars(op: TileOp) -> tuple[Scalar, ...]:
             return (op.expr,)
         case Scan():
             return op.combine
-        case Prefetch() | CastTile() | Reduce() | Rearrange() | ForElements():
+        case Prefetch() | CastTile() | Relabel() | Reduce() | Rearrange() | ForElements():
             return ()
         case _:
             assert_never(op)

@@ -84,6 +84,8 @@ def _known(scope: Scope, name: str, operands: tuple[Operand, ...]) -> list[Any]:
         case (["st", "shared", size], (SharedPtr() as dst, Regs() as src)):
             address = accesses.shared_address(scope, dst)
             return accesses.store(scope, "shared", int(size), address, src, None)
+        case (["mov", _], (Regs() as dst, Regs() as src)):
+            return registers.move(scope, dst, src)
         case (["ldmatrix", count, *trans], (Regs() as dst, SharedPtr() as src)):
             return _ldmatrix(scope, int(count[1:]), bool(trans), dst, src)
         case (["mma", *_], (Regs() as c, Regs() as a, Regs() as b)):

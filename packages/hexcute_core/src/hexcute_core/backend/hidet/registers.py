@@ -14,6 +14,7 @@ from hidet.ir import expr as he
 from hidet.ir import stmt as hs
 from hidet.ir.type import data_type
 
+from hexcute_core.backend.hidet.asm import Instruction, vector
 from hexcute_core.backend.hidet.scope import RegisterArray, Scope, call, integer
 from hexcute_core.backend.hidet.storage import Cell, value_type
 from hexcute_core.dtypes import DType
@@ -94,6 +95,32 @@ def operand(scope: Scope, regs: Regs, entry_bits: int, reads: bool, writes: bool
     if starts is None:
         return _packed(scope, array, regs, array.cell.elements, reads, writes)
     return Operand([_entry(array, _index(scope, s)) for s in starts])
+
+
+def move(scope: Scope, dst: Regs, src: Regs) -> list[Any]:
+    """The bits of `src` in `dst`, entry by entry, two words of one to a wide entry of the other."""
+    to, of = scope.array(dst.array).cell, scope.array(src.array).cell
+    target = operand(scope, dst, to.bits, reads=False, writes=True)
+    source = operand(scope, src, of.bits, reads=True, writes=False)
+    outs, ins = 1 if to.bits >= of.bits else 2, 1 if of.bits >= to.bits else 2
+    name, bits = f"hx_mov_{to.type_name}_{of.type_name}", max(to.bits, of.bits)
+    left, right = _named(0, outs), _named(outs, ins)
+    ins_ = Instruction(
+        name, f"mov.b{bits} {left}, {right};", (to.type_name,) * outs, (of.type_name,) * ins
+    )
+    moves = [
+        hs.EvaluateStmt(
+            scope.instruction(
+                ins_, [*target.entries[i * outs :][:outs], *source.entries[i * ins :][:ins]]
+            )
+        )
+        for i in range(len(target.entries) // outs)
+    ]
+    return [*target.before, *source.before, *moves, *target.after]
+
+
+def _named(first: int, count: int) -> str:
+    return vector(first, count) if count > 1 else f"%{first}"
 
 
 def _aligned_starts(regs: Regs, elements: int) -> list[Scalar] | None:
