@@ -10,6 +10,7 @@ from typing import Any
 from hexcute_core.arch import Arch
 from hexcute_core.backend import CudaSource, emit
 from hexcute_core.driver.proof import prove
+from hexcute_core.errors import HexcuteError
 from hexcute_core.frontend import KernelDef, Watch, trace
 from hexcute_core.lowering import lower
 from hexcute_core.synthesis import Solution, synthesize
@@ -62,7 +63,16 @@ class Compilation:
     def _stage(self, name: str, run: Callable[[], Any], prove: Callable[[Any], None]) -> Any:
         if name not in self._values:
             started = perf_counter()
-            value = run()
+            try:
+                value = run()
+            except RecursionError:
+                kernel = self.request.definition
+                raise HexcuteError(
+                    f"{kernel.name}: an expression or block nests deeper than Python goes, in the "
+                    f"{name} of the compiler",
+                    kernel.span,
+                    "give parts of long expressions names, and let loops and branches nest less",
+                ) from None
             self.seconds[name] = perf_counter() - started
             if self._verify:
                 prove(value)

@@ -126,6 +126,8 @@ class Builder:
         self.launch = Launch()
         # Symbols and scalar parameters: what a grid dimension may depend on.
         self.uniform = frozenset(uniform)
+        # Variables that hold a long expression of those alone, and the expression.
+        self.of_symbols: dict[str, Scalar] = {}
         self.mutable: set[str] = set()
         # Variables, and register tiles of one element, that may differ between the threads of a
         # block.
@@ -148,6 +150,8 @@ class Builder:
         # The order in one of whose turns the trace stands.
         self.order: Turns | None = None
         self._names = set(reserved) | set(BUILT_INS)
+        # The number that a base was last given, below which none is free.
+        self._numbers: dict[str, int] = {}
         self._ids = 0
 
     def error(self, message: str, fix: str | None = None) -> FrontendError:
@@ -156,11 +160,12 @@ class Builder:
 
     def unique(self, base: str) -> str:
         """`base`, or `base_1`, `base_2`, ...: a name no tensor or variable has yet."""
-        name, number = base, 0
+        name, number = base, self._numbers.get(base, 0)
         while name in self._names:
             number += 1
             name = f"{base}_{number}"
         self._names.add(name)
+        self._numbers[base] = number
         return name
 
     def take_hint(self, default: str) -> str:
@@ -312,7 +317,7 @@ class Builder:
         factor, rest = common_factor(e) if e.dtype.is_integer else (1, e)
         return self.hold(e, base) if factor == 1 else binary("mul", self.hold(rest, base), factor)
 
-    def hold(self, e: Scalar, base: str) -> Scalar:
+    def hold(self, e: Scalar, base: str) -> Var:
         """A new variable that holds the value `e` has now."""
         var = self.variable(base, e.dtype)
         self.emit(Assign(var, e, True, self.span))

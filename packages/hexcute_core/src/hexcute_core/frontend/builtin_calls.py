@@ -12,6 +12,7 @@ from hexcute_core.frontend.choices import truth
 from hexcute_core.frontend.elementwise import ARITHMETIC, absolute, logical_not, maximum, minimum
 from hexcute_core.frontend.engine import Engine
 from hexcute_core.frontend.frame import Frame
+from hexcute_core.frontend.settle import shortened
 from hexcute_core.frontend.subscript import static_int
 from hexcute_core.frontend.tiles import TileValue, describe
 from hexcute_core.scalar import ScalarBase, binary
@@ -40,7 +41,7 @@ def _folded(function: Callable[[object, object], object], name: str) -> Special:
                 fix=f"write it out with hx.where, or as {name}(a, b)",
             )
         values = _items(frame, node, args[0]) if len(args) == 1 else list(args)
-        return functools.reduce(function, values)
+        return functools.reduce(_step(engine, function), values)
 
     return apply
 
@@ -52,7 +53,14 @@ def _sum(
     values = _items(frame, node, args[0])
     if values and isinstance(start, int) and start == 0:
         start, values = values[0], values[1:]
-    return functools.reduce(operator.add, values, start)
+    return functools.reduce(_step(engine, operator.add), values, start)
+
+
+def _step(
+    engine: Engine, function: Callable[[object, object], object]
+) -> Callable[[object, object], object]:
+    """`function` of two numbers, whose results may be an operand of the next."""
+    return lambda a, b: shortened(engine.builder, function(a, b))
 
 
 def _truths(is_all: bool) -> Special:

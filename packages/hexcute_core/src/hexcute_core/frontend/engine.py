@@ -19,6 +19,9 @@ from hexcute_core.scalar.visit import walk
 ExprHandler = Callable[["Engine", Frame, Any], object]
 StmtHandler = Callable[["Engine", Frame, Any], None]
 
+# Traced for one kernel, wherever they stand: some ten seconds of work.
+MOST_STATEMENTS = 100_000
+
 _INSTEAD: dict[str, str] = {
     "Try": "move it into a plain Python function of compile-time values",
     "Raise": "write `assert condition, message` on compile-time constants",
@@ -52,6 +55,7 @@ class Engine:
         self.frame: Frame | None = None
         self.sharing = Sharing()
         builder.watch = self._watch
+        self._executed = 0
         self._expressions = expressions
         self._statements = statements
 
@@ -97,6 +101,14 @@ class Engine:
             handler = self._statements.get(type(stmt))
             if handler is None:
                 raise self._unknown(frame, stmt)
+            self._executed += 1
+            if self._executed > MOST_STATEMENTS:
+                raise frame.error(
+                    stmt,
+                    f"more than {MOST_STATEMENTS} statements are traced by here: every call is "
+                    "inlined, and what is expanded is traced a turn at a time",
+                    fix="use range for long loops, and let functions call fewer others",
+                )
             outer, frame.current = frame.current, stmt
             with self._at(frame, stmt):
                 self.builder.hint = None

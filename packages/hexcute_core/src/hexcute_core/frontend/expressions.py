@@ -17,6 +17,7 @@ from hexcute_core.frontend.engine import Engine, ExprHandler
 from hexcute_core.frontend.frame import Binding, Frame
 from hexcute_core.frontend.helpers import of_run_time
 from hexcute_core.frontend.params import Param
+from hexcute_core.frontend.settle import shortened
 from hexcute_core.frontend.subscript import static_int
 from hexcute_core.frontend.symbols import Symbol
 from hexcute_core.frontend.tiles import TileValue, describe
@@ -130,7 +131,7 @@ def _attribute(engine: Engine, frame: Frame, node: ast.Attribute) -> object:
 
 def _binop(engine: Engine, frame: Frame, node: ast.BinOp) -> object:
     a, b = engine.evaluate_all(frame, [node.left, node.right])
-    return combine(engine, frame, node, node.op, a, b)
+    return shortened(engine.builder, combine(engine, frame, node, node.op, a, b))
 
 
 def _unary(engine: Engine, frame: Frame, node: ast.UnaryOp) -> object:

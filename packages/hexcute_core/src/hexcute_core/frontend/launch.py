@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from itertools import islice
 
 from hexcute_core import dtypes
-from hexcute_core.frontend.builder import current
+from hexcute_core.frontend.builder import Builder, current
 from hexcute_core.frontend.subscript import static_int
 from hexcute_core.scalar import Scalar, ScalarBase, Var, as_scalar, free_vars
+from hexcute_core.scalar.visit import substitute, walk
 
 _ATTRIBUTES = ("grid_dim", "block_dim", "min_blocks", "cluster_dim")
 MAX_THREADS = 1024
 MAX_CLUSTER = 8
 """Blocks of a cluster that every GPU with clusters runs."""
+MOST_OF_GRID = 4096
+"""Operations of an extent of the grid, which every launch computes in Python."""
 
 
 class Index:
@@ -111,6 +115,22 @@ class Attrs:
         self.cuda = CudaAttrs()
 
 
+def before_launch(builder: Builder, e: Scalar) -> Scalar:
+    """`e` in symbols and scalar parameters where it is made of those alone: the launch knows no
+    variables of the kernel.
+
+    Raises FrontendError, located, where it is longer than any grid has use for.
+    """
+    while free_vars(e) & builder.of_symbols.keys():
+        e = substitute(e, builder.of_symbols)
+        if sum(1 for _ in islice(walk(e), MOST_OF_GRID + 1)) > MOST_OF_GRID:
+            raise builder.error(
+                f"an extent of the grid is an expression of more than {MOST_OF_GRID} operations",
+                fix="compute it before the launch and give it to the kernel as a scalar parameter",
+            )
+    return e
+
+
 def _grid(value: object) -> tuple[Scalar, Scalar, Scalar]:
     builder = current("hx.attrs.cuda.grid_dim")
     entries = value if isinstance(value, (tuple, list)) else (value,)
@@ -129,6 +149,7 @@ def _grid(value: object) -> tuple[Scalar, Scalar, Scalar]:
                 f"grid_dim takes positive integers and integer scalars, got {entry!r}",
                 fix="write hx.cdiv(m, BM)",
             )
+        extent = before_launch(builder, extent)
         unknown = free_vars(extent) - builder.uniform
         if unknown:
             raise builder.error(

@@ -9,6 +9,7 @@ from typing import Any
 from hexcute_core.dtypes import i32
 from hexcute_core.errors import FrontendError
 from hexcute_core.frontend.builder import Builder, current
+from hexcute_core.frontend.launch import before_launch
 from hexcute_core.frontend.subscript import static_int
 from hexcute_core.frontend.tiles import LazyTile, Tile, describe
 from hexcute_core.scalar import (
@@ -115,14 +116,15 @@ def persistent(count: object) -> LoopRange:
             fix=f"put a cluster's blocks along x: hx.attrs.cuda.cluster_dim = {x * y * z}",
         )
     if builder.launch.grid_dim is None:
-        unknown = free_vars(tiles) - builder.uniform
+        extent = before_launch(builder, tiles)
+        unknown = free_vars(extent) - builder.uniform
         if unknown:
             raise builder.error(
                 f"the number of tiles depends on {', '.join(sorted(unknown))}, unknown before the "
                 "launch",
                 fix="set hx.attrs.cuda.grid_dim yourself",
             )
-        clusters = minimum(maximum(floordiv(MULTIPROCESSORS, x), 1), tiles)
+        clusters = minimum(maximum(floordiv(MULTIPROCESSORS, x), 1), extent)
         one = as_scalar(1)
         builder.launch.grid_dim = mul(maximum(clusters, 1), x), one, one
     first, step = (floordiv(Var(f"{base}.x", i32), x) for base in ("blockIdx", "gridDim"))

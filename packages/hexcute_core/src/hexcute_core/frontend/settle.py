@@ -7,6 +7,7 @@ a mutable variable, a register element or a call is first held in a variable of 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 
 from hexcute_core.frontend.builder import Builder
 from hexcute_core.frontend.params import Param
@@ -15,9 +16,13 @@ from hexcute_core.frontend.tiles import LazyTile, Tile, materialize
 from hexcute_core.scalar import Scalar, ScalarBase, free_vars
 from hexcute_core.scalar.visit import walk
 
-# A scalar of more nodes than this gets a variable when it is bound, so reuse stays cheap; one of
-# symbols and scalar parameters alone does not, for a launch's grid may depend on it.
+# A scalar of more nodes than this gets a variable when it is bound: each use would repeat them all,
+# and a number made of the one before, twice, doubles them at every step.
 LARGE = 16
+# Of symbols and scalar parameters alone; a launch's grid depends on those, as they are written.
+LARGE_OF_SYMBOLS = 64
+# Of one expression as it is written: every stage goes through it, node inside node.
+LONGEST = 128
 
 
 def settle(builder: Builder, value: object, base: str) -> object:
@@ -57,8 +62,28 @@ def settle(builder: Builder, value: object, base: str) -> object:
             return value
 
 
+def shortened(builder: Builder, value: object) -> object:
+    """`value`, part of an expression; one that has grown too long in a variable or tile."""
+    match value:
+        case LazyTile(expr=ScalarBase() as e) if _longer(e, LONGEST):
+            return materialize(value)
+        case ScalarBase() if _longer(value, LONGEST):  # type: ignore[arg-type]
+            return _scalar(builder, value, "t")  # type: ignore[arg-type]
+        case _:
+            return value
+
+
+def _longer(e: Scalar, most: int) -> bool:
+    return sum(1 for _ in islice(walk(e), most + 1)) > most
+
+
 def _scalar(builder: Builder, e: Scalar, base: str) -> Scalar:
     if builder.volatile(e):
         return builder.keep(e, base)
-    large = any(number >= LARGE for number, _ in enumerate(walk(e)))
-    return builder.keep(e, base) if large and free_vars(e) - builder.uniform else e
+    if _longer(e, LARGE) and free_vars(e) - builder.uniform - builder.of_symbols.keys():
+        return builder.keep(e, base)
+    if not _longer(e, LARGE_OF_SYMBOLS):
+        return e
+    var = builder.hold(e, base)
+    builder.of_symbols[var.name] = e
+    return var

@@ -48,7 +48,14 @@ def function_source(fn: FunctionType) -> FunctionSource:
     Raises `FrontendError` where the text is not available, is not the function's, or is no `def`
     or `lambda`.
     """
-    return _source(fn, fn.__code__)
+    try:
+        return _source(fn, fn.__code__)
+    except RecursionError:
+        raise FrontendError(
+            f"an expression or block of `{fn.__name__}` nests deeper than Python goes",
+            span=function_span(fn),
+            fix="give the parts of long expressions names",
+        ) from None
 
 
 @lru_cache(maxsize=512)

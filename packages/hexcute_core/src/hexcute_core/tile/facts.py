@@ -21,6 +21,9 @@ from hexcute_core.tile.visit import statements
 from hexcute_core.unions import assert_never
 
 _ANY = 1
+# Numbers beyond these are known of nothing that a GPU has; squared again and again they would take
+# all memory.
+_MOST = 1 << 128
 # Rounds of a loop of which nothing is known: a K of 1024 in steps of 32.
 UNKNOWN_TRIPS = 32
 
@@ -57,16 +60,18 @@ class Facts:
         self._natural = frozenset(names)
         while True:
             self._bounds.clear()
-            kept = frozenset(n for n in self._natural if (self._defined_low(n) or 0) >= 0)
+            # In the program's order: what a definition reads is known by then.
+            found = [n for n in names if n in self._natural and (self._defined_low(n) or 0) >= 0]
+            kept = frozenset(found)
             if kept == self._natural:
                 break
             self._natural = kept
         self._divisors = dict.fromkeys(names, 0)
         while True:
-            found = {name: self._defined_divisor(name) for name in names}
-            if found == self._divisors:
+            divisors = {name: self._defined_divisor(name) for name in names}
+            if divisors == self._divisors:
                 break
-            self._divisors = found
+            self._divisors = divisors
 
     def divisor(self, e: Scalar) -> int:
         """The largest known d >= 0 with d | e; 0 means that e is 0."""
@@ -91,7 +96,8 @@ class Facts:
                 a, b = self.divisor(e.a), self.divisor(e.b)
                 exact = _binary(e, self.bounds(e.a), self.bounds(e.b))
                 wraps = e.dtype.kind == "uint" and _wraps(exact, e)
-                return gcd(a * b if e.op == "mul" else gcd(a, b), 1 << e.dtype.bits if wraps else 0)
+                found = a * b if e.op == "mul" else gcd(a, b)
+                return gcd(found, 1 << e.dtype.bits if wraps or found >= _MOST else 0)
             case Binary(op="shl", b=Const() as b):
                 return self.divisor(e.a) << int(b.value)
             case Binary(op="floordiv" | "cdiv", b=Const() as b):
@@ -285,10 +291,11 @@ def _binary(e: Binary, a: Bounds, b: Bounds) -> Bounds:
 def _product(a: Bounds, b: Bounds) -> Bounds:
     if None not in (*a, *b):
         ends = [x * y for x in a for y in b if x is not None and y is not None]
-        return Bounds(min(ends), max(ends))
+        low, high = min(ends), max(ends)
+        return Bounds(low if low > -_MOST else None, high if high < _MOST else None)
     naturals = all(x.low is not None and x.low >= 0 for x in (a, b))
     if naturals:
-        return Bounds((a.low or 0) * (b.low or 0), None)
+        return Bounds(min((a.low or 0) * (b.low or 0), _MOST), None)
     return UNKNOWN
 
 
