@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 from hexcute_core.dtypes import i32
 from hexcute_core.errors import FrontendError
@@ -45,17 +46,34 @@ def known_tests(engine: Engine, frame: Frame, region: ast.stmt) -> StaticTest:
     changing = frozenset(writes([region]))
 
     def decide(test: ast.expr) -> bool | None:
-        for node in ast.walk(test):
-            if not isinstance(node, _PLAIN) or (isinstance(node, ast.Name) and node.id in changing):
-                return None
+        names = _plain_names(test)
+        if names is None or not changing.isdisjoint(names):
+            return None
+        # Every region around a test asks, so what was decided holds as long as its names do.
+        bound = tuple(frame.bindings.get(name) for name in names)
+        before, known = frame.decided.get(id(test), ((), None))
+        if len(before) == len(bound) > 0 and all(a is b for a, b in zip(before, bound)):
+            return known
         try:
             value = engine.evaluate(frame, test)
         except FrontendError:
             # Not known yet; the error comes back if the test is ever reached.
             return None
-        return None if is_run_time(value) else bool(value)
+        known = None if is_run_time(value) else bool(value)
+        if not any(isinstance(node, ast.Attribute) for node in ast.walk(test)):
+            frame.decided[id(test)] = bound, known
+        return known
 
     return decide
+
+
+@lru_cache(maxsize=4096)
+def _plain_names(test: ast.expr) -> tuple[str, ...] | None:
+    """The names in a test that may be decided now, or None for one that never is."""
+    nodes = list(ast.walk(test))
+    if not all(isinstance(node, _PLAIN) for node in nodes):
+        return None
+    return tuple(node.id for node in nodes if isinstance(node, ast.Name))
 
 
 def _prepare(engine: Engine, frame: Frame, node: ast.stmt, kind: RegionKind) -> Entry:

@@ -155,11 +155,13 @@ class _Solver:
         each: ast.expr | None,
     ) -> Names:
         tested = frozenset(reads(each))
-        head: Names = frozenset()
+        # Within an outer loop the names found so far stay: to find them anew each time would
+        # double the work at every level.
+        head = self.carried.get(id(stmt), frozenset())
         while True:
             grown = (self.block(stmt.body, out | head | tested) - bound) | tested
             if grown <= head:
                 break
             head |= grown
-        self.carried[id(stmt)] = self.carried.get(id(stmt), frozenset()) | head
+        self.carried[id(stmt)] = head
         return out | head | frozenset(reads(once))

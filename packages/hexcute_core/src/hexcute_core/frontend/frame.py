@@ -76,6 +76,10 @@ class Frame:
     caller: Frame | None = None
     bindings: dict[str, Binding] = field(default_factory=dict)
     loops: list[LoopMark] = field(default_factory=list)
+    # Tests inside regions by identity: what their names were bound to, and whether they hold.
+    decided: dict[int, tuple[tuple[Binding | None, ...], bool | None]] = field(
+        default_factory=dict
+    )
     # The statement being traced, innermost, and the call in it that is being inlined.
     current: ast.stmt | None = None
     call: ast.Call | None = None

@@ -2,7 +2,8 @@
 
 A state is what one path has behind it: how many slots of each pipeline it holds, and the gemms in
 flight, each with its age (gemms issued after it) and the slots it reads. A gemm waits for those of
-age >= n are finished; loops are followed to a fixpoint, their first iteration apart.
+age >= n are finished; loops are followed to a fixpoint, their first iteration apart where that may
+make a difference.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TypeAlias
 
 from hexcute_core.errors import FrontendError, SourceSpan
 from hexcute_core.frontend.accesses import Access, accesses, updated
+from hexcute_core.frontend.deciding import deciding
 from hexcute_core.frontend.flights import Flight, State, moved_on
 from hexcute_core.frontend.intervals import (
     Env,
@@ -55,6 +57,10 @@ from hexcute_core.tile.ir import Control, Simple, TileOp
 from hexcute_core.tile.visit import statements
 from hexcute_core.unions import assert_never
 
+# Loops inside one another whose first iteration is followed apart: each doubles the paths. Where
+# there are more, the inner ones are followed as if any iteration were the first.
+APART = 6
+
 _Paths: TypeAlias = dict[State, Env]
 _Follow: TypeAlias = Callable[[_Paths], _Paths]
 
@@ -88,6 +94,8 @@ class _Flow:
         self.lent = reached(program).written
         # Whether a slot was held, or free to be waited for, on some path to the statement.
         self.possible: dict[PipelineWait | PipelineRelease, bool] = {}
+        self.deciding = deciding(program)
+        self._apart = 0
 
     def run(self, body: Sequence[Stmt]) -> None:
         for state in self.block(body, {State(): {}}):
@@ -155,7 +163,8 @@ class _Flow:
             if runs is not True:
                 _merge(out, {state: env})
             if runs is not False:
-                _merge(first, {state: {**env, name: interval(stmt.start, env)}})
+                start = {name: interval(stmt.start, env)} if name in self.deciding else {}
+                _merge(first, {state: {**env, **start}})
 
         def following(paths: _Paths) -> _Paths:
             back = {name: sub(stmt.var, stmt.step)}
@@ -164,12 +173,11 @@ class _Flow:
                 (low, _), (step, _) = interval(stmt.start, env), interval(stmt.step, env)
                 start = None if low is None or step is None else low + step
                 moved = moved_on(state, back, frozenset())
-                _merge(later, {moved: {**env, name: (start, None)}})
+                known = {name: (start, None)} if name in self.deciding else {}
+                _merge(later, {moved: {**env, **known}})
             return later
 
-        ended = self.block(stmt.body, first)
-        _merge(out, ended)
-        self.fixpoint(stmt.body, following, following(ended), out)
+        self.iterate(stmt, following, first, out)
         return out
 
     def repeat(self, stmt: While, paths: _Paths) -> _Paths:
@@ -177,10 +185,30 @@ class _Flow:
             return {s: env for s, env in paths.items() if decide(stmt.cond, env) is not False}
 
         out = {s: env for s, env in paths.items() if decide(stmt.cond, env) is not True}
-        ended = self.block(stmt.body, again(paths))
-        _merge(out, ended)
-        self.fixpoint(stmt.body, again, again(ended), out)
+        self.iterate(stmt, again, again(paths), out)
         return out
+
+    def iterate(
+        self, stmt: For | While, following: _Follow, paths: _Paths, out: _Paths
+    ) -> None:
+        """Adds to `out` what the iterations of a loop lead to, of which the first has `paths`."""
+        if self._apart < APART and self._differs(stmt):
+            self._apart += 1
+            ended = self.block(stmt.body, paths)
+            _merge(out, ended)
+            self.fixpoint(stmt.body, following, following(ended), out)
+            self._apart -= 1
+        else:
+            self.fixpoint(stmt.body, following, paths, out)
+
+    def _differs(self, stmt: For | While) -> bool:
+        """Whether something is decided in the program by what an iteration of the loop changes."""
+        if isinstance(stmt, For) and stmt.var.name in self.deciding:
+            return True
+        return any(
+            isinstance(s, PipelineWait) or (isinstance(s, Assign) and s.var.name in self.deciding)
+            for s in statements(stmt.body)
+        )
 
     def fixpoint(
         self, body: Sequence[Stmt], following: _Follow, paths: _Paths, out: _Paths

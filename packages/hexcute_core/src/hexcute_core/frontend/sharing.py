@@ -19,10 +19,16 @@ from typing import TypeAlias, Union
 from hexcute_core.errors import FrontendError, SourceSpan
 from hexcute_core.frontend.builder import RegionKind
 from hexcute_core.frontend.frame import Frame
+from hexcute_core.frontend.params import Param
+from hexcute_core.frontend.pipelines import Ring
 from hexcute_core.frontend.snapshot import attributes, has_state
 from hexcute_core.frontend.tiles import Tile
+from hexcute_core.frontend.turns import Turns
 from hexcute_core.scalar import ScalarBase
 from hexcute_core.unions import assert_never
+
+# Pipelines and turns know where in the program they are used, which is all of it.
+_NO_TILES = (ScalarBase, int, float, str, Param, Ring, Turns)
 
 Pairs: TypeAlias = dict[frozenset[str], str]
 
@@ -177,7 +183,7 @@ def tensors_in(value: object) -> Iterator[str]:
         here = waiting.pop()
         if isinstance(here, Tile):
             yield here.tensor.name
-        elif isinstance(here, (ScalarBase, int, float, str)) or id(here) in seen:
+        elif isinstance(here, _NO_TILES) or id(here) in seen:
             continue
         elif isinstance(here, (tuple, list)):
             seen[id(here)] = here

@@ -105,10 +105,12 @@ class Stores:
                     self.at_end.add(id(stmt))
                 return unread
             case For() | While():
-                # What one iteration leaves, the next one finds.
-                unread |= self.follow(stmt.body, team, unread)
-                self.follow(stmt.body, team, unread)
-                return unread
+                # What one iteration leaves, the next one finds. Loops are nested: to go through a
+                # body again that finds nothing new would double the work at every level.
+                left = self.follow(stmt.body, team, unread)
+                if left and not unread:
+                    self.follow(stmt.body, team, True)
+                return unread or left
             case If():
                 ways = [self.follow(b, team, unread) for b in (stmt.then, stmt.otherwise)]
                 return any(ways)

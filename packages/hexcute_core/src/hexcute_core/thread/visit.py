@@ -27,13 +27,19 @@ from hexcute_core.unions import assert_never
 
 def statements(body: Iterable[Stmt]) -> Iterator[Stmt]:
     """Every statement of `body`, the nested ones after the one that holds them."""
-    for stmt in body:
+    # Generators inside generators would hand each statement up through all that hold it.
+    blocks = [iter(body)]
+    while blocks:
+        stmt = next(blocks[-1], None)
+        if stmt is None:
+            blocks.pop()
+            continue
         yield stmt
         match stmt:
             case For() | While():
-                yield from statements(stmt.body)
+                blocks.append(iter(stmt.body))
             case If():
-                yield from statements(stmt.then + stmt.otherwise)
+                blocks.append(iter(stmt.then + stmt.otherwise))
             case DeclareArray() | SetElement() | Assign() | Prim():
                 pass
             case _:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import TypeVar
 
 from hexcute_core.scalar import Element, Scalar, Var
@@ -250,10 +251,7 @@ def ref_scalars(ref: TileRef) -> tuple[Scalar, ...]:
 
 def statements(body: Iterable[Stmt]) -> Iterator[Stmt]:
     """Every statement of `body`, each before those that it contains."""
-    for stmt in body:
-        yield stmt
-        for part in bodies(stmt):
-            yield from statements(part)
+    return (stmt for stmt, _ in placed(body, None, _nowhere))
 
 
 def updates(body: Iterable[Stmt]) -> Iterator[UpdateElement]:
@@ -271,12 +269,21 @@ def placed(
 ) -> Iterator[tuple[Stmt, Context]]:
     """Every statement of `body` with what surrounds it: `around` at the top, and
     `enter(stmt, context of stmt)` in the bodies of `stmt`."""
-    for stmt in body:
+    # Generators inside generators would hand each statement up through all that contain it.
+    blocks = [(iter(body), around)]
+    while blocks:
+        block, around = blocks[-1]
+        stmt = next(block, None)
+        if stmt is None:
+            blocks.pop()
+            continue
         yield stmt, around
         if isinstance(stmt, Nest):
-            inner = enter(stmt, around)
-            for part in bodies(stmt):
-                yield from placed(part, inner, enter)
+            blocks.append((chain.from_iterable(bodies(stmt)), enter(stmt, around)))
+
+
+def _nowhere(stmt: Nest, around: None) -> None:
+    return None
 
 
 def change(body: Iterable[Stmt], f: Callable[[Stmt], Iterable[Stmt]]) -> tuple[Stmt, ...]:

@@ -3,7 +3,8 @@
 The C++ compiler knows nothing of asynchronous registers. At a fence the operands of the products
 up to the next commit must have their values; after a wait the accumulators of the groups that it
 completes have new ones. The printed asm takes them as operands, so that nothing that reads or
-writes them moves across. Groups are followed in program order, loop bodies twice.
+writes them moves across. Groups are followed in program order, loop bodies once more where an
+iteration leaves what the one before did not find.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from hexcute_core.thread import (
     Stmt,
     While,
 )
+from hexcute_core.thread.visit import statements
 from hexcute_core.unions import assert_never
 
 Groups = tuple[frozenset[str], ...]
@@ -39,6 +41,8 @@ class InFlight:
 
 @dataclass
 class _Walk:
+    # The most groups that any wait leaves in flight: those before are alike.
+    most: int
     found: InFlight = field(default_factory=InFlight)
     fences: list[int] = field(default_factory=list)
     current: set[str] = field(default_factory=set)
@@ -52,7 +56,10 @@ class _Walk:
                     if groups:
                         self.found.busy.add(id(stmt))
                     for _ in range(2):
-                        groups = _joined(groups, self.block(stmt.body, groups))
+                        before, groups = groups, _joined(groups, self.block(stmt.body, groups))
+                        # Going on would double the work at every level of nested loops.
+                        if groups == before:
+                            break
                 case If():
                     then = self.block(stmt.then, groups)
                     groups = _joined(then, self.block(stmt.otherwise, groups))
@@ -68,7 +75,7 @@ class _Walk:
                 self.fences.append(id(stmt))
                 self.found.held.setdefault(id(stmt), set())
             case "wgmma.commit", _:
-                groups = (*groups, frozenset(self.current))
+                groups = _limited((*groups, frozenset(self.current)), self.most + 1)
                 self.fences, self.current = [], set()
             case "wgmma.wait", (Const() as pending,):
                 finished = max(len(groups) - int(pending.value), 0)
@@ -84,6 +91,12 @@ class _Walk:
         return groups
 
 
+def _limited(groups: Groups, most: int) -> Groups:
+    """At most so many groups: the oldest, which every wait finishes together, are one."""
+    surplus = max(len(groups) - most, 0)
+    return (frozenset().union(*groups[: surplus + 1]), *groups[surplus + 1 :]) if groups else ()
+
+
 def _joined(a: Groups, b: Groups) -> Groups:
     """Either history: groups of the same age together, the newest aligned."""
     size = max(len(a), len(b))
@@ -93,6 +106,11 @@ def _joined(a: Groups, b: Groups) -> Groups:
 
 def in_flight(body: tuple[Stmt, ...]) -> InFlight:
     """Follows the products of `body`."""
-    walk = _Walk()
+    waits = [
+        int(s.operands[0].value)
+        for s in statements(body)
+        if isinstance(s, Prim) and s.name == "wgmma.wait" and isinstance(s.operands[0], Const)
+    ]
+    walk = _Walk(max(waits, default=0))
     walk.block(body, ())
     return walk.found
