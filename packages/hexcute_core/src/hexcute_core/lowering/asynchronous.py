@@ -8,24 +8,12 @@ it told. So is what threads write to a tensor in global memory that TMA reads or
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 from hexcute_core import thread as th
 from hexcute_core.dtypes import i32
 from hexcute_core.errors import SourceSpan
 from hexcute_core.lowering.context import Context
 from hexcute_core.scalar import Const
-from hexcute_core.tile import (
-    AsyncCommit,
-    AsyncWait,
-    Copy,
-    GlobalView,
-    Produce,
-    SharedTensor,
-    Stmt,
-    Sync,
-)
-from hexcute_core.tile.visit import bodies, statements
+from hexcute_core.tile import AsyncWait, Copy, GlobalView, SharedTensor, Sync
 
 
 def proxy_fence(ctx: Context, op: Copy) -> tuple[th.Stmt, ...]:
@@ -57,8 +45,7 @@ def lower_sync(ctx: Context, stmt: Sync) -> tuple[th.Stmt, ...]:
 
 def landed(ctx: Context, span: SourceSpan) -> tuple[th.Stmt, ...]:
     """Until copies in no group of the author's are there, before others are told of them."""
-    grouped = any(isinstance(s, (AsyncCommit, AsyncWait)) for s in statements(ctx.program.body))
-    if grouped or not _started(ctx):
+    if ctx.started.grouped or not ctx.started.copies:
         return ()
     return (*finish(ctx, span), *_fence(ctx, span))
 
@@ -71,38 +58,11 @@ def told(ctx: Context, span: SourceSpan) -> tuple[th.Stmt, ...]:
 
 def finish(ctx: Context, span: SourceSpan) -> tuple[th.Stmt, ...]:
     """Until every copy started so far is there; those in no group yet make one."""
-    alone = {id(s) for s in _ungrouped(ctx.program.body)}
     commit = th.Prim("cp.async.commit", (), span)
     wait = th.Prim("cp.async.wait", (Const(0, i32),), span)
-    return (commit, wait) if any(id(s) in alone for s in _started(ctx)) else (wait,)
-
-
-def _ungrouped(body: Sequence[Stmt]) -> Iterator[Copy]:
-    """Copies that no commit follows in their own block."""
-    last = max((i for i, s in enumerate(body) if isinstance(s, AsyncCommit)), default=-1)
-    for stmt in body[last + 1 :]:
-        if isinstance(stmt, Copy):
-            yield stmt
-    for stmt in body:
-        for part in bodies(stmt):
-            yield from _ungrouped(part)
+    return (commit, wait) if ctx.started.alone else (wait,)
 
 
 def _fence(ctx: Context, span: SourceSpan) -> tuple[th.Stmt, ...]:
-    read = any(op.dst.tensor in ctx.async_used for op in _started(ctx))
+    read = any(op.dst.tensor in ctx.async_used for op in ctx.started.copies)
     return (th.Prim("fence.proxy", (), span),) if read else ()
-
-
-def _started(ctx: Context) -> list[Copy]:
-    """Copies that are only started where they stand; a pipeline's slot waits for its own."""
-    filled = {
-        id(s) for p in statements(ctx.program.body) if isinstance(p, Produce) for s in p.body
-    }
-    return [
-        s
-        for s in statements(ctx.program.body)
-        if isinstance(s, Copy)
-        and id(s) not in filled
-        and s.id in ctx.solution.copies
-        and ctx.solution.copies[s.id].row.asynchronous
-    ]

@@ -33,6 +33,7 @@ from hexcute_core.tile.visit import operations, statements, variables
 
 if TYPE_CHECKING:
     from hexcute_core.lowering.pipeline import Ring
+    from hexcute_core.lowering.started import Started
     from hexcute_core.lowering.stores import Stores
 
 Visited: TypeAlias = tuple[TileRef, Scalar]
@@ -49,6 +50,7 @@ class Context:
     arena: Arena
     team: Team
     stores: Stores
+    started: Started
     prologue: list[th.Stmt] = field(default_factory=list)
     role: int = 0
     # Whether one thread of the team runs everything.

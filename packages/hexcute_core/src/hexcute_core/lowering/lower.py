@@ -8,6 +8,7 @@ from hexcute_core import thread as th
 from hexcute_core.arch import Arch
 from hexcute_core.dtypes import i32
 from hexcute_core.errors import LayoutConflict
+from hexcute_core.lowering.alive import refuse_crowds
 from hexcute_core.lowering.arena import build_arena
 from hexcute_core.lowering.asynchronous import lower_async_wait, lower_sync, proxy_fence
 from hexcute_core.lowering.barriers import (
@@ -38,6 +39,7 @@ from hexcute_core.lowering.relabel import lower_relabel
 from hexcute_core.lowering.roles import handover, lower_roles
 from hexcute_core.lowering.scan import lower_scan
 from hexcute_core.lowering.scan_plan import plan_scan
+from hexcute_core.lowering.started import find_started
 from hexcute_core.lowering.stores import find_stores, read_at_end, read_before
 from hexcute_core.lowering.updates import (
     lower_update,
@@ -94,6 +96,7 @@ from hexcute_core.unions import assert_never
 def lower(solution: Solution, arch: Arch) -> th.ThreadProgram:
     """What every thread of `solution.program` runs."""
     program = solution.program
+    refuse_crowds(solution, arch)
     scratch = max(
         (
             _scratch(solution, op, team.threads)
@@ -106,8 +109,9 @@ def lower(solution: Solution, arch: Arch) -> th.ThreadProgram:
     check_named_barriers(program)
     fixed = {**ring_bytes(program), **mbarrier_bytes(program)}
     arena = build_arena(program, arch, scratch, fixed)
-    stores = find_stores(program, solution)
-    ctx = Context(program, solution, Facts(program), arena, whole_block(program), stores)
+    stores, started = find_stores(program, solution), find_started(program, solution)
+    team = whole_block(program)
+    ctx = Context(program, solution, Facts(program), arena, team, stores, started)
     ctx.rings.update(rings(program, solution, ctx.async_used))
     body: list[th.Stmt] = []
     for i, stmt in enumerate(program.body):

@@ -105,8 +105,10 @@ class _Walk:
             return read.union(*(self.before(part, after) for part in bodies(stmt)))
         if isinstance(stmt, For | While):
             # What the next round reads is held at the end of this one.
-            around = after | read | self.before(stmt.body, after | read)
-            return after | read | self.before(stmt.body, around)
+            around = after | read
+            found = around | self.before(stmt.body, around)
+            # Again where it is more: twice at each level of a nest would take for ever.
+            return found if found == around else found | self.before(stmt.body, found)
         for part in bodies(stmt):
             after = self.before(part, after)
         return after | read

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 from hexcute_core.arch.boxes import Hint, Reduction
@@ -369,9 +370,13 @@ class TileProgram:
     mbarriers: tuple[Mbarrier, ...] = ()
     named_barriers: tuple[NamedBarrier, ...] = ()
 
+    @cached_property
+    def _tensors(self) -> dict[str, Tensor]:
+        return {t.name: t for t in self.tensors}
+
     def tensor(self, name: str) -> Tensor:
         """The tensor called `name`."""
-        return next(t for t in self.tensors if t.name == name)
+        return self._tensors[name]
 
     def pipeline(self, name: str) -> Pipeline:
         """The pipeline called `name`."""
