@@ -176,11 +176,13 @@ class _Walk:
         for anchor in anchors(self.graph, self.arch, self.component, self.parts, op):
             if self.full():
                 return
-            self.branches += 1
+            # In a chain of gemms most anchors do not fit what the first has decided. That is seen
+            # at once, and no branch: else a long chain had none left.
             problem = self._misfit(op, anchor, state)
             if problem is not None:
                 self._fail(problem, {**chosen, op.id: anchor})
                 continue
+            self.branches += 1
             following = state.copy()
             problem = self._place(following, op, anchor)
             if problem is not None:
@@ -238,7 +240,9 @@ class _Walk:
         # The branch that came furthest says most about what is left in the way.
         if self.conflict is None or len(chosen) > self._depth:
             self.conflict, self._depth = conflict, len(chosen)
-        names = ", ".join(dict.fromkeys(str(a) for a in chosen.values()))
+        # Gemms of one kind share their anchors, of which the chosen are told once.
+        different = {id(a): a for a in chosen.values()}
+        names = ", ".join(dict.fromkeys(str(a) for a in different.values()))
         self.rejected.append(Rejected(conflict.tensor, names, conflict.reason, conflict.span))
 
 

@@ -52,12 +52,12 @@ def swizzles(base: int, extent: int, bits: int) -> tuple[Swizzle, ...]:
 
 
 def choose(
-    accesses: Sequence[Access], bits: int, candidates: Sequence[Swizzle]
+    accesses: Sequence[Access], bits: int, candidates: tuple[Swizzle, ...]
 ) -> tuple[Swizzle, list[Counted]]:
     """The candidate with the fewest wavefronts, the first of equals, and the counts under it."""
     if not accesses:
         return candidates[0], []
-    counts = np.stack([_wavefronts(a, bits, candidates) for a in accesses], axis=1)
+    counts = np.stack([_wavefronts(a.starts, a.width, bits, candidates) for a in accesses], axis=1)
     total = counts @ np.array([a.weight for a in accesses])
     best = int(np.argmin(total))
     return candidates[best], [Counted(int(n), _least(a)) for n, a in zip(counts[best], accesses)]
@@ -72,16 +72,19 @@ def _phase_lanes(width: int) -> int:
     return min(WARP, ROW_BITS // max(width, WORD_BITS))
 
 
-def _wavefronts(access: Access, bits: int, candidates: Sequence[Swizzle]) -> NDArray[np.int64]:
-    """Wavefronts under each candidate."""
-    starts = np.array(access.starts, dtype=np.int64)
+@lru_cache(maxsize=16384)
+def _wavefronts(
+    starts_of_lanes: tuple[int, ...], width: int, bits: int, candidates: tuple[Swizzle, ...]
+) -> NDArray[np.int64]:
+    """Wavefronts under each candidate; a search asks for the same accesses again and again."""
+    starts = np.array(starts_of_lanes, dtype=np.int64)
     rows = np.array([(s.bits, s.base, s.shift) for s in candidates], dtype=np.int64)
     mask = ((1 << rows[:, 0]) - 1) << rows[:, 1]
     moved = starts ^ ((starts >> rows[:, 2:]) & mask[:, None])
-    granule = max(access.width, WORD_BITS)
-    lanes, groups = _phase_lanes(access.width), ROW_BITS // granule
+    granule = max(width, WORD_BITS)
+    lanes, groups = _phase_lanes(width), ROW_BITS // granule
     places = moved * bits // granule
-    missing = -len(starts) % lanes
+    missing = -len(starts_of_lanes) % lanes
     if missing:
         # A phase that is not full repeats its last lane, which adds nothing.
         places = np.concatenate([places, np.repeat(places[:, -1:], missing, axis=1)], axis=1)

@@ -48,14 +48,19 @@ def remove_dead(program: TileProgram) -> TileProgram:
         kept.update(s.id for s in statements(slot.body) if isinstance(s, Copy))
     live.update(name for op in ops if op.id in kept for name in _reaches(op))
     live.update(stmt.dst.tensor for stmt in updates(program.body))
-    changed = True
-    while changed:
-        changed = False
-        for op in ops:
-            if op.id not in kept and _lives(op, live, declared):
-                kept.add(op.id)
-                live.update(_reaches(op))
-                changed = True
+    writers: dict[str, list[TileOp]] = {}
+    for op in ops:
+        for ref in results(op):
+            writers.setdefault(ref.tensor, []).append(op)
+    wanted = [op for op in ops if _acts_itself(op, declared)]
+    wanted += [op for name in live for op in writers.get(name, ())]
+    while wanted:
+        op = wanted.pop()
+        if op.id not in kept:
+            kept.add(op.id)
+            new = set(_reaches(op)) - live
+            live |= new
+            wanted += (writer for name in new for writer in writers.get(name, ()))
     read = _read(program)
 
     def f(stmt: Stmt) -> Iterable[Stmt]:
@@ -108,14 +113,12 @@ def _outer(program: TileProgram) -> frozenset[str]:
     ) & _read(program)
 
 
-def _lives(op: TileOp, live: set[str], outer: frozenset[str]) -> bool:
-    found = results(op)
+def _acts_itself(op: TileOp, outer: frozenset[str]) -> bool:
+    """Whether `op` lives whoever reads its results."""
     if isinstance(op, ForElements):
-        acts = any(_acts(stmt, outer) for stmt in statements(op.body))
-    else:
-        # What writes no tile is there for another effect.
-        acts = not found
-    return acts or any(ref.tensor in live for ref in found)
+        return any(_acts(stmt, outer) for stmt in statements(op.body))
+    # What writes no tile is there for another effect.
+    return not results(op)
 
 
 def _acts(stmt: Stmt, outer: frozenset[str]) -> bool:

@@ -23,11 +23,14 @@ from hexcute_core.synthesis.solution import Inserted, Solution
 from hexcute_core.tile import CastTile, Gemm, Rearrange, RegisterTensor, TileProgram
 from hexcute_core.tile.ir import TileOp
 from hexcute_core.tile.visit import operands, operations, results, tiles
+from hexcute_core.unions import assert_never
 
-# Rearranges put in one after the other: both operands of a product and four vectors beside it.
+# Rearranges put in one after the other for each operation that broke an equation: both operands of
+# a product and four vectors beside it.
 DEPTH = 6
-# Solutions tried for them all.
+# Solutions tried for them all, and more for each further operation.
 ATTEMPTS = 32
+MORE = 8
 
 Solve = Callable[[TileProgram], Solution]
 Cause: TypeAlias = "Conflicts | Unmovable | Apart"
@@ -49,12 +52,17 @@ class _Mender:
 
     def __init__(self, solve: Solve) -> None:
         self.solve = solve
-        self.left = ATTEMPTS
+        self.left = ATTEMPTS - MORE
+        self.broken: set[object] = set()
 
     def mend(
         self, program: TileProgram, cause: Cause, before: tuple[Inserted, ...]
     ) -> Solution | None:
         """The cheapest solution of `program` with one rearrange more, or with several."""
+        broken = _broken_by(cause)
+        if broken not in self.broken:
+            self.broken.add(broken)
+            self.left += MORE
         best: Solution | None = None
         deeper: list[tuple[TileProgram, Cause, tuple[Inserted, ...]]] = []
         for place in _places(program, cause):
@@ -75,7 +83,7 @@ class _Mender:
                 continue
             if best is None or found.cost < best.cost:
                 best = replace(found, inserted=(*before, *added))
-        if best is not None or len(before) >= DEPTH:
+        if best is not None or len(before) >= DEPTH * len(self.broken):
             return best
         for half, reason, added in deeper:
             whole = self.mend(half, reason, added)
@@ -87,6 +95,19 @@ class _Mender:
 def mend(program: TileProgram, cause: Cause, solve: Solve) -> Solution | None:
     """The cheapest solution of `program` with rearranges inserted, or None."""
     return _Mender(solve).mend(program, cause, ())
+
+
+def _broken_by(cause: Cause) -> object:
+    """The operation, component or tensor that has no layout."""
+    match cause:
+        case Conflicts():
+            return cause.conflict.op.id
+        case Unmovable():
+            return tuple(component.tensors for component in cause.components)
+        case Apart():
+            return cause.tensor
+        case _:
+            assert_never(cause)
 
 
 def _places(program: TileProgram, cause: Cause) -> Iterator[_Place]:

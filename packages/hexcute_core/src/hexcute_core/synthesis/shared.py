@@ -190,7 +190,7 @@ class _Orders:
 
     def try_order(self, order: Sequence[Piece]) -> None:
         """Keeps the layout of `order` if it is the best so far."""
-        layout = _materialized(order, len(self.tensor.shape))
+        layout = _materialized(tuple(order), len(self.tensor.shape))
         if isinstance(layout, str):
             self.reason = self.reason or layout
             return
@@ -275,7 +275,8 @@ def _cut(pieces: Sequence[Piece], dim: int, at: int) -> list[Piece]:
     return out
 
 
-def _materialized(order: Sequence[Piece], rank: int) -> Layout | str:
+@lru_cache(maxsize=16384)
+def _materialized(order: tuple[Piece, ...], rank: int) -> Layout | str:
     """The layout that gives out free strides in `order`, its modes back in their dimensions."""
     names = [
         Unknown(f"D{i}", p.stride.linear) if isinstance(p.stride, Unknown) else p.stride
@@ -321,11 +322,10 @@ def _swizzled(tensor: SharedTensor, uses: Sequence[SharedUse], layout: Layout) -
     fixed = next((use.span for use in uses if use.span is not None), None)
     kinds: dict[tuple[tuple[int, ...], int], float] = {}
     names: dict[int, tuple[tuple[int, ...], int]] = {}
-    tables: list[dict[int, int]] = [{} for _ in tensor.shape]
     for use in uses:
         if isinstance(use.plan, CopyPlan):
             width = prod(m.size for m in use.plan.run) * bits
-            name = (_starts(use.ref, use.plan, layout, tables), width)
+            name = (_starts(use.ref.kept, use.plan.thread, layout), width)
             names[use.op] = name
             kinds[name] = kinds.get(name, 0.0) + use.weight * use.plan.calls
     candidates: tuple[Swizzle, ...]
@@ -361,27 +361,25 @@ def _lanes(plan: CopyPlan) -> list[Mode]:
     return lanes or [Mode(1, 0, 0)]
 
 
-def _starts(
-    ref: TileRef, plan: CopyPlan, layout: Layout, tables: list[dict[int, int]]
-) -> tuple[int, ...]:
-    """Offset, before the swizzle, where the access of each lane of the first warp begins; `tables`
-    remember the layout's values along each dimension."""
-    lanes = min(WARP, prod(m.size for m in plan.thread))
+@lru_cache(maxsize=16384)
+def _starts(kept: tuple[int, ...], threads: tuple[Mode, ...], layout: Layout) -> tuple[int, ...]:
+    """Offset, before the swizzle, where the access of each lane of the first warp begins, in a tile
+    whose modes are `kept` of the tensor's."""
+    lanes = min(WARP, prod(m.size for m in threads))
     offsets = [0] * lanes
     coords: dict[int, list[int]] = {}
     place = 1
-    for mode in plan.thread:
+    for mode in threads:
         if mode.step:
-            line = coords.setdefault(ref.kept[mode.dim], [0] * lanes)
+            line = coords.setdefault(kept[mode.dim], [0] * lanes)
             for t in range(lanes):
                 line[t] += t // place % mode.size * mode.step
         place *= mode.size
         if place >= lanes:
             break
     for m, line in coords.items():
-        table, mode_layout = tables[m], layout[m]
+        mode_layout = layout[m]
+        table = {c: int(mode_layout(c)) for c in set(line)}
         for t, c in enumerate(line):
-            if c not in table:
-                table[c] = int(mode_layout(c))
             offsets[t] += table[c]
     return tuple(offsets)

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from time import perf_counter
+from typing import TypeAlias
 
 from hexcute_core.arch import Arch
 from hexcute_core.errors import RearrangeWarning
@@ -13,7 +14,7 @@ from hexcute_core.synthesis.candidates import ComponentChoices, Conflicts, compo
 from hexcute_core.synthesis.cost import bulk_cost
 from hexcute_core.synthesis.dead import remove_dead
 from hexcute_core.synthesis.explanation import rearrange_warnings
-from hexcute_core.synthesis.graph import Graph, build_graph
+from hexcute_core.synthesis.graph import Component, Graph, build_graph
 from hexcute_core.synthesis.islands import islands
 from hexcute_core.synthesis.mending import mend
 from hexcute_core.synthesis.multicast import find_multicasts, refused_multicasts
@@ -24,7 +25,9 @@ from hexcute_core.synthesis.register_parts import Apart
 from hexcute_core.synthesis.rewrite import expand
 from hexcute_core.synthesis.search import Choice, Search, Unmovable
 from hexcute_core.synthesis.solution import BulkPlan, Multicast, Rejected, Solution
-from hexcute_core.tile import TileProgram
+from hexcute_core.tile import Copy, TileProgram
+
+Known: TypeAlias = dict[Component, ComponentChoices]
 
 
 def synthesize(program: TileProgram, arch: Arch, only: Only | None = None) -> Solution:
@@ -37,10 +40,11 @@ def synthesize(program: TileProgram, arch: Arch, only: Only | None = None) -> So
     started = perf_counter()
     only = only or {}
     program = arranged(remove_dead(program), only)
+    known: Known = {}
     try:
-        solution = _solve(program, arch, only)
+        solution = _solve(program, arch, only, known)
     except (Conflicts, Unmovable, Apart) as cause:
-        mended = mend(program, cause, lambda changed: _solve(changed, arch, only))
+        mended = mend(program, cause, lambda changed: _solve(changed, arch, only, known))
         if mended is None:
             raise
         solution = mended
@@ -49,11 +53,11 @@ def synthesize(program: TileProgram, arch: Arch, only: Only | None = None) -> So
     return replace(solution, seconds=perf_counter() - started)
 
 
-def _solve(program: TileProgram, arch: Arch, only: Only) -> Solution:
+def _solve(program: TileProgram, arch: Arch, only: Only, known: Known) -> Solution:
     forced = forced_layouts(program)
     expanded = expand(program)
     graph = build_graph(expanded.program)
-    found = _choices(graph, arch, forced)
+    found = _choices(graph, arch, forced, known)
     search = Search(graph, arch, expanded.detours, only)
     parts = [search.best(i, [found[c] for c in i.components]) for i in islands(graph)]
     exchanges = {op: e for p in parts for op, e in p.exchanges.items()}
@@ -82,8 +86,28 @@ def _solve(program: TileProgram, arch: Arch, only: Only) -> Solution:
     )
 
 
-def _choices(graph: Graph, arch: Arch, forced: Mapping[str, Forced]) -> list[ComponentChoices]:
-    return [component_choices(graph, arch, c, forced) for c in graph.components]
+def _choices(
+    graph: Graph, arch: Arch, forced: Mapping[str, Forced], known: Known
+) -> list[ComponentChoices]:
+    """Layouts of every component. A rearrange put in changes one of them: those of the others are
+    `known`, and a program in which many break an equation is solved once for each."""
+    found = []
+    for component in graph.components:
+        name = _unnumbered(component)
+        if name not in known:
+            known[name] = component_choices(graph, arch, component, forced)
+        found.append(known[name])
+    return found
+
+
+def _unnumbered(component: Component) -> Component:
+    """`component` without the numbers of its copies: those of a rearrange get new ones whenever
+    another is put in."""
+    ops = (
+        replace(item, op=replace(item.op, id=0)) if isinstance(item.op, Copy) else item
+        for item in component.ops
+    )
+    return Component(component.tensors, tuple(ops))
 
 
 def _costs(
