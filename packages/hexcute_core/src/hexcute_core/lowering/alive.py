@@ -1,6 +1,7 @@
-"""A thread that holds somewhat more tiles than it has registers keeps some in local memory, which is
-slow and no more. Of many times as many the C++ compiler makes code for minutes, so that is refused
-before it begins.
+"""refuse_crowds : a thread's tiles take at most so many times the registers that it has.
+
+A thread that holds somewhat more than it has registers keeps some in local memory, which is slow
+and no more. Of many times as many the C++ compiler makes code for minutes: refused before.
 """
 
 from __future__ import annotations
