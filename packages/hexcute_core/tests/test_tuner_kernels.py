@@ -15,7 +15,8 @@ from hexcute_core.driver.estimate import launch_clocks
 from hexcute_core.errors import FrontendError, TunerError
 from hexcute_core.runtime import Described
 from hexcute_core.synthesis.timeline import block_clocks
-from hexcute_core.tuner import KernelBench, Space, tune
+from hexcute_core.tuner import KernelBench, Pool, Space, tune
+from hexcute_core.tuner.workers import Done, Refused, each
 
 BENCH = KernelBench(
     "tuned_kernel:scaled", "tuned_kernel:arguments", f"n={tuned_kernel.N}", "tuned_kernel:check"
@@ -96,6 +97,15 @@ def test_a_task_is_of_the_kernels_text(tmp_path: Path, monkeypatch: pytest.Monke
 def test_what_a_bench_cannot_be_made_of(change: dict[str, Any], words: str) -> None:
     with pytest.raises(TunerError, match=words):
         replace(BENCH, **change).clocks({"BN": 64})
+
+
+def test_what_the_compiler_refuses_costs_no_process(tmp_path: Path) -> None:
+    """Without a GPU, too: a process that never used one goes on."""
+    pytest.importorskip("torch")
+    with Pool() as pool:
+        found = dict(each(pool, BENCH, "clocks", [{"BM": 1}, {"BN": 64}, {"BN": 0}], 1, 60.0))
+    assert isinstance(found[0], Refused) and "no compile-time constant" in found[0].reason
+    assert isinstance(found[1], Done) and isinstance(found[2], Refused)
 
 
 @pytest.mark.gpu

@@ -85,7 +85,7 @@ def gpu_named(name: str) -> Gpu:
 def gpu_here() -> Gpu:
     """The first GPU of this machine. Raises LaunchError where there is none."""
     if device_count() == 0:
-        raise LaunchError("there is no GPU here", fix="name the GPU to compile for: --gpu h200")
+        raise LaunchError("there is no GPU here", fix="use a machine with one, or name the GPU to compile for")
     return gpu_of(0)
 
 

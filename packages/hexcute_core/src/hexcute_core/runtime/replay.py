@@ -9,6 +9,7 @@ fit together. Before each sample the GPU rests, for under steady load it lowers 
 from __future__ import annotations
 
 import importlib
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -37,9 +38,13 @@ def gpu_name() -> str:
 
 
 def gpu_alive() -> bool:
-    """Whether the GPU still answers this process; a kernel that faulted ends that."""
+    """Whether the GPU still answers this process, as far as it uses one; a kernel that faulted ends
+    that."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return True
     try:
-        _torch().cuda.synchronize()
+        torch.cuda.synchronize()
     except RuntimeError:
         return False
     return True
