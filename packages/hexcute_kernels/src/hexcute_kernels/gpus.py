@@ -85,7 +85,8 @@ def gpu_named(name: str) -> Gpu:
 def gpu_here() -> Gpu:
     """The first GPU of this machine. Raises LaunchError where there is none."""
     if device_count() == 0:
-        raise LaunchError("there is no GPU here", fix="use a machine with one, or name the GPU to compile for")
+        fix = "use a machine with one, or name the GPU to compile for"
+        raise LaunchError("there is no GPU here", fix=fix)
     return gpu_of(0)
 
 

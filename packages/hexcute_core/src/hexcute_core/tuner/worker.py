@@ -19,6 +19,8 @@ from multiprocessing.connection import Connection
 from hexcute_core.errors import HexcuteError
 
 _PARENT_DEATH_SIGNAL = 1
+MOST = 300
+"""Letters of a reason."""
 
 
 def _end_with_parent() -> None:
@@ -27,8 +29,11 @@ def _end_with_parent() -> None:
 
 
 def _words(error: BaseException) -> str:
-    lines = str(error).strip().splitlines() or [""]
-    return lines[0] if isinstance(error, HexcuteError) else f"{type(error).__name__}: {lines[0]}"
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
+    if isinstance(error, HexcuteError):
+        return " ".join(lines)[:MOST]
+    # What CUDA says after its first line is advice for all its errors alike.
+    return f"{type(error).__name__}: {lines[0]}"
 
 
 def main(source: int, sink: int) -> None:
