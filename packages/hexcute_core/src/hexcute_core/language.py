@@ -79,6 +79,7 @@ from hexcute_core.frontend.reads import number
 from hexcute_core.frontend.relabel import bitcast, reshape, transpose
 from hexcute_core.frontend.remote import remote
 from hexcute_core.frontend.roles import warp_groups_consumer, warp_groups_producer
+from hexcute_core.frontend.says import device_assert, printf
 from hexcute_core.frontend.scans import cummax, cummin, cumprod, cumsum, scan
 from hexcute_core.frontend.subscript import ds
 from hexcute_core.frontend.symbols import Symbol, dim, dims
@@ -113,13 +114,13 @@ __all__ = [
     "atomic_max", "atomic_min", "atomic_or", "atomic_xchg", "atomic_xor", "attrs", "bf16",
     "bitcast", "blockIdx", "boolean", "cast", "cdiv", "ceil", "clamp", "cluster_arrive",
     "cluster_rank", "cluster_sync", "cluster_wait", "copy", "cos", "cp_async_commit",
-    "cp_async_wait", "cummax", "cummin", "cumprod", "cumsum", "device", "dim", "dims", "ds",
-    "elect", "elements", "erf", "exp", "exp2", "f16", "f32", "f64", "f8e4m3", "f8e5m2", "fill",
-    "floor", "gemm", "global_view", "grid", "gridDim", "i1", "i16", "i2", "i32", "i4", "i64", "i8",
-    "iota", "isnan", "log", "log2", "max", "maximum", "mbarrier", "min", "minimum",
-    "named_barrier", "number", "persistent", "pipeline", "prefetch", "primitive", "rcp",
-    "rearrange", "reduce", "register_tensor", "remote", "reshape", "rsqrt", "scan", "select",
-    "shared_tensor", "sin", "sqrt", "static_range", "sum", "sync_role", "syncthreads", "tanh",
-    "tf32", "threadIdx", "transpose", "turns", "u1", "u16", "u2", "u32", "u4", "u64", "u8",
+    "cp_async_wait", "cummax", "cummin", "cumprod", "cumsum", "device", "device_assert", "dim",
+    "dims", "ds", "elect", "elements", "erf", "exp", "exp2", "f16", "f32", "f64", "f8e4m3",
+    "f8e5m2", "fill", "floor", "gemm", "global_view", "grid", "gridDim", "i1", "i16", "i2", "i32",
+    "i4", "i64", "i8", "iota", "isnan", "log", "log2", "max", "maximum", "mbarrier", "min",
+    "minimum", "named_barrier", "number", "persistent", "pipeline", "prefetch", "primitive",
+    "printf", "rcp", "rearrange", "reduce", "register_tensor", "remote", "reshape", "rsqrt", "scan",
+    "select", "shared_tensor", "sin", "sqrt", "static_range", "sum", "sync_role", "syncthreads",
+    "tanh", "tf32", "threadIdx", "transpose", "turns", "u1", "u16", "u2", "u32", "u4", "u64", "u8",
     "unroll", "wait_gemm", "warp_groups_consumer", "warp_groups_producer", "where",
 ]  # fmt: skip

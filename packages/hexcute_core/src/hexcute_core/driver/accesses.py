@@ -31,6 +31,7 @@ from hexcute_core.thread.ir import (
     Prim,
     Regs,
     RemotePtr,
+    Say,
     SetElement,
     SharedPtr,
     Stmt,
@@ -203,7 +204,7 @@ def _sites(body: Iterable[Stmt], authors: set[str]) -> Iterator[Site]:
                         own = (stmt.cond,) if stmt.op == site.op else ()
                         yield replace(site, conditions=(*own, *site.conditions))
                     yield from _sites(stmt.otherwise, authors)
-                case DeclareArray() | SetElement() | Assign() | Prim():
+                case DeclareArray() | SetElement() | Assign() | Prim() | Say():
                     pass
                 case _:
                     assert_never(stmt)

@@ -14,6 +14,8 @@ from hexcute_core.synthesis import Solution
 from hexcute_core.synthesis.explanation import spill_warnings
 from hexcute_core.synthesis.held import held
 from hexcute_core.synthesis.machine import Machine, machine
+from hexcute_core.tile import Say
+from hexcute_core.tile.visit import statements
 from hexcute_core.toolchain.cubin import parse_resources
 
 
@@ -28,7 +30,9 @@ def machine_of(built: Built, arch: Arch) -> Machine:
 def tell_spills(built: Built, solution: Solution, arch: Arch) -> None:
     """A SpillWarning where the code keeps a thread's values in memory. Where warnings are errors
     it is shown: no compilation fails for it."""
-    if not built.local_memory:
+    # What printf is handed lies there too, so that of a kernel that prints nothing is known.
+    prints = any(isinstance(stmt, Say) for stmt in statements(solution.program.body))
+    if not built.local_memory or prints:
         return
     for text in spill_warnings(machine_of(built, arch), held(solution)):
         try:

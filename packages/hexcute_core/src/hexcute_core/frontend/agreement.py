@@ -32,6 +32,7 @@ from hexcute_core.tile import (
     Produce,
     RegisterTensor,
     Role,
+    Say,
     SetElement,
     Stmt,
     Sync,
@@ -95,6 +96,8 @@ def _common(stmt: Stmt) -> tuple[Scalar, ...]:
         return ()
     if isinstance(stmt, TileOp):
         return scalars(stmt)
+    if isinstance(stmt, Say):
+        return scalars(stmt) if stmt.once else ()
     return scalars(stmt) if isinstance(stmt, (Produce, PipelineWait, PipelineRelease)) else ()
 
 
@@ -173,7 +176,7 @@ class _Differing:
                         self._follow(inner, apart or differs)
                 case (
                     Sync() | AsyncCommit() | AsyncWait() | CallStmt() | GemmWait() | PipelineWait()
-                    | PipelineRelease() | MbarrierOp() | NamedBarrierOp() | ClusterOp()
+                    | PipelineRelease() | MbarrierOp() | NamedBarrierOp() | ClusterOp() | Say()
                 ):  # fmt: skip
                     # These assign nothing.
                     pass

@@ -38,6 +38,7 @@ from hexcute_core.tile import (
     Produce,
     RegisterTensor,
     Role,
+    Say,
     SetElement,
     Stmt,
     Sync,
@@ -212,7 +213,7 @@ class Builder:
                 self.tile_operation(stmt.span)
             case (
                 CallStmt() | For() | While() | If() | Role() | MbarrierOp() | NamedBarrierOp()
-                | ClusterOp()
+                | ClusterOp() | Say()
             ):  # fmt: skip
                 # Threads may differ in running these.
                 pass

@@ -43,6 +43,7 @@ from hexcute_core.tile import (
     PipelineWait,
     Produce,
     Role,
+    Say,
     SetElement,
     SharedTensor,
     Stmt,
@@ -253,7 +254,7 @@ class _Flow:
                 return state, env
             case (
                 Sync() | AsyncCommit() | AsyncWait() | CallStmt() | SetElement() | NamedBarrierOp()
-                | ClusterOp() | MbarrierOp()
+                | ClusterOp() | MbarrierOp() | Say()
             ):  # fmt: skip
                 return state, env
             case _:

@@ -48,7 +48,7 @@ from hexcute_core.lowering.updates import (
     share_bytes,
 )
 from hexcute_core.lowering.wgmma import lower_wgmma
-from hexcute_core.scalar import Const
+from hexcute_core.scalar import Const, compare
 from hexcute_core.synthesis.register_parts import layout_of
 from hexcute_core.synthesis.solution import Solution
 from hexcute_core.tile import (
@@ -77,6 +77,7 @@ from hexcute_core.tile import (
     RegisterTensor,
     Relabel,
     Role,
+    Say,
     Scan,
     SetElement,
     Stmt,
@@ -89,7 +90,7 @@ from hexcute_core.tile import (
 from hexcute_core.tile.facts import Facts
 from hexcute_core.tile.ir import TileOp
 from hexcute_core.tile.teams import by_team, whole_block
-from hexcute_core.tile.visit import updates
+from hexcute_core.tile.visit import noticed
 from hexcute_core.unions import assert_never
 
 
@@ -155,7 +156,7 @@ def _scratch(solution: Solution, op: TileOp, threads: int) -> int:
     match op:
         case Copy() if op.update is not None:
             return shared(() if op.update.old is None else (op.update.old,))
-        case ForElements() if any(updates(op.body)):
+        case ForElements() if noticed(op.body):
             return shared(written(op))
         case Reduce():
             f, dtype = layout_of(solution.fragments, op.src), program.tensor(op.dst.tensor).dtype
@@ -179,6 +180,16 @@ def _params(program: TileProgram) -> tuple[th.ThreadParam, ...]:
     ]
     scalars = [th.ThreadParam(name, dtype) for name, dtype in program.scalars]
     return (*pointers, *scalars, *(th.ThreadParam(s, i32) for s in program.symbols))
+
+
+def _say(ctx: Context, stmt: Say) -> tuple[th.Stmt, ...]:
+    """One thread of the team, or whoever comes by, or those for whom something does not hold."""
+    args = tuple(resolve(ctx, e) for e in stmt.args)
+    said = th.Say(stmt.text, args, stmt.holds is not None, stmt.span)
+    if stmt.holds is not None:
+        return (th.If(resolve(ctx, stmt.holds), (), (said,), stmt.span),)
+    first = compare("eq", ctx.lane, 0)
+    return (th.If(first, (said,), (), stmt.span),) if stmt.once else (said,)
 
 
 def lower_body(ctx: Context, body: tuple[Stmt, ...]) -> tuple[th.Stmt, ...]:
@@ -234,10 +245,12 @@ def _rule(ctx: Context, stmt: Stmt) -> tuple[th.Stmt, ...]:
             return lower_scan(ctx, stmt)
         case Rearrange():
             return lower_exchange(ctx, stmt, ctx.solution.exchanges[stmt.id])
-        case ForElements() if any(updates(stmt.body)):
+        case ForElements() if noticed(stmt.body):
             return lower_updating(ctx, stmt, lower_body)
         case ForElements():
             return lower_elements(ctx, stmt, lower_body)
+        case Say():
+            return _say(ctx, stmt)
         case UpdateElement():
             return lower_update_element(ctx, stmt)
         case SetElement():

@@ -35,6 +35,7 @@ from hexcute_core.tile import (
     PipelineWait,
     Produce,
     Role,
+    Say,
     SetElement,
     Stmt,
     Sync,
@@ -78,6 +79,7 @@ class Stores:
             case (
                 For() | While() | If() | Role() | AsyncCommit() | AsyncWait() | Assign()
                 | CallStmt() | SetElement() | GemmWait() | PipelineWait() | UpdateElement()
+                | Say()
             ):  # fmt: skip
                 return False
             case _:
@@ -148,7 +150,7 @@ def _overwritten(
             case (
                 Role() | AsyncCommit() | AsyncWait() | Assign() | CallStmt() | SetElement()
                 | GemmWait() | PipelineWait() | PipelineRelease() | MbarrierOp() | NamedBarrierOp()
-                | ClusterOp()
+                | ClusterOp() | Say()
             ):  # fmt: skip
                 continue
             case _:

@@ -15,7 +15,7 @@ from hexcute_core.simulator.lanes import Block
 Kind = Literal[
     "race", "deadlock", "out of bounds", "uninitialised read", "misaligned access",
     "divergent barrier", "divergent instruction", "transaction bytes", "use before wait",
-    "barrier misuse", "missing fence", "undefined",
+    "barrier misuse", "missing fence", "assertion", "undefined",
 ]  # fmt: skip
 
 LIMIT = 100

@@ -90,7 +90,9 @@ def simulate(
     assert first is not None
     for buffer in first.buffers.values():
         buffer.write_back()
-    return SimulationReport(run.arrays, first.counters, run.chosen, findings.all(), seeds, same)
+    return SimulationReport(
+        run.arrays, first.counters, run.chosen, findings.all(), seeds, same, (), first.printed
+    )
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,7 @@ class _Left:
 
     buffers: Mapping[str, GlobalBuffer]
     counters: Counters
+    printed: str
 
     def same(self, other: _Left) -> bool:
         """Whether the buffers hold the same bytes."""
@@ -170,7 +173,7 @@ class _Launch:
                 self._lockstep(world, code, progress)
         except RunEnds:
             pass
-        return _Left(buffers, tally.freeze(sites))
+        return _Left(buffers, tally.freeze(sites), "".join(world.printed))
 
     def _compile(self, agents: bool) -> tuple[Code, list[SourceSpan | None]]:
         if agents not in self._compiled:

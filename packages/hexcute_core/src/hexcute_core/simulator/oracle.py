@@ -32,7 +32,7 @@ from hexcute_core.simulator.oracle_barriers import (
     run_all,
     side_by_side,
 )
-from hexcute_core.simulator.oracle_scope import Scope
+from hexcute_core.simulator.oracle_scope import Scope, say, set_element
 from hexcute_core.simulator.oracle_updates import update_element, update_tile
 from hexcute_core.simulator.scalars import Evaluate, compile_scalar
 from hexcute_core.simulator.tile_math import (
@@ -71,6 +71,7 @@ from hexcute_core.tile import (
     Reduce,
     Relabel,
     Role,
+    Say,
     Scan,
     SetElement,
     Stmt,
@@ -191,10 +192,11 @@ class _BlockRun:
                 for _ in rounds(scope, lambda s: self._value(stmt.cond, s)):
                     yield from self._block(stmt.body, scope)
             case SetElement():
-                self._set_element(stmt, scope)
+                set_element(stmt, scope, lambda e: self._value(e, scope))
+            case Say():
+                say(stmt, scope, None if stmt.holds is None else self._value(stmt.holds, scope))
             case UpdateElement():
-                at = self._index(scope)
-                update_element(self.memory, stmt, scope, lambda e: self._value(e, scope), at)
+                update_element(self.memory, stmt, scope, lambda e: self._value(e, scope))
             case CallStmt():
                 unknown = f"the interpreter has no meaning for `{stmt.name}`"
                 scope.fail(unknown, fix="run this kernel on a GPU")
@@ -387,14 +389,3 @@ class _BlockRun:
                 f"value would depend on the layout",
                 fix="declare it inside the loop",
             )
-
-    def _set_element(self, stmt: SetElement, scope: Scope) -> None:
-        tile, place = scope.locate(
-            stmt.tensor, [self._value(coordinate, scope) for coordinate in stmt.coords]
-        )
-        value = np.broadcast_to(np.asarray(self._value(stmt.value, scope)), scope.lanes)
-        cells = cast_tile(value.astype(storage(stmt.value.dtype)), stmt.value.dtype, tile.dtype)
-        lanes = scope.active()
-        inside = tuple(index[lanes] for index in place)
-        tile.cells[inside] = cells[lanes]
-        tile.written[inside] = True

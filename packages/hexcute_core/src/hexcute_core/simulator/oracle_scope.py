@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from hexcute_core.errors import SourceSpan
+from hexcute_core.scalar import Scalar
 from hexcute_core.simulator.lanes import Block, LaneState
+from hexcute_core.simulator.tile_math import cast_tile
 from hexcute_core.simulator.tiles import LocalTile
-from hexcute_core.simulator.values import Array, Value
+from hexcute_core.simulator.values import Array, Value, storage
+from hexcute_core.tile import Say, SetElement
 
 
 class Scope(LaneState):
@@ -81,3 +84,20 @@ class Scope(LaneState):
         inner = Scope(values, self.threads, self.blocks[0], range(first, first + threads))
         inner.place = self.place
         return inner
+
+
+def say(stmt: Say, scope: Scope, holds: Value | None) -> None:
+    """What is printed changes no tensor; what is asserted has to hold on every running lane."""
+    if holds is not None and not np.broadcast_to(holds, scope.lanes)[scope.active()].all():
+        scope.fail(f"assertion failed: {stmt.text}" if stmt.text else "assertion failed")
+
+
+def set_element(stmt: SetElement, scope: Scope, value: Callable[[Scalar], Value]) -> None:
+    """Every running lane sets its element; `value` evaluates on all lanes."""
+    tile, place = scope.locate(stmt.tensor, [value(coordinate) for coordinate in stmt.coords])
+    given = np.broadcast_to(np.asarray(value(stmt.value)), scope.lanes)
+    cells = cast_tile(given.astype(storage(stmt.value.dtype)), stmt.value.dtype, tile.dtype)
+    lanes = scope.active()
+    inside = tuple(index[lanes] for index in place)
+    tile.cells[inside] = cells[lanes]
+    tile.written[inside] = True

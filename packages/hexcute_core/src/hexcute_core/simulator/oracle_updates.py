@@ -47,10 +47,8 @@ def update_element(
     stmt: UpdateElement,
     scope: Scope,
     value: Callable[[Scalar], Value],
-    at: Index,
 ) -> None:
-    """Every running lane's update of its element; `value` evaluates on all lanes, `at` what they
-    agree on."""
+    """Every running lane's update of its element; `value` evaluates on all lanes."""
     dtype, lanes = memory.dtype(stmt.dst), scope.active()
 
     def cells(e: Scalar, kind: DType) -> Array:
@@ -65,9 +63,9 @@ def update_element(
         shape, coords, flat = tile.shape, starts, tile.cells.reshape(-1)
     else:
         buffer = memory.buffers[view.param]
-        coords = [np.full(len(lanes), at(e), np.int64) for e in view.origin]
+        coords = [cells(e, dtypes.i64) for e in view.origin]
         for (sub,), start in zip(view.modes, starts, strict=True):
-            coords[sub.dim] = coords[sub.dim] + start * at(sub.step)
+            coords[sub.dim] = coords[sub.dim] + start * cells(sub.step, dtypes.i64)
         shape, flat = buffer.shape, buffer.cells
     inside, place = np.ones(len(lanes), np.bool_), np.zeros(len(lanes), np.int64)
     for coordinate, extent in zip(coords, shape, strict=True):

@@ -18,7 +18,8 @@ class SimulationReport:
     `outputs` are the caller's arrays, written in place by the first schedule; `counters` are its
     counts too. `findings` are those of all schedules, each place once; `seeds` names the
     schedules, and `deterministic` says whether they all left the same bytes. `wrong` names the
-    arrays that differ from what the tile program means, where that was asked for.
+    arrays that differ from what the tile program means, where that was asked for. `printed` is what
+    the first schedule printed.
     """
 
     outputs: Mapping[str, Array]
@@ -28,6 +29,7 @@ class SimulationReport:
     seeds: tuple[int, ...] = (0,)
     deterministic: bool = True
     wrong: tuple[str, ...] = ()
+    printed: str = ""
 
     def check(self) -> None:
         """Raises the first finding, where there is one, as a SimulationError."""
@@ -35,8 +37,9 @@ class SimulationReport:
             raise FoundError(self.findings[0])
 
     def show(self) -> str:
-        """The findings, then the counters, as text."""
+        """What was printed, the findings, then the counters, as text."""
         told = [str(finding) for finding in self.findings] or ["no findings"]
         ran = f"{len(self.blocks)} blocks, {len(self.seeds)} schedules"
         same = "" if self.deterministic else ", which left different outputs"
-        return "\n".join([f"{ran}{same}", *told]) + "\n\n" + self.counters.show()
+        printed = self.printed + "\n" * (not self.printed.endswith("\n")) if self.printed else ""
+        return printed + "\n".join([f"{ran}{same}", *told]) + "\n\n" + self.counters.show()

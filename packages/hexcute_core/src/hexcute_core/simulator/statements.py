@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from hexcute_core.errors import SimulationError, SourceSpan
+from hexcute_core.scalar.formats import said
 from hexcute_core.simulator.clocks import SITE_MASK
 from hexcute_core.simulator.code import Code, NeedsAgents, Routine, Step, Waits
 from hexcute_core.simulator.control import assign, passes, rounds, sides
@@ -13,7 +16,7 @@ from hexcute_core.simulator.polling import poll
 from hexcute_core.simulator.registers import RegisterArray, write_element
 from hexcute_core.simulator.scalars import compile_scalar
 from hexcute_core.simulator.values import Value
-from hexcute_core.thread import Assign, DeclareArray, For, If, Prim, SetElement, Stmt, While
+from hexcute_core.thread import Assign, DeclareArray, For, If, Prim, Say, SetElement, Stmt, While
 from hexcute_core.unions import assert_never
 
 
@@ -81,6 +84,8 @@ class StatementCompiler:
                 return self._assign(stmt)
             case Prim():
                 return self._primitive(stmt, self)
+            case Say():
+                return self._say(stmt)
             case For():
                 return self._for(stmt)
             case While():
@@ -97,6 +102,23 @@ class StatementCompiler:
         def run(m: Machine) -> None:
             m.site = site
             write_element(m, array, index(m), value(m))
+
+        return run
+
+    def _say(self, stmt: Say) -> Step:
+        values, site = [compile_scalar(e) for e in stmt.args], self.site(stmt.span)
+        types = [e.dtype for e in stmt.args]
+
+        def run(m: Machine) -> None:
+            m.site = site
+            lanes = m.active()
+            if stmt.stops and len(lanes):
+                text = f"assertion failed: {stmt.text}" if stmt.text else "assertion failed"
+                m.stop("assertion", text, int(lanes[0]))
+            cells = [np.broadcast_to(np.asarray(value(m)), m.lanes)[lanes] for value in values]
+            for row in range(len(lanes)):
+                given = [(c[row].item(), t) for c, t in zip(cells, types, strict=True)]
+                m.world.printed.append(said(stmt.text, given))
 
         return run
 

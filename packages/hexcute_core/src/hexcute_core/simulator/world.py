@@ -61,6 +61,7 @@ class World:
         self._check_room()
         self._room = self._units + SLACK
         self._clocks: list[VectorClock] = []
+        self.printed: list[str] = []
         self._names: dict[int, tuple[str, Block]] = {}
 
     def block(self, ordinal: int) -> Block:

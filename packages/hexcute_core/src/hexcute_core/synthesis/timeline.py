@@ -42,6 +42,7 @@ from hexcute_core.tile import (
     Reduce,
     Relabel,
     Role,
+    Say,
     Scan,
     SetElement,
     Stmt,
@@ -127,7 +128,7 @@ class _Walk:
             case (
                 CallStmt() | SetElement() | GemmWait() | PipelineWait()
                 | PipelineRelease() | MbarrierOp() | NamedBarrierOp() | ClusterOp()
-                | UpdateElement()
+                | UpdateElement() | Say()
             ):  # fmt: skip
                 clock.now += START
             case _:

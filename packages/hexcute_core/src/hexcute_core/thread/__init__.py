@@ -12,6 +12,7 @@ from hexcute_core.thread.ir import (
     Prim,
     Regs,
     RemotePtr,
+    Say,
     SetElement,
     SharedPtr,
     Stmt,
@@ -27,6 +28,6 @@ from hexcute_core.thread.verify import verify
 
 __all__ = [
     "Assign", "DeclareArray", "For", "GlobalPtr", "If", "MapRef", "MatrixDesc", "Operand", "PRIMS",
-    "Prim", "PrimSpec", "Regs", "RemotePtr", "SetElement", "SharedPtr", "Stmt", "TensorMap",
+    "Prim", "PrimSpec", "Regs", "RemotePtr", "Say", "SetElement", "SharedPtr", "Stmt", "TensorMap",
     "ThreadParam", "ThreadProgram", "While", "prim", "show_program", "verify",
 ]  # fmt: skip

@@ -173,7 +173,18 @@ class If:
     op: int | None = None
 
 
-Stmt: TypeAlias = Union[DeclareArray, SetElement, Assign, Prim, For, While, If]
+@dataclass(frozen=True)
+class Say:
+    """Prints `text`, a format of `args`; where it `stops`, the kernel ends in an error that says
+    it."""
+
+    text: str
+    args: tuple[Scalar, ...]
+    stops: bool
+    span: SourceSpan | None = None
+
+
+Stmt: TypeAlias = Union[DeclareArray, SetElement, Assign, Prim, Say, For, While, If]
 
 
 @dataclass(frozen=True)

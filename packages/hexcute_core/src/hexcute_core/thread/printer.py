@@ -17,6 +17,7 @@ from hexcute_core.thread.ir import (
     Prim,
     Regs,
     RemotePtr,
+    Say,
     SetElement,
     SharedPtr,
     Stmt,
@@ -76,6 +77,9 @@ def _statement(stmt: Stmt, indent: str, spans: bool) -> Iterator[str]:
             yield f"{stmt.var.name}{declared} = {show(stmt.value)}"
         case Prim():
             yield " ".join([stmt.name, ", ".join(_operand(o) for o in stmt.operands)]).rstrip()
+        case Say():
+            shown = ", ".join([repr(stmt.text), *map(show, stmt.args)])
+            yield f"{'stop' if stmt.stops else 'printf'} {shown}"
         case For():
             bounds = ", ".join(show(e) for e in (stmt.start, stmt.stop, stmt.step))
             unrolled = "unrolled " if stmt.unroll else ""

@@ -15,6 +15,7 @@ from hexcute_core import dtypes
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import SourceSpan, VerifyError
 from hexcute_core.scalar import MULTIPROCESSORS, Const, Element, Scalar, Var
+from hexcute_core.scalar.formats import pieces, takes
 from hexcute_core.scalar.visit import between_lanes, conditional, walk
 from hexcute_core.thread.ir import (
     Assign,
@@ -22,6 +23,7 @@ from hexcute_core.thread.ir import (
     For,
     If,
     Prim,
+    Say,
     SetElement,
     Stmt,
     ThreadParam,
@@ -152,6 +154,13 @@ def _verify_statement(stmt: Stmt, scope: Scope) -> None:
             _verify_assign(stmt, scope)
         case Prim():
             verify_prim(stmt, scope)
+        case Say():
+            for e in stmt.args:
+                scope.check_scalar(e, stmt.span)
+            letters = [p.letter for p in pieces(stmt.text) if p.letter] if not stmt.stops else []
+            fits = [takes(letter, e.dtype) for letter, e in zip(letters, stmt.args)]
+            if len(letters) != len(stmt.args) or not all(fits):
+                raise VerifyError(f"{stmt.text!r} of other numbers than it shows", stmt.span)
         case For():
             _verify_for(stmt, scope)
         case While():

@@ -17,6 +17,7 @@ from hexcute_core.thread.ir import (
     Prim,
     Regs,
     RemotePtr,
+    Say,
     SetElement,
     SharedPtr,
     Stmt,
@@ -40,7 +41,7 @@ def statements(body: Iterable[Stmt]) -> Iterator[Stmt]:
                 blocks.append(iter(stmt.body))
             case If():
                 blocks.append(iter(stmt.then + stmt.otherwise))
-            case DeclareArray() | SetElement() | Assign() | Prim():
+            case DeclareArray() | SetElement() | Assign() | Prim() | Say():
                 pass
             case _:
                 assert_never(stmt)
@@ -63,6 +64,8 @@ def scalars(stmt: Stmt) -> Iterator[Scalar]:
         case Prim():
             for operand in stmt.operands:
                 yield from operand_scalars(operand)
+        case Say():
+            yield from stmt.args
         case For():
             yield from (stmt.start, stmt.stop, stmt.step)
         case While() | If():

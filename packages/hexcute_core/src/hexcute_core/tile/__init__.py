@@ -40,6 +40,7 @@ from hexcute_core.tile.ir import (
     While,
 )
 from hexcute_core.tile.remote import Reached, reached
+from hexcute_core.tile.says import Say
 from hexcute_core.tile.tensors import (
     GlobalTensor,
     GlobalView,
@@ -56,9 +57,8 @@ __all__ = [
     "Assign", "AsyncCommit", "AsyncWait", "BarrierStmt", "CallStmt", "CastTile", "ClusterOp",
     "Copy", "Elementwise", "Fill", "For", "ForElements", "Gemm", "GemmWait", "GlobalTensor",
     "GlobalView", "If", "Mbarrier", "MbarrierOp", "NamedBarrier", "NamedBarrierOp", "Pipeline",
-    "PipelineRelease", "PipelineWait", "Prefetch", "Produce", "Reached", "Rearrange",
-    "Reduce", "RegisterTensor", "Relabel", "Role", "Scan", "SetElement", "SharedTensor", "Stmt",
-    "SubMode",
-    "Sync", "Tensor", "TileProgram", "TileRef", "Update", "UpdateElement", "UpdateScope", "While",
-     "digest", "reached", "rows_of",
+    "PipelineRelease", "PipelineWait", "Prefetch", "Produce", "Reached", "Rearrange", "Reduce",
+    "RegisterTensor", "Relabel", "Role", "Say", "Scan", "SetElement", "SharedTensor", "Stmt",
+    "SubMode", "Sync", "Tensor", "TileProgram", "TileRef", "Update", "UpdateElement", "UpdateScope",
+    "While", "digest", "reached", "rows_of",
 ]  # fmt: skip

@@ -27,6 +27,7 @@ from hexcute_core.tile.barriers import (
     PipelineRelease,
     PipelineWait,
 )
+from hexcute_core.tile.says import Say
 from hexcute_core.tile.tensors import GlobalTensor, Tensor, TileRef
 from hexcute_core.tile.updates import Update, UpdateElement
 
@@ -326,7 +327,7 @@ Nest: TypeAlias = ForElements | Control
 
 Simple: TypeAlias = (
     Sync | AsyncCommit | AsyncWait | Assign | CallStmt | SetElement | GemmWait | PipelineWait
-    | PipelineRelease | MbarrierOp | NamedBarrierOp | ClusterOp | UpdateElement
+    | PipelineRelease | MbarrierOp | NamedBarrierOp | ClusterOp | UpdateElement | Say
 )  # fmt: skip
 """The other statements."""
 

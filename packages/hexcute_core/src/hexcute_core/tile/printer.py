@@ -45,6 +45,7 @@ from hexcute_core.tile.ir import (
     TileProgram,
     While,
 )
+from hexcute_core.tile.says import Say
 from hexcute_core.tile.tensors import (
     GlobalView,
     RegisterTensor,
@@ -251,6 +252,12 @@ class _Printer:
                 yield from self.block(stmt.body, inner)
             case MbarrierOp() | NamedBarrierOp() | ClusterOp():
                 yield _barrier(stmt)
+            case Say():
+                if stmt.holds is None:
+                    shown = ", ".join([repr(stmt.text), *map(show, stmt.args)])
+                    yield f"printf{' once' if stmt.once else ''} {shown}"
+                else:
+                    yield f"assert {show(stmt.holds)}, {stmt.text!r}"
             case UpdateElement():
                 gives = "" if stmt.old is None else f"var {stmt.old.name}: {stmt.old.dtype} = "
                 where = "" if stmt.compare is None else f" where it is {show(stmt.compare)}"

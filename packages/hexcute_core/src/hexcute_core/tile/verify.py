@@ -50,6 +50,7 @@ from hexcute_core.tile.ir import (
     While,
 )
 from hexcute_core.tile.remote import verify_reach, verify_slots
+from hexcute_core.tile.says import Say
 from hexcute_core.tile.tensors import (
     GlobalView,
     RegisterTensor,
@@ -189,6 +190,11 @@ class _Checker:
                 self.need(stmt.pending >= 0, f"a wait for {stmt.pending} groups", span)
             case Assign():
                 self.assign(stmt, scope)
+            case Say():
+                for e in stmt.args:
+                    self.scalar(e, scope, span)
+                if stmt.holds is not None:
+                    self.condition(stmt.holds, scope, span)
             case UpdateElement():
                 verify_update_element(self, stmt, scope)
                 if stmt.old is not None:

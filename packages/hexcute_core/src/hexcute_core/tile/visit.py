@@ -52,6 +52,7 @@ from hexcute_core.tile.ir import (
     TileOp,
     While,
 )
+from hexcute_core.tile.says import Say
 from hexcute_core.tile.tensors import TileRef
 from hexcute_core.tile.updates import UpdateElement
 from hexcute_core.unions import assert_never
@@ -189,6 +190,8 @@ def scalars(stmt: Stmt) -> tuple[Scalar, ...]:
             return (stmt.stage, stmt.phase)
         case PipelineRelease():
             return (stmt.stage,)
+        case Say():
+            return stmt.args if stmt.holds is None else (*stmt.args, stmt.holds)
         case UpdateElement():
             compared = () if stmt.compare is None else (stmt.compare,)
             return (*ref_scalars(stmt.dst), stmt.value, *compared)
@@ -238,6 +241,7 @@ def variables(stmt: Stmt) -> tuple[Var, ...]:
         case (
             Sync() | AsyncCommit() | AsyncWait() | CallStmt() | SetElement() | GemmWait()
             | PipelineWait() | PipelineRelease() | MbarrierOp() | NamedBarrierOp() | ClusterOp()
+            | Say()
         ):  # fmt: skip
             return ()
         case _:
@@ -257,6 +261,13 @@ def statements(body: Iterable[Stmt]) -> Iterator[Stmt]:
 def updates(body: Iterable[Stmt]) -> Iterator[UpdateElement]:
     """What single threads update in `body`, in loops over elements as well."""
     return (stmt for stmt in statements(body) if isinstance(stmt, UpdateElement))
+
+
+def noticed(body: Iterable[Stmt]) -> bool:
+    """Whether single threads do in `body` what is to be done once for an element: they update
+    memory, or print."""
+    prints = (isinstance(stmt, Say) and stmt.holds is None for stmt in statements(body))
+    return any(updates(body)) or any(prints)
 
 
 def operations(body: Iterable[Stmt]) -> Iterator[TileOp]:

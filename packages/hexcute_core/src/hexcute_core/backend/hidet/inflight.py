@@ -19,6 +19,7 @@ from hexcute_core.thread import (
     If,
     Prim,
     Regs,
+    Say,
     SetElement,
     Stmt,
     While,
@@ -63,7 +64,7 @@ class _Walk:
                 case If():
                     then = self.block(stmt.then, groups)
                     groups = _joined(then, self.block(stmt.otherwise, groups))
-                case DeclareArray() | SetElement() | Assign():
+                case DeclareArray() | SetElement() | Assign() | Say():
                     pass
                 case _:
                     assert_never(stmt)

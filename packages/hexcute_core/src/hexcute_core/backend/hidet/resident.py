@@ -30,6 +30,7 @@ from hexcute_core.thread import (
     If,
     Prim,
     Regs,
+    Say,
     SetElement,
     While,
 )
@@ -57,7 +58,7 @@ def resident_in(scope: Scope, loop: For, wait: Prim) -> tuple[RegisterArray, ...
                 if stmt.name.startswith(PRODUCT) and isinstance(registers[0].offset, Const):
                     multiplied.add(registers.pop(0).array)
                 touched |= {r.array for r in registers}
-            case Assign() | For() | While() | If():
+            case Assign() | Say() | For() | While() | If():
                 pass
             case _:
                 assert_never(stmt)

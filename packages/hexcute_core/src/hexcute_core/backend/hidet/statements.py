@@ -16,7 +16,7 @@ from hidet.ir import expr as he
 from hidet.ir import stmt as hs
 from hidet.ir.type import data_type, tensor_type
 
-from hexcute_core.backend.hidet import floats, hopper, prims, registers, scalars
+from hexcute_core.backend.hidet import floats, hopper, prims, registers, says, scalars
 from hexcute_core.backend.hidet.chains import Products, chained
 from hexcute_core.backend.hidet.halves import Halves, word
 from hexcute_core.backend.hidet.packs import Pair, grouped
@@ -33,6 +33,7 @@ from hexcute_core.thread import (
     For,
     If,
     Prim,
+    Say,
     SetElement,
     Stmt,
     While,
@@ -89,6 +90,8 @@ def _emit(scope: Scope, stmt: Stmt | Pair | Halves | Products) -> list[Any]:
             return [_assign(scope, stmt)]
         case Prim():
             return prims.emit(scope, stmt)
+        case Say():
+            return says.emit(scope, stmt)
         case For():
             return [_loop(scope, stmt)]
         case While():
