@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch")
 from stand_ins import gpu, on_gpu  # noqa: E402
 
 
-def operands(m: int = 136, n: int = 136, k: int = 64, dtype: Any = None) -> tuple[Any, Any]:
+def operands(m: int = 136, n: int = 136, k: int = 192, dtype: Any = None) -> tuple[Any, Any]:
     """Two operands on the GPU that is not there."""
     dtype = dtype or torch.float16
     return on_gpu(torch.zeros(m, k, dtype=dtype)), on_gpu(torch.zeros(n, k, dtype=dtype))
@@ -35,7 +35,10 @@ def test_the_gpu_and_the_operands_choose_the_variant() -> None:
     with gpu("h100", "sm_90"):
         assert matmul.plan(operands()).variant == "wgmma"
         assert matmul.plan(operands(m=64)).variant == matmul.plan(operands(n=8)).variant == "thin"
-        assert matmul.plan(operands(k=65)).variant == "mma"
+        assert matmul.plan(operands(k=64)).variant == matmul.plan(operands(k=63)).variant == "mma"
+        assert matmul.plan(operands(k=64), variant="wgmma").variant == "wgmma"
+        assert matmul.plan(operands(k=4097)).variant == "wgmma_packed"
+        assert matmul.plan(operands(m=3, k=6001)).variant == "thin_packed"
     with gpu("a100", "sm_80"):
         assert matmul.plan(operands()).variant == "mma"
 
@@ -58,6 +61,9 @@ def test_where_no_variant_fits_each_ones_reason_is_told() -> None:
         "  thin: takes a ThinConfig, not WgmmaConfig(BM=64, BN=64, BK=64, STAGES=8, CONSUMERS=1, "
         "GROUP=8, CLUSTER_M=1, CLUSTER_N=1, PARTS=1, SCHEDULE='tile')",
         "  wgmma: needs wgmma and tma, which sm_80 lacks",
+        "  thin_packed: takes a ThinConfig, not WgmmaConfig(BM=64, BN=64, BK=64, STAGES=8, "
+        "CONSUMERS=1, GROUP=8, CLUSTER_M=1, CLUSTER_N=1, PARTS=1, SCHEDULE='tile')",
+        "  wgmma_packed: needs wgmma and tma, which sm_80 lacks",
         "  mma: takes a MmaConfig, not WgmmaConfig(BM=64, BN=64, BK=64, STAGES=8, CONSUMERS=1, "
         "GROUP=8, CLUSTER_M=1, CLUSTER_N=1, PARTS=1, SCHEDULE='tile')",
     ]
@@ -74,10 +80,10 @@ def test_a_repeated_call_is_planned_once_and_others_anew() -> None:
             assert c.shape == (m, 136) and c.dtype == torch.float16
         planned = len(matmul._ready)
         matmul(operands()[0], operands(dtype=torch.float16)[1])
-        a = on_gpu(torch.zeros(64 * 64 + 1, dtype=torch.float16)[1:].view(64, 64))
+        a = on_gpu(torch.zeros(64 * 192 + 1, dtype=torch.float16)[1:].view(64, 192))
         matmul(a, operands()[1])
-    assert (planned, len(matmul._ready), len(launches)) == (2, 3, 5)
-    assert launches[-1].constants["STAGES"] == 6, "an unaligned operand goes by cp.async"
+    # An unaligned operand is copied first.
+    assert (planned, len(matmul._ready), len(launches)) == (2, 3, 4 + 2)
 
 
 def test_warming_up_does_all_but_the_launch() -> None:
@@ -93,7 +99,7 @@ def test_warming_up_does_all_but_the_launch() -> None:
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("m", [136, 48])
 def test_operands_are_passed_as_they_lie_in_memory(m: int, turned: tuple[bool, bool]) -> None:
-    a, b = (t.t().contiguous().t() if x else t for t, x in zip(operands(m, 144, 80), turned))
+    a, b = (t.t().contiguous().t() if x else t for t, x in zip(operands(m, 144, 160), turned))
     with gpu("h100", "sm_90") as launches:
         matmul(a, b)
     left, right, out = launches[0].prepared
@@ -101,13 +107,13 @@ def test_operands_are_passed_as_they_lie_in_memory(m: int, turned: tuple[bool, b
     if m == 48:  # The weights are the thin product's first operand.
         left, right, addresses = right, left, addresses[::-1]
     assert left.is_contiguous() and right.is_contiguous() and out.shape == (m, 144)
-    assert (left.shape == (80, m), right.shape == (80, 144)) == turned
+    assert (left.shape == (160, m), right.shape == (160, 144)) == turned
     assert addresses == [a.data_ptr(), b.data_ptr()]
 
 
 def test_linear_takes_rows_of_any_extents_and_passes_matrices() -> None:
-    x = on_gpu(torch.zeros(2, 3, 64, dtype=torch.float16))
-    w = on_gpu(torch.zeros(8, 64, dtype=torch.float16))
+    x = on_gpu(torch.zeros(2, 3, 192, dtype=torch.float16))
+    w = on_gpu(torch.zeros(8, 192, dtype=torch.float16))
     bias = on_gpu(torch.zeros(8, dtype=torch.float16))
     with gpu("h100", "sm_90") as launches:
         assert linear(x, w, bias, activation="gelu").shape == (2, 3, 8)
@@ -115,9 +121,9 @@ def test_linear_takes_rows_of_any_extents_and_passes_matrices() -> None:
         assert linear(x[0], w, activation="relu").shape == (3, 8)
     shapes = [tuple(tuple(t.shape) for t in noted.prepared) for noted in launches]
     assert shapes == [
-        ((8, 64), (6, 64), (8,), (6, 8)),
-        ((8, 64), (1, 64), (1, 8)),
-        ((8, 64), (3, 64), (3, 8)),
+        ((8, 192), (6, 192), (8,), (6, 8)),
+        ((8, 192), (1, 192), (1, 8)),
+        ((8, 192), (3, 192), (3, 8)),
     ]
     assert [len(noted.addresses) for noted in launches] == [4, 3, 3]
     assert len({noted.kernel for noted in launches}) == 3
@@ -136,7 +142,7 @@ def test_linear_takes_rows_of_any_extents_and_passes_matrices() -> None:
     ],
 )
 def test_what_linear_does_not_take(change: dict[str, Any], words: str) -> None:
-    given = {"x": torch.zeros(2, 64).half(), "w": torch.zeros(8, 64).half(), **change}
+    given = {"x": torch.zeros(2, 192).half(), "w": torch.zeros(8, 192).half(), **change}
     with gpu("h100", "sm_90"), pytest.raises(LaunchError, match=words):
         linear(**{k: on_gpu(v) if isinstance(v, torch.Tensor) else v for k, v in given.items()})
 
@@ -191,9 +197,9 @@ WRONG: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("kind", WRONG)
 def test_what_is_no_operand_is_told(kind: str) -> None:
     make, words = WRONG[kind]
-    _, b = operands(n=64)
+    _, b = operands(n=64, k=64)
     with gpu("h100", "sm_90"):
-        matmul(*operands(64, 64))  # The same shapes are known already.
+        matmul(*operands(64, 64, 64))  # The same shapes are known already.
         with pytest.raises(LaunchError, match=words):
             matmul(make(), b)
 
@@ -210,7 +216,7 @@ def test_gradients_are_refused_unless_none_are_recorded() -> None:
 
 
 def test_outputs_are_checked() -> None:
-    a, b = operands(64, 64)
+    a, b = operands(64, 64, 64)
     with gpu("h100", "sm_90"):
         out = on_gpu(torch.zeros(64, 64, dtype=torch.float16))
         assert matmul(a, b, out=out) is out

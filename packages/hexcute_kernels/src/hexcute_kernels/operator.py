@@ -232,7 +232,7 @@ class Operator(Generic[P]):
                 kind = candidate.configs.kind.__name__
                 reason: str | None = f"takes a {kind}, not {config!r}"
             else:
-                reason = candidate.refusal(gpu, problem)
+                reason = candidate.refusal(gpu, problem, bool(variant or config))
             if reason is None:
                 return candidate
             reasons.append(f"  {candidate.name}: {reason}")

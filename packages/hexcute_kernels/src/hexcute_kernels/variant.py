@@ -62,9 +62,10 @@ class Variant(Generic[P, C]):
     """One way to compute an operator.
 
     `needs` are features of the GPU (`gpus.features`), `fits` gives the reason why a problem is
-    not for this variant, else None. `launch(problem, config)` says how such a problem is launched:
-    a `Launch`, `Steps` where more than one kernel is needed, or a function of arguments and
-    outputs. It is called once for each kind of call.
+    not for this variant, else None; `pays` why a later variant is faster, which counts where a call
+    names neither variant nor configuration. `launch(problem, config)` says how such a problem is
+    launched: a `Launch`, `Steps` where more than one kernel is needed, or a function of arguments
+    and outputs. It is called once for each kind of call.
     """
 
     name: str
@@ -72,10 +73,12 @@ class Variant(Generic[P, C]):
     configs: Table[C]
     launch: Callable[[P, C], Launch | Steps | Run]
     fits: Callable[[P], str | None] = always
+    pays: Callable[[P], str | None] = always
 
-    def refusal(self, gpu: Gpu, problem: P) -> str | None:
-        """Why the variant cannot compute the problem on this GPU, or None."""
+    def refusal(self, gpu: Gpu, problem: P, asked: bool = False) -> str | None:
+        """Why the variant does not compute the problem on this GPU, or None. Of one that is
+        `asked` for, only why it cannot."""
         missing = [feature for feature in self.needs if feature not in gpu.features]
         if missing:
             return f"needs {' and '.join(missing)}, which {gpu.target} lacks"
-        return self.fits(problem)
+        return self.fits(problem) or (None if asked else self.pays(problem))

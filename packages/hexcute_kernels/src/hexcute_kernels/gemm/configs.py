@@ -100,6 +100,8 @@ def _each(c: Mapping[str, Any], threads: int) -> int:
 MMA = Table(
     rows={
         "h100": (
+            Row(MmaConfig(128, 128, 32, 4, 4), most={"k": 64}, fills=128),
+            Row(MmaConfig(32, 64, 64, 2, 4), most={"k": 64}),
             Row(MmaConfig(32, 64, 64, 8, 4), most={"m": 32}),
             Row(MmaConfig(64, 64, 64, 6, 4), most={"m": 64}),
             Row(MmaConfig(256, 128, 64, 3, 8), fills=128),

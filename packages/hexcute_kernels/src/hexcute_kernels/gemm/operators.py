@@ -9,7 +9,7 @@ by a kernel of its own where the result is thin, else mma.sync.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import hexcute_core as hx
 from hexcute_core.errors import LaunchError
 from hexcute_kernels.gemm.configs import MMA, THIN, WGMMA
+from hexcute_kernels.gemm.packing import Nothing, pack, pack_both
 from hexcute_kernels.gemm.pipelined import pipelined_gemm
 from hexcute_kernels.gemm.thin import thin_gemm
 from hexcute_kernels.gemm.warp_specialized import warp_specialized_gemm
-from hexcute_kernels.operator import Argument, Launch, Operator, Problem, Variant
+from hexcute_kernels.operator import Argument, Launch, Operator, Problem, Steps, Variant
 from hexcute_kernels.parts.epilogue import ACTIVATIONS
 from hexcute_kernels.tables import Config
 from hexcute_kernels.tensors import Output, check_rank, dtype_of, order_of
@@ -138,12 +139,16 @@ def tma_fits(p: Product) -> str | None:
 
 def thin_fits(p: Product) -> str | None:
     """Whether the result is thin, and TMA can move the operands."""
+    return _not_thin(p) or _unfit(p, **_operand_rows(p))
+
+
+def _not_thin(p: Product) -> str | None:
     if p.thin > THIN_SIDE and (p.thin > SHORT_SIDE or p.thick > SHORT):
         return (
             f"the result is to have a side of at most {THIN_SIDE}, or of at most {SHORT_SIDE} and "
             f"the other of at most {SHORT}"
         )
-    return _unfit(p, **_operand_rows(p))
+    return None
 
 
 def _operand_rows(p: Product) -> dict[str, int]:
@@ -184,6 +189,95 @@ def _launch(
     return of
 
 
+def _packed(
+    make: Callable[..., hx.Kernel], left: str, right: str, thin: bool = False
+) -> Callable[[Product, Config], Steps]:
+    """The same launch after copies, into rows of whole 16 bytes, of the operands that TMA cannot
+    read as they lie."""
+
+    def of(p: Product, config: Config) -> Steps:
+        line = 128 // p.dtype.bits
+        wide = -(-p.k // line) * line
+        first, second, _ = _arguments(p, left, right)
+        lead = () if p.batch is None else (p.batch,)
+        work: list[Output] = []
+        moved: list[tuple[str, tuple[Argument, Argument]]] = []
+        names, majors = [left, right], [p.a_major, p.b_major]
+        for side, (given, rows) in enumerate(((first, p.m), (second, p.n))):
+            as_it_lies = p.k if majors[side] == "k" else rows
+            if p.aligned and p.k == wide and as_it_lies % line == 0:
+                continue
+            names[side] = f"work{len(work)}"
+            flat = rows * math.prod(lead)
+            copied = (names[side], _matrix(flat, wide))
+            work.append(Output((*lead, rows, wide), p.dtype))
+            moved.append((majors[side], (_flat(given, flat, p.k, lead), copied)))
+            majors[side] = "k"
+        q = replace(p, k=wide, a_major=majors[0], b_major=majors[1], aligned=True)
+        last = _launch(make, names[0], names[1], thin)(q, config)
+        return Steps(tuple(work), (*_copies(p.dtype, moved), last))
+
+    return of
+
+
+def _copies(
+    dtype: hx.DType, moved: Sequence[tuple[str, tuple[Argument, Argument]]]
+) -> tuple[Launch, ...]:
+    """One launch that copies none, one or two operands, each of an order, to where it is told."""
+    majors = tuple(major for major, _ in moved)
+    given = tuple(argument for _, pair in moved for argument in pair)
+    if not moved:
+        return ()
+    kernel = pack(dtype, *majors) if len(moved) == 1 else pack_both(dtype, *majors)
+    return (Launch(kernel, Nothing(), given),)
+
+
+def _matrix(rows: int, columns: int) -> Callable[[Any], Any]:
+    return lambda x: x.view(rows, columns)
+
+
+def _flat(given: Argument, rows: int, columns: int, lead: tuple[int, ...]) -> Argument:
+    """An operand as one matrix, also where it is a batch of them."""
+    return (str(given), _matrix(rows, columns)) if lead else given
+
+
+SHALLOW, FEW_SUMS = 128, 1 << 21
+"""Up to FEW_SUMS results of at most SHALLOW multiplications each are sooner done by small blocks
+that wait for no barriers."""
+COPIED, STORED = 1 << 24, 1 << 28
+"""Multiplications from which on it pays to copy operands of a k up to 64, and to multiply by wgmma
+what cannot be stored by TMA."""
+
+
+def deep(p: Product) -> str | None:
+    """Whether there is enough of k for a ring of stages."""
+    if p.k <= SHALLOW and p.m * p.n <= FEW_SUMS and p.batch is None:
+        return f"k is to be more than {SHALLOW}, or the results more than {FEW_SUMS}"
+    return None
+
+
+def packs(p: Product) -> str | None:
+    """Whether copies of the operands can be made."""
+    if p.batch is not None and (p.a_major, p.b_major) != ("k", "k"):
+        return "batches are to have rows along k"
+    return None
+
+
+def packed_thin_fits(p: Product) -> str | None:
+    """Whether the result is thin, and copies of the operands can be made."""
+    return _not_thin(p) or packs(p)
+
+
+def packing_pays(p: Product) -> str | None:
+    """Whether copies of the operands take less time than they save."""
+    work, copies = p.m * p.n * p.k, _unfit(p, **_operand_rows(p)) is not None
+    if copies and p.k <= 64 and work < COPIED:
+        return f"k is to be more than 64, or the multiplications {COPIED} or more"
+    if not copies and work < STORED:
+        return f"nothing needs a copy, and the multiplications are fewer than {STORED}"
+    return None
+
+
 def _arguments(p: Product, left: str, right: str) -> tuple[Argument, Argument, Argument]:
     """Operands and result as kernels take them: row-major, as they lie in memory."""
     turn = attrgetter("mT")
@@ -199,9 +293,17 @@ def _variants(left: str, right: str) -> tuple[Variant[Product, Any], ...]:
     return (
         Variant(
             "thin", ("wgmma", "tma", "clusters"), THIN,
-            _launch(thin_gemm, left, right, thin=True), thin_fits,
+            _launch(thin_gemm, left, right, thin=True), thin_fits, deep,
         ),
-        Variant("wgmma", ("wgmma", "tma"), WGMMA, wgmma, tma_fits),
+        Variant("wgmma", ("wgmma", "tma"), WGMMA, wgmma, tma_fits, deep),
+        Variant(
+            "thin_packed", ("wgmma", "tma", "clusters"), THIN,
+            _packed(thin_gemm, left, right, thin=True), packed_thin_fits, packing_pays,
+        ),
+        Variant(
+            "wgmma_packed", ("wgmma", "tma"), WGMMA,
+            _packed(warp_specialized_gemm, left, right), packs, packing_pays,
+        ),
         Variant("mma", ("mma.sync",), MMA, mma),
     )
 
@@ -217,7 +319,9 @@ matmul = Operator(
     row-major tensor (so all four operand orders, without a copy).
 
     Gives (m, n), row-major. Variants: on Hopper, where TMA can read the operands (rows of whole 16
-    bytes that start at one), "thin" if m or n is at most 64 or so, else "wgmma"; "mma" everywhere.
+    bytes that start at one), "thin" if m or n is at most 64 or so, else "wgmma"; on Hopper also
+    "thin_packed" and "wgmma_packed", the same after copies of the operands that TMA cannot read;
+    "mma" everywhere, and first where k is at most 128 and the result small.
     """,
 )
 
