@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import hexcute_core as hx
 from hexcute_core import dtypes as dt
 from hexcute_core import f16, f32, i32, u4
+from hexcute_core.driver.simulation import make_arguments
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import FrontendError, HexcuteError, LaunchError, NoLayout
 from hexcute_core.runtime import Signature, SymbolParam, TensorParam, bind, default_divisors
@@ -216,6 +217,14 @@ def test_rows_that_end_inside_a_byte_are_refused_where_they_are_declared() -> No
             hx.attrs.cuda.grid_dim = 1
 
     assert caught.value.span is not None and "multiple of 2" in str(caught.value.fix)
+
+
+def test_made_up_arguments_are_whole_bytes() -> None:
+    x, _, z = make_arguments(KERNELS[u4].signature, {"m": 3, "k": 62}, 0)
+    assert (x.shape, x.dtype, z.shape) == ((3, 31), np.uint8, (3, 62))
+    with pytest.raises(LaunchError, match="rows of 63 elements of u4") as caught:
+        make_arguments(KERNELS[u4].signature, {"m": 3, "k": 63}, 0)
+    assert caught.value.fix == "write --shape with a last extent that is a multiple of 2"
 
 
 def tile_at(start: int, extent: int, step: int = 1) -> hx.Kernel:

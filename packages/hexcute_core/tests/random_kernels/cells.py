@@ -17,6 +17,7 @@ NUMPY = {
     "tf32": np.float32, "f8e4m3": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2,
     "i8": np.int8, "u8": np.uint8, "i16": np.int16, "u16": np.uint16, "i32": np.int32,
     "u32": np.uint32, "i64": np.int64, "u64": np.uint64, "bool": np.bool_,
+    "u4": np.uint8, "i4": np.int8, "u2": np.uint8, "i2": np.int8, "u1": np.uint8,
 }  # fmt: skip
 WHOLE = {
     "f16": 1 << 11, "bf16": 1 << 8, "f32": 1 << 24, "f64": 1 << 53, "tf32": 1 << 11,
@@ -34,6 +35,38 @@ class Invalid(Exception):
 def wide(dtype):
     """The numpy type that cells of `dtype` are computed in."""
     return np.float64 if dtype.kind == "float" else np.bool_ if dtype.kind == "bool" else np.int64
+
+
+def unpacked(rows, dtype):
+    """The numbers that rows of bytes hold, the first in the lowest bits."""
+    per = 8 // dtype.bits
+    shifted = rows[..., None].astype(np.int64) >> np.arange(per) * dtype.bits
+    return signed(shifted, dtype).reshape(*rows.shape[:-1], -1).astype(NUMPY[dtype.name])
+
+
+def packed(values, dtype):
+    """Rows of bytes that hold numbers."""
+    per = 8 // dtype.bits
+    low = values.astype(np.int64).reshape(*values.shape[:-1], -1, per) & (1 << dtype.bits) - 1
+    return (low << np.arange(per) * dtype.bits).sum(-1).astype(np.uint8)
+
+
+def signed(bits, dtype):
+    """The number of the low bits of each integer."""
+    low = bits & (1 << dtype.bits) - 1
+    return low - (low >> dtype.bits - 1 << dtype.bits) if dtype.kind == "int" else low
+
+
+def as_bits(values, source, target):
+    """Numbers of `source` read as those of `target`, the low bits first along the last mode."""
+    low = values.astype(np.int64) & (1 << source.bits) - 1
+    if source.bits >= target.bits:
+        per = source.bits // target.bits
+        parts = low[..., None] >> np.arange(per) * target.bits
+        return signed(parts, target).reshape(*low.shape[:-1], -1)
+    per = target.bits // source.bits
+    parts = low.reshape(*low.shape[:-1], -1, per) << np.arange(per) * source.bits
+    return signed(parts.sum(-1), target)
 
 
 def bounds(dtype):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from random_kernels import atomics, bulk, control, movement, operations, roles, shapes
+from random_kernels import atomics, bulk, control, movement, operations, packed, roles, shapes
 from random_kernels.cells import Invalid
 from random_kernels.running import Kernel, meant
 from random_kernels.writer import Writer
@@ -24,6 +24,8 @@ STATEMENTS = {
     "combined": bulk.combined,
     "arrived": bulk.arrived,
     "updated": atomics.updated,
+    "packed": packed.moved,
+    "relabelled": packed.relabelled,
 }
 BLOCKS = {"branch": control.branch, "loop": control.loop, "repeat": control.repeat}
 ATTEMPTS = 50

@@ -21,7 +21,7 @@ from hexcute_core.driver.simulation import compare_with_tile_program
 from hexcute_core.errors import HexcuteError, SimulationError, VerifyError
 from hexcute_core.runtime import bind
 from hexcute_core.synthesis.solve import RearrangeWarning
-from random_kernels.cells import NUMPY, Buffer
+from random_kernels.cells import NUMPY, Buffer, packed, unpacked
 from random_kernels.standin import Machine
 from random_kernels.tiles import Param
 from random_kernels.writer import KNOWN
@@ -86,6 +86,11 @@ def arguments(kernel):
         if arg.arg == "known":
             found.append(np.array(KNOWN, np.int32))
             continue
+        if dtype.bits < 8:
+            size = shape[-1] * dtype.bits // 8
+            rows = rng.integers(0, 256, (*shape[:-1], size)).astype(np.uint8)
+            found.append(shifted(rows, kernel.offset))
+            continue
         low, high = (0, 4) if dtype.kind == "uint" else (0, 2) if dtype.kind == "bool" else (-3, 4)
         found.append(shifted(rng.integers(low, high, shape).astype(NUMPY[dtype.name]),
                              kernel.offset))  # fmt: skip
@@ -109,7 +114,8 @@ def meant(kernel):
     Raises Invalid for a kernel that has no one meaning.
     """
     tree, sizes = ast.parse(kernel.text), dict(kernel.sizes)
-    signature = definition(kernel.text).args.args
+    signature = [arg.annotation for arg in definition(kernel.text).args.args]
+    types = [TYPES[getattr(annotation, "value", annotation).id] for annotation in signature]
     functions = [n for n in tree.body if isinstance(n, ast.FunctionDef)]
     for function in functions:
         function.decorator_list = []
@@ -118,8 +124,8 @@ def meant(kernel):
     code = compile(ast.Module(functions, []), "<kernel>", "exec")
     args = arguments(kernel)
     buffers = [
-        Buffer(TYPES[arg.annotation.value.id], a) if isinstance(a, np.ndarray) else a
-        for arg, a in zip(signature, args)
+        Buffer(t, unpacked(a, t) if t.bits < 8 else a) if isinstance(a, np.ndarray) else a
+        for t, a in zip(types, args)
     ]
     grid = _grid(kernel.text, sizes)
     with np.errstate(all="ignore"):
@@ -131,6 +137,9 @@ def meant(kernel):
             space[definition(kernel.text).name](*given)
             for pipe in machine.pipelines:
                 pipe.check()
+    for t, a, buffer in zip(types, args, buffers):
+        if t.bits < 8 and isinstance(buffer, Buffer):
+            a[...] = packed(buffer.array, t)
     return args
 
 

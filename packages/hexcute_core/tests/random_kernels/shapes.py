@@ -15,6 +15,9 @@ GEMMS = (("f16", "f32"), ("f16", "f32"), ("f16", "f16"), ("bf16", "f32"), ("tf32
 FP8 = (("f8e4m3", "f32"), ("f8e5m2", "f32"))
 BITS = {"f16": 16, "bf16": 16, "tf32": 32, "i8": 8, "u8": 8, "f8e4m3": 8, "f8e5m2": 8}
 
+WIDTHS = {"u1": 1, "u2": 2, "u4": 4, "i2": 2, "i4": 4, "i8": 8, "u8": 8, "i16": 16, "u16": 16,
+          "i32": 32, "u32": 32}  # fmt: skip
+
 
 def depth_step(operand):
     """K of one product's instruction; 1 where threads multiply."""

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from hexcute_core import dtypes
-from random_kernels.cells import Cells, Invalid, exact, wide
+from random_kernels.cells import Cells, Invalid, as_bits, exact, wide
 from random_kernels.tiles import Along, SlotNumber, Tile, View, made
 
 
@@ -177,6 +177,15 @@ class Machine:
 
     def rearrange(self, tile):
         return made(self, tile.dtype, tile.load())
+
+    def transpose(self, tile, *order):
+        return made(self, tile.dtype, tile.load().transpose(order))
+
+    def reshape(self, tile, shape):
+        return made(self, tile.dtype, tile.load().reshape(shape))
+
+    def bitcast(self, tile, dtype):
+        return made(self, dtype, as_bits(tile.load(), tile.dtype, dtype))
 
     def gemm(self, c, a, b, accumulate=True, asynchronous=False):
         left, right = a.load(), b.load()

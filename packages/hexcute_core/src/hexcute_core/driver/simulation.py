@@ -88,6 +88,13 @@ def make_arguments(signature: Signature, sizes: Mapping[str, object], seed: int)
                 signature.span,
                 "write --shape with smaller sizes",
             )
+        per_byte = max(1, 8 // BY_NAME[param.dtype_name].bits)
+        if shape[-1] % per_byte:
+            raise LaunchError(
+                f"{signature.kernel}: rows of {shape[-1]} elements of {param} are no whole bytes",
+                signature.span,
+                f"write --shape with a last extent that is a multiple of {per_byte}",
+            )
         args.append(_array(param.dtype_name, shape, rng))
     return tuple(args)
 
