@@ -142,8 +142,8 @@ def _reduction(builder: Builder, a: Tile, b: Tile, reduce: object) -> Reduction:
         raise builder.error(
             f"hx.copy combines shared memory with global memory, got {describe(a)} to "
             f"{describe(b)}",
-            fix=f"copy to a shared tensor, let the threads meet by {_meeting(builder)}, then "
-            f'write hx.copy(shared, view, reduce="{found}")'
+            fix=f"write hx.atomic_{found}(view, tile), or copy to a shared tensor, let the threads "
+            f'meet by {_meeting(builder)}, then write hx.copy(shared, view, reduce="{found}")'
             if isinstance(b.tensor, GlobalView)
             else "combine in registers, or leave reduce= out",
         )

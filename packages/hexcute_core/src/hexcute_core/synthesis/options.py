@@ -136,8 +136,11 @@ class CopyOptions:
         options = self._known[key]
         if not options.choices:
             listed = "; ".join(f"{r.name}: {r.reason}" for r in options.refused)
+            moves = f"copies `{src.name}` to `{dst.name}`"
+            if op.update is not None:
+                moves = f"updates `{dst.name}` by `{src.name}`"
             raise NoLayout(
-                f"no instruction of {self.arch.name} copies `{src.name}` to `{dst.name}`: {listed}",
+                f"no instruction of {self.arch.name} {moves}: {listed}",
                 op.span,
                 self._remedy(bits, alone),
             )
