@@ -12,6 +12,7 @@ import numpy as np
 
 import hexcute_core as hx
 from hexcute_kernels.scan.selective import selective_scan_kernel
+from hexcute_kernels.scan.warp_specialized import helped_scan_kernel
 
 NUMPY: dict[str, Any] = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32}
 Array = Any
@@ -42,8 +43,8 @@ def recurrence(
 
 @dataclass(frozen=True)
 class Case:
-    """A problem: sizes, what it has, and in which order. `lengths` are those of ragged sequences,
-    which lie one behind the other in a batch of one."""
+    """A problem: sizes, what it has, in which order, and whether the kernel with helpers is to
+    compute it. `lengths` are those of ragged sequences, one behind the other in a batch of one."""
 
     dtype: hx.DType = hx.f16
     batch: int = 1
@@ -55,6 +56,7 @@ class Case:
     has: frozenset[str] = frozenset()
     timed: bool = True
     bc_timed: bool = True
+    helped: bool = False
     config: dict[str, int] = field(default_factory=dict)
     target: str = "sm_90"
 
@@ -87,10 +89,10 @@ class Case:
         """What the kernel gives on the CPU: y and the states, steps last."""
         u = tensors["u"]
         flags: dict[str, Any] = dict.fromkeys(self.has, True)
-        kernel = selective_scan_kernel(
-            self.dtype, self.states, ragged=self.lengths is not None, timed=self.timed,
-            bc_timed=self.bc_timed, **flags,
-        )  # fmt: skip
+        if self.lengths is not None:
+            flags["ragged"] = True
+        make = helped_scan_kernel if self.helped else selective_scan_kernel
+        kernel = make(self.dtype, self.states, timed=self.timed, bc_timed=self.bc_timed, **flags)
 
         def placed(name: str) -> Array:
             steps_last = self.bc_timed if name in "bc" else self.timed

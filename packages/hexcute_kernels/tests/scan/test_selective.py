@@ -15,7 +15,7 @@ from scan_recurrence import Case, close
 import hexcute_core as hx
 from hexcute_core.errors import LaunchError
 from hexcute_kernels.scan import selective_scan, selective_scan_with_state
-from hexcute_kernels.scan.configs import SCAN
+from hexcute_kernels.scan.configs import HELPED, SCAN, HelpedConfig
 from hexcute_kernels.scan.selective import selective_scan_kernel
 
 BITS = {"f16": 10, "bf16": 7, "f32": 17}
@@ -46,6 +46,16 @@ CASES = {
         has=STATEFUL, lengths=(5, 0, 33, 16), timed=False, bc_timed=False
     ),
     "ragged, steps side by side": Case(has=STATEFUL, lengths=(5, 1, 0, 20), states=8),
+    "helped": Case(has=ALL, batch=2, channels=70, length=67, helped=True),
+    "helped, states given and given back": Case(
+        has=STATEFUL, groups=2, channels=33, length=37, states=8, helped=True
+    ),
+    "helped, channels side by side": Case(
+        hx.bf16, has=STATEFUL, timed=False, bc_timed=False, helped=True
+    ),
+    "helped, f32, one step, nothing else": Case(
+        hx.f32, has=frozenset(), length=1, states=128, helped=True
+    ),
     "ragged, no states": Case(has=ALL, lengths=(7, 18), groups=2, channels=33, timed=False),
 }
 
@@ -64,9 +74,10 @@ def test_against_the_recurrence(name: str) -> None:
     check(case, case.tensors())
 
 
-@pytest.mark.parametrize("config", list(SCAN), ids=str)
+@pytest.mark.parametrize("config", [*SCAN, *HELPED], ids=str)
 def test_every_configuration(config: Any) -> None:
-    case = Case(has=ALL, channels=130, length=36, config=vars(config))
+    helped = isinstance(config, HelpedConfig)
+    case = Case(has=ALL, channels=130, length=36, helped=helped, config=vars(config))
     check(case, case.tensors())
 
 
@@ -164,6 +175,13 @@ def test_what_cannot_be_is_told() -> None:
         ):
             with pytest.raises(LaunchError, match=words):
                 selective_scan(*args)
+        selective_scan(u, u, a, bc, bc, variant="helped")
+        assert "BLOCKS" in launches[-1].constants
+        with pytest.raises(LaunchError, match="helped: takes no cu_seqlens"):
+            selective_scan(*one, cu_seqlens=ragged["cu_seqlens"], variant="helped")
+        wide = [x.float() for x in (u, u, a, bc, bc)]
+        with pytest.raises(LaunchError, match="takes 16 states or more in 16 bits, not 16 in 32"):
+            selective_scan(*wide, variant="helped")
         with pytest.raises(LaunchError, match=r"cu_seqlens is to be \(sequences \+ 1,\) beside u"):
             selective_scan(u, u, a, bc, bc, **ragged)
         with pytest.raises(LaunchError, match=r"initial_state is to be \(1, 64, 16\)"):

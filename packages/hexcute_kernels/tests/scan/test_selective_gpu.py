@@ -16,7 +16,7 @@ from hexcute_kernels.scan import (
     selective_scan_with_state,
     selective_state_update,
 )
-from hexcute_kernels.scan.configs import SCAN
+from hexcute_kernels.scan.configs import HELPED, SCAN
 
 pytestmark = pytest.mark.gpu
 torch = pytest.importorskip("torch")
@@ -90,7 +90,7 @@ def test_random_problems(seed: int) -> None:
         compare(draw, draw.choice([1, 2, 5]), d, length, states)
 
 
-@pytest.mark.parametrize("config", list(SCAN), ids=str)
+@pytest.mark.parametrize("config", [*SCAN, *HELPED], ids=str)
 def test_every_configuration(config: Any) -> None:
     for states in (4, 16, 64):
         compare(random.Random(0), 2, 300, 200, states, config=config)

@@ -9,7 +9,7 @@ from hexcute_kernels.tables import Row, Table
 
 
 class Channels(Protocol):
-    """A problem of sequences of d channels in groups."""
+    """A problem of sequences of d channels in groups, with so many states each."""
 
     @property
     def sequences(self) -> int: ...
@@ -17,6 +17,8 @@ class Channels(Protocol):
     def d(self) -> int: ...
     @property
     def groups(self) -> int: ...
+    @property
+    def states(self) -> int: ...
 
 
 class Sequences(Protocol):
@@ -45,6 +47,22 @@ class ScanConfig:
 
     def blocks(self, problem: Channels) -> int:
         return -(-problem.d // problem.groups // self.BD) * problem.groups * problem.sequences
+
+
+@dataclass(frozen=True)
+class HelpedConfig:
+    """Tiles of BT steps; 128 threads walk OWN channels each with up to EACH states of them, and
+    read dt for RUN steps at a time. So many BLOCKS are to fit a multiprocessor."""
+
+    BT: int
+    EACH: int
+    OWN: int
+    RUN: int = 4
+    BLOCKS: int = 1
+
+    def blocks(self, problem: Channels) -> int:
+        channels = 128 * min(self.EACH, problem.states) // problem.states * self.OWN
+        return -(-problem.d // problem.groups // channels) * problem.groups * problem.sequences
 
 
 @dataclass(frozen=True)
@@ -94,6 +112,12 @@ SCAN = Table(
         ScanConfig(16, 32, 2),
         ScanConfig(16, 16, 4, 1, 8),
     ),
+)
+HELPED = Table(
+    rows={
+        "h200": (Row(HelpedConfig(16, 8, 2, 4, 2), fills=200), Row(HelpedConfig(32, 4, 2))),
+    },
+    more=(HelpedConfig(16, 16, 1, 4, 2),),
 )
 UPDATE = Table(rows={"h200": (Row(UpdateConfig(64)),)}, more=(UpdateConfig(32), UpdateConfig(128)))
 CONVOLUTION = Table(

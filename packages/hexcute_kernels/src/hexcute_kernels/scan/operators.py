@@ -3,6 +3,7 @@ states that it ends in."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import hexcute_core as hx
 from hexcute_core.errors import LaunchError
 from hexcute_kernels.operator import Argument, Launch, Operator, Problem, Run, Variant
-from hexcute_kernels.scan.configs import SCAN
+from hexcute_kernels.scan.configs import HELPED, SCAN
 from hexcute_kernels.scan.selective import selective_scan_kernel
+from hexcute_kernels.scan.warp_specialized import helped_scan_kernel
 from hexcute_kernels.tables import Config
 from hexcute_kernels.tensors import CHANNELS_LAST, Output, check_contiguous, dtype_of
 
@@ -135,14 +137,33 @@ def _steps_first(t: torch.Tensor) -> torch.Tensor:
     return t.movedim(-1, 1)
 
 
-def launch(p: Scan, config: Config) -> Launch | Run:
-    """The launch of a problem by this configuration."""
-    if p.sequences == 0 or p.d == 0 or p.length == 0:
-        return _stays if p.ends else lambda *args: None
-    kernel = selective_scan_kernel(
-        p.dtype, p.states, skips=p.skips, gated=p.gated, biased=p.biased, soft=p.soft,
-        starts=p.starts, ends=p.ends, ragged=p.ragged, timed=p.timed, bc_timed=p.bc_timed,
-    )  # fmt: skip
+def launch(make: Callable[..., hx.Kernel]) -> Callable[[Scan, Config], Launch | Run]:
+    """From a family of kernels, the launch of a problem by one of them."""
+
+    def of(p: Scan, config: Config) -> Launch | Run:
+        if p.sequences == 0 or p.d == 0 or p.length == 0:
+            return _stays if p.ends else lambda *args: None
+        ragged = {"ragged": True} if p.ragged else {}
+        kernel = make(
+            p.dtype, p.states, skips=p.skips, gated=p.gated, biased=p.biased, soft=p.soft,
+            starts=p.starts, ends=p.ends, timed=p.timed, bc_timed=p.bc_timed, **ragged,
+        )  # fmt: skip
+        return Launch(kernel, config, _arguments(p))
+
+    return of
+
+
+def helped_fits(p: Scan) -> str | None:
+    """Whether the kernel with helpers takes the problem, in the registers that its threads have."""
+    if p.ragged:
+        return "takes no cu_seqlens"
+    if p.states < 16 or p.dtype.bits != 16:
+        return f"takes 16 states or more in 16 bits, not {p.states} in {p.dtype.bits}"
+    return None
+
+
+def _arguments(p: Scan) -> tuple[Argument, ...]:
+    """What the kernels take, in their order."""
     groups, width = p.groups, p.d // p.groups
 
     def many(name: str) -> Argument:
@@ -164,8 +185,7 @@ def launch(p: Scan, config: Config) -> Launch | Run:
     arguments += [channels("D")] * p.skips + [many("z")] * p.gated
     arguments += [channels("delta_bias")] * p.biased + [states("initial_state")] * p.starts
     arguments += ["cu_seqlens"] * p.ragged
-    arguments += [many("out0"), states("out1")] if p.ends else [many("out")]
-    return Launch(kernel, config, tuple(arguments))
+    return *arguments, *([many("out0"), states("out1")] if p.ends else [many("out")])
 
 
 def _stays(*args: Any) -> None:
@@ -190,7 +210,10 @@ _PARAMETERS = (
     "Tensor? delta_bias=None, bool delta_softplus=False, Tensor? initial_state=None, "
     "Tensor? cu_seqlens=None"
 )
-_VARIANTS = (Variant("channels", ("mma.sync", "cp.async"), SCAN, launch),)
+_VARIANTS = (
+    Variant("channels", ("mma.sync", "cp.async"), SCAN, launch(selective_scan_kernel)),
+    Variant("helped", ("wgmma",), HELPED, launch(helped_scan_kernel), helped_fits),
+)
 _DOC = """The selective state-space recurrence, each step and channel:
 
         h = exp(dt A) h + dt u B,   y = (sum over states of C h) + D u,   y silu(z)
@@ -214,7 +237,9 @@ selective_scan = Operator(
     f"selective_scan({_PARAMETERS}) -> Tensor", describe=describe, outputs=outputs,
     variants=_VARIANTS,
     doc=_DOC + """
-    Gives (batch, channels, length) in u's order. Variant: "channels", threads walk the channels.
+    Gives (batch, channels, length) in u's order. Variants: "channels", threads walk the channels,
+    everywhere; "helped" on Hopper, a warp group does the rest of the work for those that walk, for
+    sequences of one length, 16 bits and 16 states or more.
     """,
 )  # fmt: skip
 

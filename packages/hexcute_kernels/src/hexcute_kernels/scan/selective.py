@@ -12,16 +12,10 @@ from functools import cache
 
 import hexcute_core as hx
 from hexcute_core import f32, i32
-from hexcute_kernels.parts.softmax import LOG2_E
 from hexcute_kernels.scan import tiles as at
+from hexcute_kernels.scan.walk import begun, finished, softplus, walked
 
 b, g, d, length, sequences, offsets = hx.dims("b g d length sequences offsets")
-
-
-@hx.device
-def softplus(x):
-    """log(1 + e^x), which is x where x is large."""
-    return hx.where(x > 20.0, x, hx.log(1.0 + hx.exp(x)))
 
 
 @cache
@@ -64,15 +58,8 @@ def selective_scan_kernel(
         if ragged:
             begin, place = offset[which], (0, group, bd)
             count = offset[which + 1] - begin
-        tiles, block = hx.cdiv(count, BT), ((BD, L, S), (states, S, 1))
-        ra, h = hx.register_tensor(f32, (BD, L, S)), hx.register_tensor(f32, (BD, L, S))
-        hx.copy(hx.global_view(a[group, bd:, :], block), ra)
-        walker = f"(({L},{N}),({OWN},{S})):((1@1,1@0),({N}@0,1@2))"
-        ra = hx.rearrange(ra * LOG2_E, walker)
-        hx.fill(h, 0.0)
-        if starts:
-            hx.copy(hx.global_view(start[which, group, bd:, :], block), h)
-            h = hx.rearrange(h, walker)
+        tiles = hx.cdiv(count, BT)
+        ra, h = begun(a, start, which, place, (BD, L, S), N * L)
         rskip = at.of_channels(skip, place, BD) if skips else 0.0
         rbias = at.of_channels(bias, place, BD) if biased else 0.0
         # u and z are read when the next tile is on its way, the others only before.
@@ -113,23 +100,10 @@ def selective_scan_kernel(
             hx.syncthreads()
             at.bring(loads, i + 1)
             for j in range(R):
-                run = hx.ds(j * RUN, RUN)
-                rdt, rdu = (hx.register_tensor(f32, (BD, 1, 1, RUN)) for _ in range(2))
-                hx.copy(s_dt[:, :, :, run], rdt)
-                hx.copy(s_du[:, :, :, run], rdu)
-                ry = hx.register_tensor(f32, (BD, L, 1, RUN))
-                for t in hx.static_range(RUN):
-                    wb, wc = (hx.register_tensor(f32, (1, L, S)) for _ in range(2))
-                    hx.copy(s_b[hx.ds(j, 1), t, :, :], wb)
-                    hx.copy(s_c[hx.ds(j, 1), t, :, :], wc)
-                    dt, du = rdt[:, :, :, t], rdu[:, :, :, t]
-                    if ends:
-                        # Beyond the last step the state stays what it is.
-                        more = i * BT + j * RUN + t < count
-                        dt, du = hx.where(more, dt, 0.0), hx.where(more, du, 0.0)
-                    h = h * hx.exp2(dt * ra) + du * wb
-                    hx.copy(hx.sum(h * wc, 2), ry[:, :, :, t])
-                hx.copy(ry, s_y[:, :, :, run])
+                run, one = hx.ds(j * RUN, RUN), hx.ds(j, 1)
+                left = count - i * BT - j * RUN if ends else None
+                dt, du, ry = s_dt[:, :, :, run], s_du[:, :, :, run], s_y[:, :, :, run]
+                h = walked(h, ra, dt, du, s_b[one, :, :, :], s_c[one, :, :, :], ry, left)
             hx.syncthreads()
             ry = hx.register_tensor(f32, (BD, L, 1, BT))
             hx.copy(s_y, ry)
@@ -137,10 +111,9 @@ def selective_scan_kernel(
             if skips:
                 result = result + at.brought(su, i) * rskip
             if gated:
-                gate = at.brought(sz, i)
-                result = result * gate * hx.rcp(1.0 + hx.exp(-gate))
+                result = finished(result, at.brought(sz, i))
             hx.copy(hx.cast(result, dtype), go if ragged else go[:, :, :, :, i])
         if ends:
-            hx.copy(h, hx.global_view(end[which, group, bd:, :], block))
+            hx.copy(h, hx.global_view(end[which, group, bd:, :], (h.shape, (states, S, 1))))
 
     return scan

@@ -11,7 +11,7 @@ from functools import cache
 import hexcute_core as hx
 from hexcute_core import f32, i32
 from hexcute_kernels.parts.softmax import LOG2_E
-from hexcute_kernels.scan.selective import softplus
+from hexcute_kernels.scan.walk import finished, softplus
 
 slots, b, g, d = hx.dims("slots b g d")
 
@@ -70,7 +70,7 @@ def state_update_kernel(
             result = result + given * taken(hx.global_view(skip[group, bd:], (row, (1, 0))), row)
         if gated:
             gate = taken(hx.global_view(z[y, group, bd:], (row, (1, 0))), row)
-            result = result * gate * hx.rcp(1.0 + hx.exp(-gate))
+            result = finished(result, gate)
         hx.copy(hx.cast(result, dtype), go)
 
     return update
