@@ -8,6 +8,7 @@ from tile_builder import TileBuilder
 
 import hexcute_core as hx
 from hexcute_core import f32, i32
+from hexcute_core import thread as th
 from hexcute_core.errors import SourceSpan, VerifyError
 from hexcute_core.scalar import Call, Var, as_scalar, compare
 from hexcute_core.simulator import interpret
@@ -217,3 +218,99 @@ def test_a_number_that_all_threads_read_decides_what_they_do_together(kernel, ta
     y = np.zeros((4, 64), np.float32)
     kernel.compile(target, verify=True).simulate(x, first, count, y)
     assert np.array_equal(y, [x[f : f + c].sum(0) for f, c in zip(first, count)])
+
+
+@hx.kernel(cache=False)
+def by_rows(x: f32[33, 48], d: f32[33, 1], e: f32[33, 8], y: f32[33, 48]):
+    """Rows times their factor, but for those whose factor is 1; then each adds what its row of `e`
+    has in column 5."""
+    hx.attrs.cuda.grid_dim = 1
+    hx.attrs.cuda.block_dim = 64
+    r, f = hx.register_tensor(f32, (33, 48)), hx.register_tensor(f32, (33, 1))
+    g = hx.register_tensor(f32, (33, 8))
+    hx.copy(hx.global_view(x, ((33, 48), (48, 1))), r)
+    hx.copy(hx.global_view(d, ((33, 1), (1, 1))), f)
+    hx.copy(hx.global_view(e, ((33, 8), (8, 1))), g)
+    for i, j in hx.elements(r):
+        if f[i, 0] != 1.0:
+            r[i, j] = r[i, j] * f[i, 0]
+    for i, j in hx.elements(r):
+        r[i, j] = r[i, j] + g[i, 5] * g[i, -1]
+    hx.copy(r, hx.global_view(y, ((33, 48), (48, 1))))
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90"])
+def test_an_index_that_is_no_coordinate_repeats(target):
+    rng = np.random.default_rng(5)
+    x, d, e = (rng.integers(-3, 4, (33, n)).astype(np.float32) for n in (48, 1, 8))
+    y = np.zeros_like(x)
+    compiled = by_rows.compile(target, verify=True)
+    compiled.simulate(x, d, e, y)
+    assert np.array_equal(y, x * d + e[:, 5:6] * e[:, 7:])
+    expected = np.zeros_like(x)
+    interpret(compiled.tile, {"x": x, "d": d, "e": e, "y": expected}, {})
+    assert np.array_equal(y, expected)
+
+
+def rows_apart(condition):
+    """Whether a branch on `condition` stands outside of the loop over a row's values."""
+
+    @hx.kernel(cache=False)
+    def kernel(x: f32[64, 64], d: f32[64, 1]):
+        hx.attrs.cuda.grid_dim = 1
+        hx.attrs.cuda.block_dim = 128
+        r, f = hx.register_tensor(f32, (64, 64)), hx.register_tensor(f32, (64, 1))
+        hx.copy(hx.global_view(x, ((64, 64), (64, 1))), r)
+        hx.copy(hx.global_view(d, ((64, 1), (1, 1))), f)
+        for i, j in hx.elements(r):
+            if condition(r, f, i, j):
+                r[i, j] = r[i, j] * f[i, 0]
+        hx.copy(r, hx.global_view(x, ((64, 64), (64, 1))))
+
+    compiled = kernel.compile("sm_90")
+    x, d = (np.random.default_rng(n).integers(0, 3, (64, n)).astype(np.float32) for n in (64, 1))
+    meant = x.copy()
+    for i, j in np.ndindex(x.shape):
+        if condition(x, d, i, j):
+            meant[i, j] = x[i, j] * d[i, 0]
+    compiled.simulate(x, d)
+    assert np.array_equal(x, meant)
+
+    def within(body):
+        for stmt in body:
+            if isinstance(stmt, th.For):
+                yield from within(stmt.body)
+            elif isinstance(stmt, th.If) and stmt.then:
+                yield isinstance(stmt.then[0], th.For)
+
+    return any(within(compiled.thread.body))
+
+
+@pytest.mark.parametrize(
+    ("condition", "outside"),
+    [
+        (lambda r, f, i, j: f[i, 0] != 1.0, True),
+        (lambda r, f, i, j: i % 3 == 1, True),
+        (lambda r, f, i, j: j % 3 == 1, False),
+        (lambda r, f, i, j: r[i, j] != 1.0, False),
+    ],
+)
+def test_threads_go_past_what_a_condition_leaves_out_at_once(condition, outside):
+    assert rows_apart(condition) == outside
+
+
+def test_what_repeats_is_read_only():
+    @hx.kernel(cache=False)
+    def kernel(x: f32[64, 64]):
+        hx.attrs.cuda.grid_dim = 1
+        hx.attrs.cuda.block_dim = 128
+        r, f = hx.register_tensor(f32, (64, 64)), hx.register_tensor(f32, (64, 1))
+        hx.fill(r, 0.0)
+        hx.fill(f, 0.0)
+        for i, j in hx.elements(r):
+            f[i, 0] = r[i, j]
+        hx.copy(f, hx.global_view(x, ((64, 1), (64, 1))))
+
+    with pytest.raises(hx.errors.FrontendError, match=r"`f` .* is indexed by \(i, 0\)") as raised:
+        kernel.compile("sm_80").tile  # noqa: B018
+    assert "only read" in raised.value.fix

@@ -91,6 +91,26 @@ class Fragment:
         value = tuple(m for m in self.value if m.dim not in dims)
         return Fragment(shape, thread, value)
 
+    def fold(self, dim: int, keep: int) -> Fragment | None:
+        """The same places with dimension `dim` cut in two: its coordinate modulo `keep`, and, as
+        the last dimension, how often `keep` goes into it. None where a digit straddles the cut."""
+        groups: list[tuple[Mode, ...]] = []
+        for modes in (self.thread, self.value):
+            cut: list[Mode] = []
+            for m in modes:
+                low = keep // m.step if m.step and m.dim == dim and m.step < keep else 0
+                if m.dim != dim or not m.step or low >= m.size:
+                    cut.append(m)
+                elif m.step >= keep and m.step % keep == 0:
+                    cut.append(Mode(m.size, m.step // keep, len(self.shape)))
+                elif low and keep % m.step == 0 and m.size % low == 0:
+                    cut += [Mode(low, m.step, dim), Mode(m.size // low, 1, len(self.shape))]
+                else:
+                    return None
+            groups.append(tuple(cut))
+        shape = tuple(keep if d == dim else n for d, n in enumerate(self.shape))
+        return Fragment((*shape, -(-self.shape[dim] // keep)), *groups)
+
     def text(self) -> str:
         """CuTe notation, `((4,8),(2,2)):((2@1,1@0),(1@1,8@0))`."""
 

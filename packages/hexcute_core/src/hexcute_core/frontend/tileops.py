@@ -151,8 +151,9 @@ def lazy(builder: Builder, value: LazyTile) -> LazyTile | Tile:
     return materialize(value) if builder.native else value
 
 
-def reduce(a: object, d: int, op: ReduceOp = "sum") -> Any:
-    """`a` reduced along mode `d`, which stays with extent 1; `op` is "sum", "max" or "min"."""
+def reduce(a: object, d: int, op: ReduceOp = "sum", keep: int = 1) -> Any:
+    """`a` reduced along mode `d`, which stays with extent `keep`: place x is what stands at x,
+    x + keep, x + 2 keep, ... combined. `op` is "sum", "max" or "min"."""
     builder = current("hx.reduce")
     if op not in _REDUCTIONS:
         raise builder.error(f"hx.reduce has no operation {op!r}", fix="use sum, max or min")
@@ -171,30 +172,37 @@ def reduce(a: object, d: int, op: ReduceOp = "sum") -> Any:
             f"hx.reduce along mode {d} of {describe(src)}", fix=f"use a mode from 0 to {rank - 1}"
         )
     axis %= rank
-    shape = tuple(1 if mode == axis else extent for mode, extent in enumerate(src.shape))
+    left = static_int(keep)
+    if left is None or left < 1 or src.shape[axis] % left:
+        raise builder.error(
+            f"hx.{op} of {describe(src)} with keep={keep}",
+            fix=f"keep a number that divides the {src.shape[axis]} places of mode {axis}",
+        )
+    shape = tuple(left if mode == axis else extent for mode, extent in enumerate(src.shape))
 
     def emit(dst: TileRef) -> None:
-        builder.emit(Reduce(builder.next_id(), dst, src.ref, axis, op, builder.span))
+        builder.emit(Reduce(builder.next_id(), dst, src.ref, axis, op, builder.span, left))
 
     return lazy(builder, LazyTile(shape, src.dtype, (src.ref,), emit, base=op))
 
 
-def sum(a: object, d: int) -> Any:
-    """The sum of `a` along mode `d`, which stays with extent 1; of conditions their number.
+def sum(a: object, d: int, keep: int = 1) -> Any:
+    """The sum of `a` along mode `d`, which stays with extent `keep`: place x is the sum of what
+    stands at x, x + keep, x + 2 keep, ...; of conditions their number.
 
     Types narrower than 32 bits are added in f32 or i32, and the sum converted back once.
     """
-    return reduce(a, d, "sum")
+    return reduce(a, d, "sum", keep)
 
 
-def max(a: object, d: int) -> Any:
-    """The maximum of `a` along mode `d`, which stays with extent 1."""
-    return reduce(a, d, "max")
+def max(a: object, d: int, keep: int = 1) -> Any:
+    """The maximum of `a` along mode `d`, which stays with extent `keep` as in `hx.sum`."""
+    return reduce(a, d, "max", keep)
 
 
-def min(a: object, d: int) -> Any:
-    """The minimum of `a` along mode `d`, which stays with extent 1."""
-    return reduce(a, d, "min")
+def min(a: object, d: int, keep: int = 1) -> Any:
+    """The minimum of `a` along mode `d`, which stays with extent `keep` as in `hx.sum`."""
+    return reduce(a, d, "min", keep)
 
 
 def rearrange(a: object, layout: object = None) -> Any:

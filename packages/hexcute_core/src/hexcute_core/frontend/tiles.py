@@ -13,7 +13,7 @@ from hexcute_core.dtypes import DType
 from hexcute_core.errors import FrontendError
 from hexcute_core.frontend.builder import current
 from hexcute_core.frontend.params import Param
-from hexcute_core.frontend.subscript import mode_extents, subscript, whole
+from hexcute_core.frontend.subscript import ds, mode_extents, static_int, subscript, whole
 from hexcute_core.scalar import (
     Element,
     Scalar,
@@ -148,7 +148,7 @@ class Tile(TileValue):
             raise builder.error(
                 f"assignment to a part of {describe(self)}", fix="write hx.copy(x, t[...])"
             )
-        element = self._element(index)
+        element = self._element(index, written=True)
         if element is None:
             store(Tile(self.tensor, subscript(self.ref, index)), value)
             return
@@ -160,7 +160,7 @@ class Tile(TileValue):
         written = number_of(value, self.dtype)
         builder.emit(SetElement(self.tensor.name, element, written, builder.span))
 
-    def _element(self, index: object) -> tuple[Scalar, ...] | None:
+    def _element(self, index: object, written: bool = False) -> tuple[Scalar, ...] | None:
         """The coordinates where `index` names one element of a register tensor, else None."""
         entries = index if isinstance(index, tuple) else (index,)
         scalars = all(isinstance(e, (int, ScalarBase)) for e in entries)
@@ -175,24 +175,34 @@ class Tile(TileValue):
                 fix="do it inside `for i, j in hx.elements(tile):`",
             )
         coords, left = tuple(as_scalar(entry) for entry in entries), list(around.coords)
+        # With as many indices as coordinates, one that is no coordinate repeats along its mode.
+        repeats = len(coords) == len(left) == len(self.ref.extents) and not written
         cut: list[object] = []
-        for entry in coords:
-            walked = bool(left) and entry == left[0]
-            cut.append(slice(None) if walked else entry)
-            left = left[walked:]
+        for place, entry in enumerate(coords):
+            walked = bool(left) and entry == (around.coords[place] if repeats else left[0])
+            known = static_int(entry)
+            start = entry if known is None or known >= 0 else known + self.shape[place]
+            cut.append(slice(None) if walked else ds(start, 1) if repeats else entry)
+            left = left[walked or repeats :]
         part = subscript(self.ref, tuple(cut))
         walked_by = {var.name for var in around.coords}
         varies = any(builder.varies(s) or free_vars(s) & walked_by for s in part.starts)
-        if left or part.shape != around.shape or varies:
+        fits = part.shape == around.shape or (
+            repeats and all(own in (1, n) for own, n in zip(part.shape, around.shape))
+        )
+        if left or not fits or varies:
             raise builder.error(
                 f"{describe(self)} is indexed by ({', '.join(map(str, coords))}) in a loop over "
                 f"the elements of a tile {around.shape}",
                 fix="index tiles of that shape by the loop's own coordinates, in order, and modes "
-                "that they have beside by integers that are the same in all threads",
+                "that they have beside by integers that are the same in all threads; so may modes "
+                "be that repeat, where an element is only read",
             )
         own = iter(around.coords)
+        along = {mode: next(own) for mode in part.kept}
+        still = {mode for mode, entry in zip(part.kept, cut) if repeats and entry != slice(None)}
         return tuple(
-            binary("add", start, next(own)) if mode in part.kept else start
+            binary("add", start, along[mode]) if mode in along and mode not in still else start
             for mode, start in enumerate(part.starts)
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 
 from hexcute_core import thread as th
 from hexcute_core.arch import Fragment, Mode
@@ -11,11 +12,14 @@ from hexcute_core.lowering.bounds import inside
 from hexcute_core.lowering.context import Context, Visited, nest
 from hexcute_core.lowering.digits import digits
 from hexcute_core.lowering.elementwise import walk_values
-from hexcute_core.scalar import Const, Element, Scalar, add, cast, mul, rebuild
+from hexcute_core.scalar import Const, Element, Scalar, Var, add, cast, mul, rebuild
+from hexcute_core.scalar.visit import free_vars, walk
 from hexcute_core.tile import ForElements, SetElement, Stmt, TileRef
 from hexcute_core.tile.elements import Place
 from hexcute_core.tile.visit import element_tiles, elements
 
+_WORTH_A_JUMP = 8
+"""Values that a thread visits: for fewer a choice of each costs less than going past them."""
 Lower = Callable[[Context, tuple[Stmt, ...]], tuple[th.Stmt, ...]]
 
 
@@ -35,17 +39,53 @@ def lower_elements(ctx: Context, op: ForElements, lower: Lower) -> tuple[th.Stmt
     value = coordinate_digits(f, sizes)
     for (dim, step), loop in zip(value, loops):
         coords[dim] = add(coords[dim], mul(loop, step))
-    body: list[th.Stmt] = [
+    starts = [
         th.Assign(var, add(start, moved), True, op.span)
         for var, start, moved in zip(op.coords, own, coords)
     ]
     with ctx.visiting(places):
-        body += lower(ctx, op.body)
+        body = lower(ctx, op.body)
     digits_of = [(Mode(n, step, dim), loop) for n, (dim, step), loop in zip(sizes, value, loops)]
     within = inside(ctx, f.shape, f.thread, digits_of)
+    every: tuple[th.Stmt, ...] = (*starts, *body)
     if within is not None:
-        body = [th.If(within, tuple(body), _zeros(ctx, op, places), op.span)]
-    return nest(loops, sizes, body)
+        edge = th.If(within, every, _zeros(ctx, op, places), op.span)
+        return nest(loops, sizes, (edge,))
+    match body:
+        case (th.If() as branch,) if _same_in_any_order(branch, loops):
+            outside = _branch_outside(branch, starts, loops, sizes)
+            if outside is not None:
+                return outside
+    return nest(loops, sizes, every)
+
+
+def _same_in_any_order(branch: th.If, loops: Sequence[Scalar]) -> bool:
+    """Whether a branch, reached once for every round of `loops`, does no more than to set elements,
+    each another one, of arrays that its condition does not read."""
+    counters = {loop.name for loop in loops if isinstance(loop, Var)}
+    read = {node.array for node in walk(branch.cond) if isinstance(node, Element)}
+    return not branch.otherwise and all(
+        isinstance(s, th.SetElement) and s.array not in read and counters <= free_vars(s.index)
+        for s in branch.then
+    )
+
+
+def _branch_outside(
+    branch: th.If, starts: Sequence[th.Assign], loops: Sequence[Scalar], sizes: Sequence[int]
+) -> tuple[th.Stmt, ...] | None:
+    """The branch outside of the loops that do not change its condition, so that a thread goes past
+    all of their rounds at once; None where they are too few to be worth a jump."""
+    asked = free_vars(branch.cond)
+    before = [s for s in starts if s.var.name in asked]
+    after = [s for s in starts if s.var.name not in asked]
+    asked |= {name for s in before for name in free_vars(s.value)}
+    turned = [(loop, n) for loop, n in zip(loops, sizes) if free_vars(loop) & asked]
+    still = [(loop, n) for loop, n in zip(loops, sizes) if not free_vars(loop) & asked]
+    if prod(n for _, n in still) < _WORTH_A_JUMP:
+        return None
+    inner = nest([x for x, _ in still], [n for _, n in still], (*after, *branch.then))
+    outer = (*before, th.If(branch.cond, inner, (), branch.span))
+    return nest([x for x, _ in turned], [n for _, n in turned], outer)
 
 
 def written(op: ForElements) -> tuple[TileRef, ...]:

@@ -160,7 +160,7 @@ def _scratch(solution: Solution, op: TileOp, threads: int) -> int:
             return shared(written(op))
         case Reduce():
             f, dtype = layout_of(solution.fragments, op.src), program.tensor(op.dst.tensor).dtype
-            return scratch_bytes(f, op.axis, dtype, program.block_dim)
+            return scratch_bytes(op, f, dtype, program.block_dim)
         case Scan():
             return plan_scan(op, solution.fragments).scratch_bytes(program.block_dim)
         case (

@@ -36,15 +36,17 @@ from hexcute_core.scalar import (
     select,
 )
 from hexcute_core.scalar.expr import BinaryOp
+from hexcute_core.synthesis.propagate import folded
 from hexcute_core.synthesis.registers import locate
 from hexcute_core.tile import Reduce
 
 _OPS: dict[str, BinaryOp] = {"sum": "add", "max": "max", "min": "min"}
 
 
-def scratch_bytes(f: Fragment, axis: int, dtype: DType, threads: int) -> int:
+def scratch_bytes(op: Reduce, whole: Fragment, dtype: DType, threads: int) -> int:
     """Shared memory that the exchange between warps needs in a block of `threads`: every thread
     of the block has cells of its own, so roles may reduce side by side."""
+    f, axis = folded(op, whole)
     if not _far(f, axis, dtype):
         return 0
     return threads * together(_kept(f, axis)) * accumulator(dtype).bits // 8
@@ -63,10 +65,10 @@ def _kept(f: Fragment, axis: int) -> int:
 
 def lower_reduce(ctx: Context, op: Reduce) -> tuple[th.Stmt, ...]:
     """dst[..., 0, ...] = op over src along `axis`."""
-    f, g = ctx.fragment(op.src), ctx.fragment(op.dst)
+    (f, axis), g = folded(op, ctx.fragment(op.src)), ctx.fragment(op.dst)
     strided = _strided(f)
-    kept = [(m, s) for m, s in strided if m.dim != op.axis]
-    gone = [(m, s) for m, s in strided if m.dim == op.axis]
+    kept = [(m, s) for m, s in strided if m.dim != axis]
+    gone = [(m, s) for m, s in strided if m.dim == axis]
     found = [locate(g, m) for m, _ in kept]
     sizes, (targets, sources) = refine(
         [m.size for m, _ in kept],
@@ -81,7 +83,7 @@ def lower_reduce(ctx: Context, op: Reduce) -> tuple[th.Stmt, ...]:
     first = cast(ctx.element(op.src, start), wide)
     value = cast(ctx.element(op.src, source), wide)
     combine = _OPS[op.op]
-    along = [m if m.dim == op.axis else Mode(m.size, 0, 0) for m in f.thread]
+    along = [m if m.dim == axis else Mode(m.size, 0, 0) for m in f.thread]
     within = inside(ctx, f.shape, along, [(m, loop) for (m, _), loop in zip(gone, inner)])
     if within is not None:
         # A value beyond the tile is the neutral element.
@@ -91,8 +93,8 @@ def lower_reduce(ctx: Context, op: Reduce) -> tuple[th.Stmt, ...]:
     body: list[th.Stmt] = [th.Assign(total, _seed(op.op, first, wide), True, op.span)]
     step = th.Assign(total, binary(combine, total, value), False, op.span)
     body += nest(inner, [m.size for m, _ in gone], (step,))
-    rest = _far(f, op.axis, dtype)
-    for digit in thread_digits(f, op.axis):
+    rest = _far(f, axis, dtype)
+    for digit in thread_digits(f, axis):
         mask = digit.stride
         while digit not in rest and mask < digit.size * digit.stride:
             other = Call("shfl.xor", (total, Const(mask, i32)), wide)
@@ -101,7 +103,7 @@ def lower_reduce(ctx: Context, op: Reduce) -> tuple[th.Stmt, ...]:
     if not rest:
         body.append(ctx.assign(op.dst, target, total, op.span))
         return nest(outer, sizes, body)
-    partial, count = ctx.fresh("partial_"), _kept(f, op.axis)
+    partial, count = ctx.fresh("partial_"), _kept(f, axis)
     body.append(th.SetElement(partial, target, total, op.span))
     return (
         th.DeclareArray(partial, wide, count),
@@ -145,7 +147,7 @@ def _exchange(
 ) -> tuple[th.Stmt, ...]:
     """All threads publish their partial results, some registers at a time; each combines those of
     the threads that differ from it in the digits `rest`."""
-    f, wide = ctx.fragment(op.src), accumulator(dtype)
+    (f, _), wide = folded(op, ctx.fragment(op.src)), accumulator(dtype)
     size, batch = wide.bits // 8, together(count)
     lane, home = ctx.once(thread_in(ctx, f)), ctx.once(without(thread_in(ctx, f), rest))
     chunk, at = ctx.loops([count // batch]), ctx.loops([batch])

@@ -307,7 +307,7 @@ class _BlockRun:
             case Reduce():
                 source, target = memory.dtype(stmt.src), memory.dtype(stmt.dst)
                 cells = memory.read(stmt.src, at, span)
-                reduced = reduce_tile(cells, source, stmt.axis, stmt.op, target)
+                reduced = reduce_tile(cells, source, stmt.axis, stmt.op, target, stmt.keep)
                 memory.write(stmt.dst, reduced, at, span)
             case Elementwise():
                 self._elementwise(stmt, scope)

@@ -35,10 +35,22 @@ def _float_operand(cells: Array, dtype: DType) -> Array:
     return truncate_tf32(cells) if dtype.name == "tf32" else cells.astype(np.float32)
 
 
-def reduce_tile(src: Array, dtype: DType, axis: int, op: ReduceOp, target: DType) -> Array:
-    """`src` reduced along `axis`, which stays with extent 1; narrow types in 32 bits."""
+def reduce_tile(
+    src: Array, dtype: DType, axis: int, op: ReduceOp, target: DType, keep: int
+) -> Array:
+    """`src` reduced along `axis`, which stays with extent `keep`; narrow types in 32 bits."""
     wide = accumulator(dtype)
-    cells = cast_tile(src, dtype, wide)
+    before, after = src.shape[:axis], src.shape[axis + 1 :]
+    # How often `keep` goes into a coordinate, and what is left of it.
+    folded = src.reshape(*before, -1, keep, *after)
+    return _reduced(cast_tile(folded, dtype, wide), dtype, axis, op, target).reshape(
+        *before, keep, *after
+    )
+
+
+def _reduced(cells: Array, dtype: DType, axis: int, op: ReduceOp, target: DType) -> Array:
+    """`cells`, in the wide type, reduced along `axis`, which stays with extent 1."""
+    wide = accumulator(dtype)
     if op == "sum":
         total: Array = np.sum(cells, axis=axis, keepdims=True, dtype=storage(wide))
         return cast_tile(total, wide, target)

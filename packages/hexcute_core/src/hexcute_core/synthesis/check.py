@@ -97,7 +97,8 @@ def _operation(solution: Solution, facts: Facts, op: TileOp, threads: int) -> No
             # A thread finds the elements of the other tensors among its own.
             for ref in tiles(op)[1:]:
                 _alike(solution, ref, op.ref, op.span, threads)
-                _alike(solution, op.ref, ref, op.span, threads)
+                if ref.shape == op.ref.shape:
+                    _alike(solution, op.ref, ref, op.span, threads)
         case Fill() if op.dst.tensor in solution.fragments:
             _covers(solution, op.dst, op.span, threads)
         case Prefetch():
@@ -264,7 +265,7 @@ def _reduced(solution: Solution, op: Reduce, threads: int) -> None:
     _covers(solution, op.dst, op.span, threads)
     table = part_table(solution, op.src, threads, op.span)
     # A thread may hold nothing of a row that it helps to reduce: it learns the result all the same.
-    table[..., op.axis] = 0
+    table[..., op.axis] %= op.keep
     into = part_table(solution, op.dst, threads, op.span)
     wanted, held = inside(table, op.dst.shape), inside(into, op.dst.shape)
     for t in range(threads):

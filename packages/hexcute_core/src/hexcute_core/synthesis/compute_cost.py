@@ -24,6 +24,7 @@ from hexcute_core.scalar import (
 )
 from hexcute_core.scalar.expr import BinaryOp, UnaryOp
 from hexcute_core.scalar.visit import walk
+from hexcute_core.synthesis.propagate import folded
 from hexcute_core.synthesis.register_parts import layout_of
 from hexcute_core.tile import (
     CastTile,
@@ -152,11 +153,12 @@ def cast_way(tensors: Mapping[str, Tensor], arch: Arch, op: TileOp) -> Conversio
     return conversion(arch.capability, source, target)
 
 
-def _reduce_clocks(op: Reduce, f: Fragment, warps: float) -> float:
-    kept = product(m for m in f.value if m.dim != op.axis)
+def _reduce_clocks(op: Reduce, whole: Fragment, warps: float) -> float:
+    f, axis = folded(op, whole)
+    kept = product(m for m in f.value if m.dim != axis)
     inside, across, place = 1, 1, 1
     for m in f.thread:
-        if m.step and m.dim == op.axis:
+        if m.step and m.dim == axis:
             near = min(m.size, max(1, WARP // place))
             inside *= near
             across *= -(-m.size // near)

@@ -61,12 +61,17 @@ class Rule:
     unknown: TileRef
     collapse: tuple[int, ...] = ()
     turn: Turn | None = None
+    keep: int = 1
 
     def apply(self, f: Fragment) -> Fragment | None:
         """The layout of `unknown` where `known` has layout `f`; None where there is none, as some
-        thread would hold parts of an element."""
+        thread would hold parts of an element, or a digit of `f` is part of what a reduction keeps
+        and part of what it does not."""
         if self.turn is not None:
             return self.turn.of(f)
+        if self.keep > 1:
+            cut = f.fold(self.collapse[0], self.keep)
+            return None if cut is None else cut.project((len(f.shape),), self.unknown.shape)
         return f.project(self.collapse, self.unknown.shape) if self.collapse else f
 
 
@@ -118,6 +123,11 @@ def _rules(op: TileOp) -> list[Rule]:
     def both(a: TileRef, b: TileRef) -> list[Rule]:
         return [Rule(op, a, b), Rule(op, b, a)]
 
+    def spread(src: TileRef, dst: TileRef) -> list[Rule]:
+        """Rules of an operand that may repeat along dimensions of the result."""
+        dims = broadcast_dims(src, dst)
+        return [Rule(op, dst, src, dims)] if dims else both(dst, src)
+
     match op:
         case CastTile():
             return both(op.src, op.dst)
@@ -126,25 +136,19 @@ def _rules(op: TileOp) -> list[Rule]:
             back = replace(turn, back=True)
             return [Rule(op, op.src, op.dst, (), turn), Rule(op, op.dst, op.src, (), back)]
         case Elementwise():
-            rules = []
-            for src in op.srcs:
-                dims = broadcast_dims(src, op.dst)
-                rules.append(Rule(op, op.dst, src, dims))
-                if not dims:
-                    rules.append(Rule(op, src, op.dst))
-            return rules
+            return [rule for src in op.srcs for rule in spread(src, op.dst)]
         case Reduce():
-            down = Rule(op, op.src, op.dst, (op.axis,))
+            down = Rule(op, op.src, op.dst, (op.axis,), keep=op.keep)
             if op.src.shape != op.dst.shape:
                 return [down]
             # Along an axis of extent 1 nothing is collapsed, and each follows from the other.
-            return [down, Rule(op, op.dst, op.src, (op.axis,))]
+            return [down, Rule(op, op.dst, op.src, (op.axis,), keep=op.keep)]
         case Scan():
             result, *alike = tiles(op)
             return [rule for ref in alike for rule in both(result, ref)]
         case ForElements():
             visited, *others = tiles(op)
-            return [rule for ref in others for rule in both(visited, ref)]
+            return [rule for ref in others for rule in spread(ref, visited)]
         case Copy() if op.update is not None:
             # Each thread updates by the elements that it holds, and gets back what was there.
             other = (op.update.old, op.update.compare)
@@ -186,6 +190,17 @@ def close(rules: Sequence[Rule], state: State) -> Conflict | None:
                     return problem
                 changed = True
     return None
+
+
+def folded(op: Reduce, f: Fragment) -> tuple[Fragment, int]:
+    """The layout of what `op` reduces, `f`, and the dimension that goes, which is one more than
+    the tile has where some of its own is kept."""
+    if op.keep == 1:
+        return f, op.axis
+    cut = f.fold(op.axis, op.keep)
+    if cut is None:
+        raise TypeError(f"{op.src.tensor}: {f} has digits that straddle {op.keep} places")
+    return cut, len(f.shape)
 
 
 def violated(rules: Sequence[Rule], state: State) -> Conflict | None:

@@ -1,5 +1,6 @@
 """In a loop over the elements (i, j, ...) of a tile, `t[i, j + 16, p]` is an element of the tile
 `t[:, 16:..., p]`: the modes that the loop's coordinates index, in order, make a tile of its shape.
+Of a tensor of as many modes `t[i, p]` is one of `t[:, p : p + 1]`, which repeats along j.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from collections.abc import Sequence
 
 from hexcute_core.dtypes import i32
 from hexcute_core.scalar import Const, Scalar, Var, binary, substitute
+from hexcute_core.scalar.visit import free_vars
 from hexcute_core.tile.tensors import TileRef
 
 Place = tuple[str, tuple[Scalar, ...]]
@@ -17,9 +19,20 @@ Place = tuple[str, tuple[Scalar, ...]]
 def element_tile(
     place: Place, coords: Sequence[Var], shape: Sequence[int]
 ) -> TileRef | None:
-    """The tile of `shape` that `place` walks through as `coords` go over it; None where its indices
-    do not have every coordinate in order."""
+    """The tile of `shape` that `place` walks through as `coords` go over it, of extent 1 where it
+    repeats; None where its indices do not have every coordinate in order."""
     name, indices = place
+    own = {var.name for var in coords}
+    if len(indices) == len(coords):
+        begins = [_start(index, at) for index, at in zip(indices, coords)]
+        if any(b is None and free_vars(i) & own for b, i in zip(begins, indices)):
+            return None
+        return TileRef(
+            name,
+            tuple(index if b is None else b for index, b in zip(indices, begins)),
+            tuple(1 if b is None else extent for b, extent in zip(begins, shape)),
+            tuple(range(len(indices))),
+        )
     starts: list[Scalar] = []
     extents: list[int] = []
     kept: list[int] = []

@@ -142,7 +142,8 @@ class Elementwise:
 
 @dataclass(frozen=True)
 class Reduce:
-    """dst = src reduced along tile dimension `axis`, which dst keeps with extent 1."""
+    """dst = src reduced along tile dimension `axis`, which dst keeps with extent `keep`: place x is
+    what stands at x, x + keep, x + 2 keep, ... combined."""
 
     id: int
     dst: TileRef
@@ -150,6 +151,7 @@ class Reduce:
     axis: int
     op: ReduceOp
     span: SourceSpan
+    keep: int = 1
 
 
 @dataclass(frozen=True)

@@ -216,7 +216,7 @@ class _Printer:
                 where = f" where {sources}" if sources else ""
                 yield f"%{stmt.id} {self.ref(stmt.dst)} = {show(stmt.expr)}{where}"
             case Reduce():
-                along = f"along {stmt.axis}"
+                along = f"along {stmt.axis}" + (f" keep {stmt.keep}" if stmt.keep > 1 else "")
                 yield f"%{stmt.id} {stmt.op} {self.ref(stmt.src)} {along} -> {self.ref(stmt.dst)}"
             case Scan():
                 sources, results = (", ".join(map(self.ref, r)) for r in (stmt.srcs, stmt.dsts))

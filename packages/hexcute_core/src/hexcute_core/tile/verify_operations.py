@@ -140,7 +140,9 @@ def verify_operation(
             dst = checks.ref(stmt.dst, scope, span, _REGISTER)
             shape = list(stmt.src.shape)
             checks.need(0 <= stmt.axis < len(shape), f"a reduce of mode {stmt.axis}", span)
-            shape[stmt.axis] = 1
+            whole = stmt.keep > 0 and shape[stmt.axis] % stmt.keep == 0
+            checks.need(whole, f"a reduce of {shape[stmt.axis]} to {stmt.keep}", span)
+            shape[stmt.axis] = stmt.keep
             fits = tuple(shape) == stmt.dst.shape and src.dtype == dst.dtype
             checks.need(fits, f"a reduce of {stmt.src.shape} to {stmt.dst.shape}", span)
         case Scan():
