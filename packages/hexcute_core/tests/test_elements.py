@@ -314,3 +314,19 @@ def test_what_repeats_is_read_only():
     with pytest.raises(hx.errors.FrontendError, match=r"`f` .* is indexed by \(i, 0\)") as raised:
         kernel.compile("sm_80").tile  # noqa: B018
     assert "only read" in raised.value.fix
+
+
+def test_what_repeats_is_not_what_the_loop_writes():
+    @hx.kernel(cache=False)
+    def kernel(x: f32[64, 64]):
+        hx.attrs.cuda.grid_dim = 1
+        hx.attrs.cuda.block_dim = 128
+        r = hx.register_tensor(f32, (64, 64))
+        hx.copy(hx.global_view(x, ((64, 64), (64, 1))), r)
+        for i, j in hx.elements(r):
+            r[i, j] = r[i, j] - r[i, 0]
+        hx.copy(r, hx.global_view(x, ((64, 64), (64, 1))))
+
+    with pytest.raises(hx.errors.FrontendError, match="`r` is written in this loop") as raised:
+        kernel.compile("sm_80").tile  # noqa: B018
+    assert "read a copy" in raised.value.fix

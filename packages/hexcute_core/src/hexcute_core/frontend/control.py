@@ -26,6 +26,7 @@ from hexcute_core.frontend.turns import Turn
 from hexcute_core.scalar import Scalar, ScalarBase
 from hexcute_core.scalar.promotion import promote
 from hexcute_core.tile import For, ForElements, If, Stmt, While
+from hexcute_core.tile.visit import repeated_and_written
 
 _PLAIN = (
     ast.Name, ast.Constant, ast.Attribute, ast.Compare, ast.BoolOp, ast.UnaryOp, ast.BinOp,
@@ -208,8 +209,17 @@ def over_elements(
         assign(engine, frame, target, coords if isinstance(target, ast.Tuple) else coords[0])
         _body(engine, frame, body, LoopMark(False, region))
     finish(builder, entry)
-    block = tuple(region.block)
-    builder.emit(ForElements(number, items.tile.ref, coords, block, builder.span))
+    loop = ForElements(number, items.tile.ref, coords, tuple(region.block), builder.span)
+    changing = repeated_and_written(loop)
+    if changing is not None:
+        raise frame.error(
+            target,
+            f"`{changing}` is written in this loop, and read where it repeats: which of the two is "
+            "first depends on the layout",
+            fix=f"read a copy: before the loop, once = hx.register_tensor(...) and hx.copy("
+            f"{changing}[...], once)",
+        )
+    builder.emit(loop)
 
 
 def while_loop(engine: Engine, frame: Frame, node: ast.While) -> None:

@@ -53,10 +53,10 @@ def lower_elements(ctx: Context, op: ForElements, lower: Lower) -> tuple[th.Stmt
         return nest(loops, sizes, (edge,))
     match body:
         case (th.If() as branch,) if _same_in_any_order(branch, loops):
-            outside = _branch_outside(branch, starts, loops, sizes)
-            if outside is not None:
-                return outside
-    return nest(loops, sizes, every)
+            once = _branch_outside(branch, starts, loops, sizes)
+            return nest(loops, sizes, every) if once is None else once
+        case _:
+            return nest(loops, sizes, every)
 
 
 def _same_in_any_order(branch: th.If, loops: Sequence[Scalar]) -> bool:
@@ -84,7 +84,7 @@ def _branch_outside(
     if prod(n for _, n in still) < _WORTH_A_JUMP:
         return None
     inner = nest([x for x, _ in still], [n for _, n in still], (*after, *branch.then))
-    outer = (*before, th.If(branch.cond, inner, (), branch.span))
+    outer: tuple[th.Stmt, ...] = (*before, th.If(branch.cond, inner, (), branch.span))
     return nest([x for x, _ in turned], [n for _, n in turned], outer)
 
 

@@ -69,6 +69,7 @@ from hexcute_core.tile.verify_barriers import (
     verify_slot,
 )
 from hexcute_core.tile.verify_operations import Scope, verify_operation, verify_update_element
+from hexcute_core.tile.visit import repeated_and_written
 from hexcute_core.unions import assert_never
 
 BUILT_INS = frozenset(
@@ -265,6 +266,8 @@ class _Checker:
         for var in stmt.coords:
             self.fresh(var.name, stmt.span)
         self.block(stmt.body, replace(scope.inner(*stmt.coords), elements=stmt))
+        changing = repeated_and_written(stmt)
+        self.need(changing is None, f"`{changing}` is written, and read repeated", stmt.span)
 
     def ref(self, ref: TileRef, scope: Scope, span: SourceSpan, *spaces: type[Tensor]) -> Tensor:
         """The tensor of a reference that is in range and in one of `spaces` (any if none)."""

@@ -135,6 +135,17 @@ def element_tiles(op: ForElements) -> dict[Place, TileRef]:
     return out
 
 
+def repeated_and_written(op: ForElements) -> str | None:
+    """A tensor of which the loop writes elements, and reads some in more than one round."""
+    named = list(elements(op.body))
+    written = {name for (name, _), store in named if store}
+    for place, store in named:
+        tile = element_tile(place, op.coords, op.ref.shape)
+        if not store and tile is not None and tile.shape != op.ref.shape and place[0] in written:
+            return place[0]
+    return None
+
+
 def elements(body: Iterable[Stmt]) -> Iterator[tuple[Place, bool]]:
     """Every element that `body` names, and whether it is written there."""
     for stmt in statements(body):
