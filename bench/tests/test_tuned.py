@@ -21,7 +21,7 @@ from hexcute_kernels.gpus import Gpu
 torch = pytest.importorskip("torch")
 from hexcute_bench.peers import tuned  # noqa: E402
 
-SHAPE = Shape.of(m=64, n=512, k=128)
+SHAPE = Shape.of(m=64, n=512, k=256)
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ def test_a_bench_goes_to_other_processes_and_ranks_there_without_a_gpu() -> None
     clocks = [there.clocks(config) for config in list(there.configs)[:3]]
     assert all(c > 0 for c in clocks)
     a, b = there._args("meta")
-    assert (a.shape, b.dtype, b.device.type) == ((64, 128), torch.float16, "meta")
+    assert (a.shape, b.dtype, b.device.type) == ((64, 256), torch.float16, "meta")
 
 
 def test_every_tuned_system_is_found_again_in_its_suite() -> None:

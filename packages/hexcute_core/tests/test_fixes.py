@@ -15,6 +15,7 @@ import fix_cases_findings as findings
 import fix_cases_launch as launches
 import fix_cases_more as more
 import fix_cases_stages as stages
+import fix_cases_tools as tools
 import fix_cases_words as words
 import numpy as np
 import pytest
@@ -63,7 +64,7 @@ def test_a_fix_of_a_signature_helps(fix, refused, taken, tmp_path):
     verify(traced(cases.TOP, tmp_path, f"def kernel({taken}):\n"))
 
 
-BELOW = [*stages.CALLS, *findings.CALLS, *launches.CALLS]
+BELOW = [*stages.CALLS, *findings.CALLS, *launches.CALLS, *tools.CALLS]
 
 
 @pytest.mark.parametrize("fix, refused, taken", BELOW, ids=[fix for fix, *_ in BELOW])

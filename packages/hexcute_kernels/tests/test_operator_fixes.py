@@ -3,12 +3,14 @@ is taken."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
 import hexcute_kernels
-from hexcute_core.errors import LaunchError
+from hexcute_core.errors import HexcuteError
 from hexcute_kernels.attention import attention, decode_attention
 from hexcute_kernels.gemm import bmm, linear, matmul
 from hexcute_kernels.gemm.configs import MmaConfig
@@ -18,8 +20,13 @@ from hexcute_kernels.schema import parse
 torch = pytest.importorskip("torch")
 from stand_ins import OnGpu, gpu, on_gpu  # noqa: E402
 
+from hexcute_kernels.gpus import gpu_named  # noqa: E402
+from hexcute_kernels.measured import COLUMNS, config_of, read_csv  # noqa: E402
 from hexcute_kernels.moe import pack, w4a16_matmul  # noqa: E402
 from hexcute_kernels.registration import traced  # noqa: E402
+from hexcute_kernels.samples import parse as parse_sizes  # noqa: E402
+from hexcute_kernels.samples import sample  # noqa: E402
+from hexcute_kernels.shipping import warm_up  # noqa: E402
 
 
 class OnAnother(OnGpu):
@@ -89,6 +96,18 @@ def in_a_graph(**options: Any) -> Any:
     return lambda: traced(matmul, (right(), right()), None, given["variant"], given["config"], {})
 
 
+def measured(text: str) -> Any:
+    """A CSV of tuning runs that holds a configuration, or a file of that name with this text."""
+
+    def call() -> Any:
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "m.csv"
+            path.write_text(text)
+            return read_csv(path)
+
+    return call
+
+
 SPARSE = torch.zeros(64, 64).half().to_sparse()
 CALLS: list[tuple[str, Any, Any]] = [
     ("use one of matmul, ", lambda: hexcute_kernels.operator_named("dot"),
@@ -148,7 +167,29 @@ CALLS: list[tuple[str, Any, Any]] = [
      lambda: w4a16_matmul(zeros(8, 128), zeros(1, 64, 64, dtype=torch.uint8)),
      lambda: w4a16_matmul(zeros(8, 128), packed(128))),
     ("fill up with q = zero, whose weight is 0", lambda: packed(192), lambda: packed(256)),
+    ("write each once: m=64,n=4096,k=4096,dtype=float16", lambda: parse_sizes("m=64 n=4096"),
+     lambda: parse_sizes("m=64,n=4096,k=4096,dtype=float16")),
+    ("write m=...,n=...,k=...; it may have dtype=float16", lambda: sized(m=64, n=64),
+     lambda: sized(m=64, n=64, k=64, dtype="float16")),
+    ("write dtype=float16", lambda: sized(m=64, n=64, k=64, dtype="half16"),
+     lambda: sized(m=64, n=64, k=64, dtype="float16")),
+    ("use one of a100, ", lambda: gpu_named("a1000"), lambda: gpu_named("a100")),
+    ("or name the GPU to compile for", lambda: warm_up({"matmul": []}),
+     lambda: warm_up({"matmul": []}, "h200")),
+    ("name another file", measured("a,b"), measured(",".join(COLUMNS))),
+    ("tune for these sizes again", lambda: config_of("MmaConfig(1)", MmaConfig),
+     lambda: config_of(repr(MmaConfig(1, 2, 3, 4, 5)), MmaConfig)),
 ]  # fmt: skip
+
+
+def sized(**sizes: Any) -> Any:
+    return sample("matmul", sizes, "meta")
+
+
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no GPU to compile for."""
+    monkeypatch.setattr("hexcute_kernels.gpus.device_count", lambda: 0)
 
 
 @pytest.fixture(autouse=True)
@@ -161,7 +202,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("fix", "refused", "taken"), CALLS, ids=[fix for fix, *_ in CALLS])
 def test_a_fix_of_an_operator_helps(fix: str, refused: Any, taken: Any) -> None:
     with gpu("h100", "sm_90"):
-        with pytest.raises(LaunchError) as caught:
+        with pytest.raises(HexcuteError) as caught:
             refused()
         assert fix in (caught.value.fix or ""), str(caught.value)
         taken()

@@ -61,7 +61,10 @@ def test_sizes_are_read_and_written() -> None:
     assert second["m"] == 64 and parse(text_of(second)) == [second]
 
 
-@pytest.mark.parametrize("text", ["", "m", "m=", "=3", "m=1,m=2", "3=4", "m=1,,n=2"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "m", "m=", "=3", "m=1,m=2", "3=4", "m=1,,n=2", "m=1 n=2", "m=1//2", "m=1=2", "m=(3)"],
+)
 def test_texts_that_are_no_sizes(text: str) -> None:
     with pytest.raises(LaunchError, match="are no sizes"):
         parse(text)
@@ -98,7 +101,7 @@ def test_warming_up_in_processes_fills_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEXCUTE_CACHE_DIR", str(tmp_path))
-    calls = {"matmul": ["m=8/300,n=512,k=64"], "linear": ["m=8,n=512,k=64,bias=false"]}
+    calls = {"matmul": ["m=8/300,n=512,k=256"], "linear": ["m=8,n=512,k=256,bias=false"]}
     kernels = warm_up(calls, "h200", processes=2)
     # A matmul of 8 rows is a linear of 8 rows without a bias.
     assert len(kernels) == 2 and len(list(tmp_path.glob("*/*.entry"))) == 2

@@ -301,7 +301,7 @@ def test_tuning_is_stopped_with_a_word(
 
 
 def test_variants_are_those_that_take_the_sizes() -> None:
-    assert bench().variant == "thin" and bench("matmul", "m=512,n=512,k=64").variant == "wgmma"
+    assert bench().variant == "thin" and bench("matmul", "m=512,n=512,k=256").variant == "wgmma"
     named = bench_of("matmul", sizes(THIN_SIZES), H200, "mma")
     assert named.variant == "mma" and set(named.configs) == set(MMA)
     with pytest.raises(LaunchError, match="no variant takes this call"):

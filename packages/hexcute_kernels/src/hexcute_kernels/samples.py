@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from hexcute_kernels.moe.packing import GROUP, HALF, packed_rows
 
 Value = int | float | bool | str | None
 Sizes = Mapping[str, Value]
+_VALUES = re.compile(r"[\w.+-]+(/[\w.+-]+)*")
 _WORDS: dict[str, Value] = {"none": None, "true": True, "false": False}
 
 
@@ -29,7 +31,7 @@ def parse(text: str) -> list[dict[str, Value]]:
     choices: list[list[Value]] = []
     for part in text.split(","):
         name, equals, values = part.partition("=")
-        if not equals or not name.isidentifier() or not values or name in names:
+        if not equals or not name.isidentifier() or not _VALUES.fullmatch(values) or name in names:
             raise LaunchError(
                 f"{text!r} are no sizes", fix="write each once: m=64,n=4096,k=4096,dtype=float16"
             )
