@@ -83,6 +83,23 @@ def too_few_integers(a, r, q, s, n):
     hx.atomic_add(s, 3, 1.0)  # here
 
 
+@refused.case("the constant -1 along dimension 0 of `a`", "from its end", "write m - 1")
+def a_constant_before_the_tensor(a, r, q, s, n):
+    hx.atomic_add(a, (-1, 0), 1.0)  # here
+
+
+@refused.case("the constant -2 along dimension 1 of `a`", "write k - 2")
+def a_constant_before_the_tensor_by_single_threads(a, r, q, s, n):
+    if hx.threadIdx.x < 3:
+        hx.atomic_add(a, (n, -2), 1.0)  # here
+
+
+@refused.case("[16, 17) is out of range for mode 0 of `s`", "stay within")
+def a_constant_behind_a_shared_tile(a, r, q, s, n):
+    if hx.threadIdx.x < 3:
+        hx.atomic_add(s, (16, 0), 1.0)  # here
+
+
 @refused.case("of one element of f16 global tile", "the tensor parameter")
 def an_element_of_a_view(a, r, q, s, n):
     hx.atomic_add(hx.global_view(a, ((16, 8), (k, 1))), (0, 0), 1.0)  # here
@@ -182,6 +199,24 @@ def test_sums_of_bf16_are_refused_before_sm_90(single):
     assert "sm_80 has no atomic sum of bf16" in message
     assert "add up in f32" in message
     kernel.compile("sm_90").source()
+
+
+def behind(y):
+    hx.atomic_add(y[1:], 3, 1)  # here
+
+
+def test_a_constant_behind_the_tensor_is_refused():
+    function = hx.device(behind)
+
+    @hx.kernel(cache=False)
+    def kernel(y: i32[4]):
+        hx.attrs.cuda.grid_dim = 1
+        hx.attrs.cuda.block_dim = 32
+        hx.atomic_add(y[1:], 2, 1)
+        function(y)
+
+    message = located(behind, lambda: kernel.compile("sm_80").tile)
+    assert "the constant 3 along dimension 0 of `y`, whose extent is 4" in message
 
 
 def never_filled(y):

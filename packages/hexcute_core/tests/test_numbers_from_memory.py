@@ -180,3 +180,34 @@ def test_all_threads_read_the_same() -> None:
     assert "what the block or the role agrees on" in (caught.value.fix or "")
     with pytest.raises(hx.errors.FrontendError, match="a tile operation or barrier inside"):
         _ = inside.compile("sm_80").tile
+
+
+@hx.kernel(cache=False)
+def everywhere(x: f16[4, 4], b: boolean[4], y: f32[4]):
+    """Numbers of tiles of one element, wherever they lie."""
+    hx.attrs.cuda.grid_dim = 1
+    hx.attrs.cuda.block_dim = 64
+    s, r = hx.shared_tensor(f16, (2, 2)), hx.register_tensor(f16, (2, 2))
+    hx.copy(hx.global_view(x, ((2, 2), (4, 1))), r)
+    hx.copy(r, s)
+    hx.syncthreads()
+    element, part = hx.number(s[1, 0]), hx.number(s[0:1, 1:2])
+    outside = hx.number(hx.global_view(x[2:, 3:], ((1, 1), (4, 1))))
+    most = hx.number(hx.max(hx.max(r, 0), 1))
+    given = hx.register_tensor(f32, (4,))
+    hx.fill(given, 0.0)
+    for (i,) in hx.elements(given):
+        chosen = element if i == 0 else part if i == 1 else outside if i == 2 else most
+        given[i] = hx.cast(chosen, f32)
+    if hx.number(hx.global_view(b[1:], ((1,), (1,)))):
+        given += 100.0
+    hx.copy(given, hx.global_view(y, ((4,), (1,))))
+
+
+@pytest.mark.parametrize("odd", [False, True])
+@pytest.mark.parametrize("target", ["sm_80", "sm_90"])
+def test_the_number_of_a_tile_of_one_element(target: str, odd: bool) -> None:
+    x, y = np.arange(16, dtype=np.float16).reshape(4, 4), np.zeros(4, np.float32)
+    told = np.array([1, odd, 1, 1], bool)
+    everywhere.compile(target, verify=True).simulate(x, told, y, compare=True)
+    assert np.array_equal(y, np.array([4, 1, 11, 5]) + 100 * odd)

@@ -17,10 +17,10 @@ from hexcute_core.dtypes import DType
 from hexcute_core.frontend.builder import Builder, current
 from hexcute_core.frontend.params import Param
 from hexcute_core.frontend.reads import line, number_in, one_element
-from hexcute_core.frontend.subscript import subscript, whole
+from hexcute_core.frontend.subscript import static_int, subscript, whole
 from hexcute_core.frontend.tileops import register_of, tile_of
 from hexcute_core.frontend.tiles import Tile, TileValue, describe, number_of
-from hexcute_core.scalar import Scalar, ScalarBase, as_scalar
+from hexcute_core.scalar import Scalar, ScalarBase, as_scalar, show
 from hexcute_core.tile import (
     Copy,
     Fill,
@@ -274,7 +274,31 @@ def _place(
             f"{what} of the element {index!r} of {describe(target)}",
             fix=f"name it by {free} integers, one a dimension, as in {what}(x, (i, j), value)",
         )
+    if isinstance(target, Param):
+        _check_known(builder, what, target, place)
     return target, place
+
+
+def _check_known(builder: Builder, what: str, param: Param, place: tuple[Scalar, ...]) -> None:
+    """Refuses constants that name no element, or one only as Python counts from the end."""
+    free = [d for d in range(len(param.origin)) if d not in param.fixed]
+    for d, e in zip(free, place):
+        known, extent = static_int(e), static_int(param.tensor.shape[d])
+        start = static_int(param.origin[d])
+        if known is None:
+            continue
+        if known < 0:
+            raise builder.error(
+                f"{what} of the constant {known} along dimension {d} of `{param.tensor.name}`, "
+                "which may be meant from its end",
+                fix=f"write {show(param.tensor.shape[d])} - {-known} for the last ones",
+            )
+        if start is not None and extent is not None and start + known >= extent:
+            raise builder.error(
+                f"{what} of the constant {known} along dimension {d} of `{param.tensor.name}`, "
+                f"whose extent is {extent}",
+                fix=f"name one of its {extent}",
+            )
 
 
 def _coordinates(param: Param, place: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
