@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
@@ -277,6 +278,10 @@ def _operands(name: str) -> list[tuple[Operand, ...]]:
     if name.startswith("cp.async.") and parts[2].isdigit():
         source = GlobalPtr("p_f16", mul(T, 8), dt.f16)
         return [(SharedPtr(mul(T, 16)), source, ok) for ok in (TRUE, Compare("lt", T, i32(9)))]
+    if parts[0] == "mov":
+        bits = int(parts[1]) * 8
+        fitting = [Regs(t.name, i32(0), (0,), bits // t.bits, t) for t in _STORED if t.bits <= bits]
+        return list(itertools.permutations(fitting, 2))
     if parts[0] in ("ld", "st"):
         out: list[tuple[Operand, ...]] = []
         for t in _STORED:

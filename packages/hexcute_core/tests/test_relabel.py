@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_backend_values import THREADS, T, i32, run, true
+from test_packed import values
 
 import hexcute_core as hx
 from hexcute_core import dtypes as dt
@@ -176,6 +177,26 @@ def test_reshapes_and_transposes_are_numpys(
             return
         turned.simulate(x, y, target="sm_80", compare=True)
     np.testing.assert_array_equal(y, want)
+
+
+@pytest.mark.parametrize("dtype", [dt.u4, dt.i4, dt.u2, dt.u1], ids=str)
+def test_packed_tiles_are_transposed_in_registers(dtype: DType) -> None:
+    """A thread holds blocks that are whole bytes both ways."""
+
+    @hx.kernel(cache=False)
+    def turned(x: dtype[m, k], y: dtype[n, p]):
+        hx.attrs.cuda.grid_dim = 1
+        hx.attrs.cuda.block_dim = 32
+        r = hx.register_tensor(dtype, (16, 64))
+        hx.copy(hx.global_view(x, ((16, 64), (k, 1))), r)
+        hx.copy(hx.transpose(r), hx.global_view(y, ((64, 16), (p, 1))))
+
+    compiled = turned.compile("sm_80", verify=True)
+    assert not compiled.solution.inserted and not compiled.solution.shared
+    raw = np.random.default_rng(0).integers(0, 256, (16, 8 * dtype.bits)).astype(np.uint8)
+    y = np.zeros((64, 2 * dtype.bits), np.uint8)
+    turned.simulate(raw, y, target="sm_80", compare=True)
+    np.testing.assert_array_equal(values(y, dtype), values(raw, dtype).T)
 
 
 def test_words_of_weights_are_taken_apart_where_a_product_wants_them() -> None:

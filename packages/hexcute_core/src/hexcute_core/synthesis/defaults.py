@@ -16,7 +16,7 @@ from hexcute_core.synthesis.graph import Component, Graph
 from hexcute_core.synthesis.memory import describe_global
 from hexcute_core.synthesis.propagate import component_refs
 from hexcute_core.synthesis.register_parts import Parts
-from hexcute_core.tile import Copy, GlobalView, SharedTensor
+from hexcute_core.tile import Copy, GlobalView, Relabel, SharedTensor
 from hexcute_core.tile.tensors import TileRef
 
 
@@ -80,13 +80,15 @@ def _memories(
                 outside.append((ref, tensor.dtype.bits))
     # An access moves a byte at least, so a thread holds as many elements side by side.
     least = max((8 // bits for bits in (*held, *(b for _, b in outside))), default=1) or 1
+    # Memory may hold what a tile is by another name along another dimension.
+    relabelled = any(isinstance(item.op, Relabel) for item in component.ops)
     orders = []
     for ref, bits in outside:
         memory, shared = describe_global(graph.program, graph.facts, ref), tiles[ref.shape]
         order = tuple(shared.index(d) for d in memory.order if d in shared)
         widest = memory.vector if memory.contiguous in shared else 1
         orders.append(order)
-        turned = bool(held) or len(outside) > 1
+        turned = bool(held) or len(outside) > 1 or relabelled
         yield order, max(least, min(widest, 128 // bits)), least, bits, turned
     natural = tuple(reversed(range(rank)))
     for bits in dict.fromkeys(held):
