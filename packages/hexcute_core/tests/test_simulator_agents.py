@@ -273,7 +273,7 @@ def test_a_flag_that_nobody_raises_is_a_deadlock():
 def last_block(fenced=True, blocks=5):
     """Each block adds up 32 numbers a lane; the last to finish adds up what the others left."""
     ticket, total = Var("ticket"), Var("total", dt.f32)
-    fence = [step("fence.gpu", 12)] if fenced else []
+    fence = [step("fence.gpu", 13)] if fenced else []
     sum_up = For(
         IT, ZERO, number(blocks), ONE,
         (
@@ -289,8 +289,8 @@ def last_block(fenced=True, blocks=5):
         SetElement("one", ZERO, ONE),
         step("ld.global.4", 10, regs(), GlobalPtr("x", BX * 32 + TX, dt.f32), TRUE),
         step("st.global.4", 11, GlobalPtr("part", BX * 32 + TX, dt.f32), regs(), TRUE),
+        step("bar.sync", 12),
         *fence,
-        step("bar.sync", 13),
         If(
             compare("eq", TX, 0),
             (
@@ -299,9 +299,9 @@ def last_block(fenced=True, blocks=5):
                 step("st.shared.4", 15, SharedPtr(ZERO), regs("n", dt.i32)),
             ),
         ),
+        *fence,
         step("bar.sync", 16),
         step("ld.shared.4", 17, regs("n", dt.i32), SharedPtr(ZERO)),
-        *fence,
         Assign(ticket, Element("n", (ZERO,), dt.i32), True, at(17)),
         If(
             compare("eq", ticket, blocks - 1),

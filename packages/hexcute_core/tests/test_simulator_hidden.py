@@ -176,6 +176,24 @@ def test_a_product_does_not_hide_a_store_that_reads_the_same_bytes():
     all_find(stored_and_multiplied(waits=False), arrays, "race on shared byte 0: st.shared.16")
 
 
+@pytest.mark.parametrize("fence", [True, False])
+def test_what_a_thread_has_read_takes_a_fence_before_a_product_uses_it(fence):
+    """PTX ISA, wgmma.fence: between any access to a register and a product that accesses it."""
+    body = [
+        DeclareArray("b", dt.u8, 16), DeclareArray("c", dt.f32, 4),
+        prim("ld.global.16", BYTES, at("x", TX * 16, dt.u8), TRUE),
+        *[prim("st.shared.16", shared(TX * 16 + 2048 * i), BYTES) for i in range(12)],
+        prim("fence.proxy"), prim("bar.sync"), *PRODUCT,
+        prim("st.global.4", at("y", TX), regs("c"), TRUE), *PRODUCT[0 if fence else 1:],
+    ]  # fmt: skip
+    whole = program(body, [("x", dt.u8, (2048,)), ("y", dt.f32, (128,))], 128)
+    arrays = {"x": np.zeros(2048, np.uint8), "y": np.zeros(128, np.float32)}
+    if fence:
+        none_finds(whole, arrays)
+    else:
+        all_find(whole, arrays, "uses registers c that were touched after the last wgmma.fence")
+
+
 def stores(second, waits):
     """Two bulk stores of a thread, the second `second` bytes behind the first."""
     wait = [prim("tma.commit"), prim("tma.wait", ZERO)]

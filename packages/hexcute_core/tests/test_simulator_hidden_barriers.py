@@ -106,11 +106,11 @@ def handed_on(fence):
     body = [
         DeclareArray("r", dt.f32, 1), DeclareArray("n", dt.i32, 1), DeclareArray("o", dt.i32, 1),
         SetElement("o", ZERO, number(1)), SetElement("r", ZERO, BX * 1.0 + 1.0),
-        prim("st.global.4", at("part", BX * 32 + TX), regs(), TRUE, line=1), prim(fence),
-        prim("bar.sync"),
+        prim("st.global.4", at("part", BX * 32 + TX), regs(), TRUE, line=1),
+        prim("bar.sync"), prim(fence),
         first(prim("atom.global.add.i32.relaxed", one, at("count", 0, dt.i32),
                    regs("o", dt.i32), TRUE), prim("st.shared.4", shared(0), one)),
-        prim("bar.sync"), prim("ld.shared.4", one, shared(0)), prim(fence),
+        prim(fence), prim("bar.sync"), prim("ld.shared.4", one, shared(0)),
         Assign(last, Element("n", (ZERO,), dt.i32), True),
         If(compare("eq", last, 1), (
             prim("ld.global.4", regs(), at("part", BX * -32 + 32 + TX), TRUE, line=2),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from hexcute_core.errors import SourceSpan
-from hexcute_core.simulator.clocks import BlockClock, VectorClock
+from hexcute_core.simulator.clocks import BlockClock, Lanes, VectorClock
 from hexcute_core.simulator.findings import Finding, Kind, RunEnds
 from hexcute_core.simulator.lanes import Block
 from hexcute_core.simulator.values import Array
@@ -32,6 +32,10 @@ class Actor(ABC):
     block_of: Array
     threads: int
     column: int
+
+    def alone(self, lanes: Sequence[int] | Array) -> Lanes:
+        """`lanes` where they are only a part of the agent's warp, else None."""
+        return None if len(lanes) == len(self.who) else [int(lane) for lane in lanes]
 
     @property
     def span(self) -> SourceSpan | None:

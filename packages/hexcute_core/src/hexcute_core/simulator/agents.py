@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+
 from hexcute_core.errors import SourceSpan
 from hexcute_core.simulator.cluster import ClusterBarrier, Visit
 from hexcute_core.simulator.code import PAUSE, Wait, Waits
@@ -19,6 +21,7 @@ from hexcute_core.simulator.lanes import WARP, Block
 from hexcute_core.simulator.machine import Machine
 from hexcute_core.simulator.register_pool import ALIKE, RegisterPool
 from hexcute_core.simulator.shared import SharedArena
+from hexcute_core.simulator.values import Array
 from hexcute_core.simulator.world import World
 
 if TYPE_CHECKING:
@@ -87,6 +90,13 @@ class BlockAgents:
         """Where reads by a warp of another block of the cluster are kept."""
         return (3 + self.cluster.index(m.home)) * len(self.agents) + m.column
 
+    def units(self) -> Array:
+        """The units of its warps, and of the threads that spoke for themselves."""
+        clocks = [agent.machine.agent_clock for agent in self.agents]
+        voices = self.world.voices.of(np.concatenate([a.machine.who for a in self.agents]))
+        own = np.array([clock.unit for clock in clocks])
+        return own if voices is None else np.concatenate([own, voices])
+
     def welcome(self, arrived: Mapping[int, int]) -> None:
         """A wait has seen these arrivals at a barrier: by unit, the clock of the last."""
         for unit, time in arrived.items():
@@ -106,10 +116,14 @@ class BlockAgents:
         torn = self.pool.torn(len(self.agents))
         if torn is not None:
             self._end("divergent instruction", torn[0], torn[1], ALIKE)
-        known = [agent.machine.agent_clock.known for agent in self.agents]
-        for unit, visit in self.visits.items():
-            seen = max(int(k[unit]) if unit < len(k) else 0 for k in known)
-            if max(seen, self._welcomed.get(unit, 0)) < visit.time:
+        clocks = [agent.machine.agent_clock for agent in self.agents]
+        for visit in self.visits.values():
+            over = any(
+                self._welcomed.get(unit, 0) >= visit.time
+                or any(clock.knows(unit, visit.time) for clock in clocks)
+                for unit in visit.units
+            )
+            if not over:
                 self._ends_while(
                     f"{visit.name} of block {visit.by} may still be on its way to it",
                     visit.span,

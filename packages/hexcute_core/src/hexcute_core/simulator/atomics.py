@@ -181,7 +181,7 @@ def _global(atomic: Atomic, stmt: Prim, place: int) -> Apply:
                 old[who, j] = from_bytes(raw, dtype)[:, 0]
                 wanted = None if compare is None else compare[who, j]
                 new = atomic.update(old[who, j], value[who, j], wanted)
-                order.update(m, buffer.shadow, buffer.cells(at, size))
+                order.update(m, who, buffer.shadow, buffer.cells(at, size))
                 buffer.store(m, who, at, to_bytes(new[:, None], dtype), name, atomic.kind)
 
     return apply
@@ -204,7 +204,7 @@ def _shared(atomic: Atomic, stmt: Prim, place: int) -> Apply:
                 old[who, j] = from_bytes(raw, dtype)[:, 0]
                 wanted = None if compare is None else compare[who, j]
                 new = atomic.update(old[who, j], value[who, j], wanted)
-                order.update(m, m.shared.shadow, cells)
+                order.update(m, who, m.shared.shadow, cells)
                 m.shared.store(m, who, cells, to_bytes(new[:, None], dtype), name, atomic="all")
 
     return apply

@@ -42,7 +42,7 @@ class Phase:
         self.number = number
         self.count = count
         self.span = span
-        self.came: list[int] = []
+        self.came: dict[int, int] = {}
         self.known: Array = np.zeros(0, dtype=np.int64)
 
     @property
@@ -58,6 +58,7 @@ class NamedBarrier:
         self.number = number
         self.group = group
         self._phase: Phase | None = None
+        self._last: Phase | None = None
         self._next = 0
 
     def arrive(self, m: Machine, count: int, name: str) -> Phase:
@@ -84,12 +85,33 @@ class NamedBarrier:
                 "let the warp wait for the phase before it comes again, or take another barrier",
                 phase.span,
             )
-        phase.came.append(m.column)
-        shown = m.agent_clock.release()
+        self._check_order(m, name)
+        clock = m.agent_clock
+        phase.came[m.column] = clock.time
+        shown = clock.release()
         phase.known = join(phase.known, shown)
         if phase.full:
-            self._phase = None
+            self._phase, self._last = None, phase
         return phase
+
+    def _check_order(self, m: Machine, name: str) -> None:
+        """A warp that may come while the phase before still fills might take another's place."""
+        last, clock = self._last, m.agent_clock
+        if last is None:
+            return
+        first = clock.unit - m.column
+        for warp, time in last.came.items():
+            if warp != m.column and not clock.knows(first + warp, time):
+                m.report(
+                    "barrier misuse",
+                    f"{name}: nothing tells warp {m.column} that warp {warp} has come to barrier "
+                    f"{self.number} in its phase before, for which it may be counted itself",
+                    0,
+                    "let the same threads meet at a barrier each time, or give others a barrier of "
+                    "their own",
+                    last.span,
+                )
+                return
 
 
 class AtBarrier:
@@ -228,8 +250,7 @@ def warp_barrier(stmt: Prim, compiler: StatementCompiler) -> Step:
         m.site = site
         m.count(name)
         m.warp_mask(name)
-        clock = m.agent_clock
-        clock.acquire(clock.release())
+        m.agent_clock.meet()
 
     return run
 

@@ -238,7 +238,7 @@ def wait(stmt: Prim, compiler: StatementCompiler) -> Routine:
         for engine in engines:
             engine.waited = True
             for unit in units:
-                m.agent_clock.learn(m.engine_unit(unit), engine.number)
+                m.agent_clock.learn(m.engine_unit(unit), engine.number, m.alone(lanes))
 
     return Routine(start)
 

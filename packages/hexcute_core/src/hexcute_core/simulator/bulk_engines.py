@@ -43,7 +43,7 @@ class LoadEngine:
     ) -> None:
         self.group = group
         self._move, self._barrier, self._phase = move, barrier, barrier.phase
-        self._operation = op = AsyncOperation(m, lane, barrier.unit, barrier.phase + 1)
+        self._operation = op = AsyncOperation(m, [lane], barrier.unit, barrier.phase + 1)
         self._lanes = np.zeros(len(move.chunks), dtype=np.int64)
         self._landed = False
         arena = group.shared
@@ -110,9 +110,9 @@ class StoreEngine:
         self.done = self.waited = False
         self._move, self._combine = move, combine
         column = len(group.agents) + m.column
-        self._reads = AsyncOperation(m, lane, m.engine_unit("bulk.read"), self.number, column)
+        self._reads = AsyncOperation(m, [lane], m.engine_unit("bulk.read"), self.number, column)
         unit = m.engine_unit("bulk.write")
-        self._writes = AsyncOperation(m, lane, unit, self.number, in_order=False)
+        self._writes = AsyncOperation(m, [lane], unit, self.number, in_order=False)
         lanes = np.zeros(len(move.chunks), dtype=np.int64)
         self._cells = group.shared.cells(self._reads, lanes, move.chunks, CHUNK, move.name)
         group.shared.load_async(self._reads, lanes, self._cells, move.name)

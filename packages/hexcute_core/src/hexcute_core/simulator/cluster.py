@@ -9,7 +9,6 @@ here.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -66,10 +65,12 @@ class ClusterBarrier:
 
 @dataclass(frozen=True)
 class Visit:
-    """The last that a warp of another block did to this block's shared memory, at its `time`."""
+    """The last that a warp of another block, or a lane of it, did to this block's shared memory:
+    at `time` of all these `units`, each of which tells that it is over."""
 
     name: str
     by: Block
+    units: tuple[int, ...]
     time: int
     span: SourceSpan | None
 
@@ -141,12 +142,12 @@ def arrive_remote(stmt: Prim, compiler: StatementCompiler) -> Code:
         places, ranks = where(m, lanes), lanes_of(rank(m), lanes)
         touch(m, lanes, places, name)
         # The lanes of one instruction arrive together, in one phase.
-        together = Counter((int(p), int(r)) for p, r in zip(places, ranks, strict=True))
-        for (place, to), times in together.items():
-            target = block_of_rank(m, to, name, int(lanes[0]))
+        for place, to in sorted({(int(p), int(r)) for p, r in zip(places, ranks, strict=True)}):
+            together = lanes[(places == place) & (ranks == to)]
+            target = block_of_rank(m, to, name, int(together[0]))
             if target is not m.home:
-                visit(m, target, name)
-            find_mbarrier(m, place, target).arrive(m, times, scope=scope)
+                visit(m, together, target, name)
+            find_mbarrier(m, place, target).arrive(m, together, scope=scope)
 
     return then_pause(run)
 
@@ -159,10 +160,11 @@ def block_of_rank(m: Machine, rank: int, name: str, lane: int) -> BlockAgents:
     return cluster[rank]
 
 
-def visit(m: Machine, target: BlockAgents, name: str) -> None:
-    """The warp reaches into another block, which must have started for all that it knows, must not
-    have ended, nor end unaware of it."""
-    if not any(m.agent_clock.known[agent.machine.agent_clock.unit] for agent in target.agents):
+def visit(m: Machine, lanes: Array, target: BlockAgents, name: str) -> None:
+    """Lanes of the warp reach into another block, which must have started for all that they know,
+    must not have ended, nor end unaware of it."""
+    clock, alone = m.agent_clock, m.alone(lanes)
+    if not clock.heard_of(target.units(), alone):
         m.report(
             "use before wait",
             f"{name} reaches block {target.block}, of which nothing tells that it has started",
@@ -177,8 +179,9 @@ def visit(m: Machine, target: BlockAgents, name: str) -> None:
             0,
             "let the blocks of a cluster meet before they end: hx.cluster_sync()",
         )
-    clock = m.agent_clock
-    target.visits[clock.unit] = Visit(name, m.home.block, clock.time, m.span)
+    for unit in clock.speaks(alone):
+        units = (unit, clock.unit)
+        target.visits[unit] = Visit(name, m.home.block, units, clock.time, m.span)
 
 
 def between_kernels(stmt: Prim, compiler: StatementCompiler) -> Step:

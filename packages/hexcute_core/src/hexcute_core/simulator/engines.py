@@ -6,6 +6,7 @@ only those who have waited for it know that it comes before.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,19 +14,21 @@ import numpy as np
 from hexcute_core.simulator.actor import Actor
 from hexcute_core.simulator.clocks import VectorClock
 from hexcute_core.simulator.lanes import WARP
+from hexcute_core.simulator.values import Array
 
 if TYPE_CHECKING:
     from hexcute_core.simulator.machine import Machine
 
 
 class AsyncOperation(Actor):
-    """Issued by lane `lane` of machine `m` now; it is event `time` of `unit`."""
+    """Issued by `lanes` of machine `m` now; it is event `time` of `unit`."""
 
     clock: VectorClock
 
     def __init__(
-        self, m: Machine, lane: int, unit: int, time: int, column: int = 0, in_order: bool = True
-    ) -> None:
+        self, m: Machine, lanes: Sequence[int] | Array, unit: int, time: int, column: int = 0,
+        in_order: bool = True,
+    ) -> None:  # fmt: skip
         """With `in_order`, the unit's earlier events come before it."""
         self.world, self.sites, self.site = m.world, m.sites, m.site
         self.blocks, self.threads = m.blocks, m.threads
@@ -34,9 +37,9 @@ class AsyncOperation(Actor):
         self.who = np.array([unit * WARP + time % WARP], dtype=np.int64)
         self.column = column
         self.unit, self.time = unit, time
-        self._thread = m.thread(lane)
-        self.clock = VectorClock(unit, 0)
-        self.clock.known = m.agent_clock.release()
+        self._thread = m.thread(int(lanes[0]))
+        self.clock = VectorClock(unit, 0, m.world.voices)
+        self.clock.known = m.agent_clock.release(m.alone(lanes))
         self.clock.time = time
         m.world.adopt(self.clock)
         if in_order:

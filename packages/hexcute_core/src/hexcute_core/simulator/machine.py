@@ -59,8 +59,8 @@ class Machine(Actor, LaneState):
         self.column = 0 if group is None else chosen.start // WARP
         self.committed = np.zeros(self.lanes, dtype=np.int64)
         self.pending: list[PendingCopy] = []
-        self.writes = 0
-        self.fenced_writes = -1
+        self.touches = 0
+        self.fenced_touches = -1
         self.bulk_open: dict[int, list[StoreEngine]] = {}
         self.bulk_groups: dict[int, list[tuple[StoreEngine, ...]]] = {}
         self.locked: list[tuple[int, RegisterArray]] = []

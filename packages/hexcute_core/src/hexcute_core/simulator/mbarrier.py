@@ -1,7 +1,7 @@
 """mbarriers: phases that complete when all arrivals and all expected bytes have come.
 
-An arrival releases what its warp knows, a wait for a phase that has completed acquires it; an
-arrival by one lane speaks for its warp. Between blocks that takes an arrival that releases to the
+An arrival releases what its lanes know, a wait for a phase that has completed acquires it for the
+lanes that wait. Between blocks that takes an arrival that releases to the
 cluster and a wait that acquires from it: any other hands on what engines have done and no access of
 threads. `wait parity` goes on when the phase in progress has the
 other parity: a new barrier is in phase 0, so that a wait for parity 1 passes at once.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from hexcute_core.errors import SourceSpan
-from hexcute_core.simulator.clocks import join
+from hexcute_core.simulator.clocks import join, tags
 from hexcute_core.simulator.code import PAUSE, Code, Routine, Step, Waits, then_pause
 from hexcute_core.simulator.instructions import Instruction
 from hexcute_core.simulator.operands import lanes_of, scalar_operand, shared_operand
@@ -51,19 +51,22 @@ class MBarrier:
         self._coming = dict(self._known)
         self._arrived: dict[int, int] = {}
 
-    def arrive(self, m: Machine, times: int, expected: int = 0, scope: Scope = "block") -> None:
-        """The machine's warp arrives, and expects bytes in this phase."""
+    def arrive(
+        self, m: Machine, lanes: Array, expected: int = 0, scope: Scope = "block"
+    ) -> None:
+        """Lanes of the machine's warp arrive, and expect bytes in this phase."""
         self.bytes += expected
-        self._arrived[m.agent_clock.unit] = m.agent_clock.time
-        shown = m.agent_clock.release()
+        clock, alone = m.agent_clock, m.alone(lanes)
+        self._arrived.update(dict.fromkeys(clock.speaks(alone), clock.time))
+        shown = clock.release(alone)
         engines = m.world.of_engines(shown)
         near = m.group is self._home
         self._come(shown if near else engines, shown if near or scope == "cluster" else engines)
-        self._count(m, times, int(m.active()[0]))
+        self._count(m, len(lanes), int(lanes[0]))
 
-    def acquire(self, m: Machine, scope: Scope) -> None:
-        """The machine's warp has waited for the last phase."""
-        m.agent_clock.acquire(self._known[scope])
+    def acquire(self, m: Machine, lanes: Array, scope: Scope) -> None:
+        """Lanes of the machine's warp have waited for the last phase."""
+        m.agent_clock.acquire(self._known[scope], m.alone(lanes))
         if self._home is not None:
             self._home.welcome(self._arrived)
 
@@ -159,11 +162,10 @@ def touch(m: Machine, lanes: Array, place: Array, name: str) -> None:
     m.shared.shadow.read(m, lanes, cells, name, atomic="all")
 
 
-def places_of(m: Machine, lanes: Array, place: Array, name: str) -> list[tuple[int, int]]:
-    """The barriers that executing lanes name, and how many lanes name each."""
+def places_of(m: Machine, lanes: Array, place: Array, name: str) -> list[tuple[int, Array]]:
+    """The barriers that executing lanes name, and which lanes name each."""
     touch(m, lanes, place, name)
-    found, counts = np.unique(place, return_counts=True)
-    return [(int(p), int(c)) for p, c in zip(found, counts, strict=True)]
+    return [(int(p), lanes[place == p]) for p in np.unique(place)]
 
 
 def init(stmt: Prim, compiler: StatementCompiler) -> Step:
@@ -213,18 +215,22 @@ def publish(stmt: Prim, compiler: StatementCompiler) -> Step:
     return run
 
 
+def _unknown(m: Machine, lanes: Array, by: int, time: int) -> bool:
+    """Whether some of `lanes`, which are not thread `by`, do not know what that did at `time`."""
+    others = lanes[m.who[lanes] != by]
+    tag = np.broadcast_to(tags(time, 0, np.array([[by]])), (len(others), 1))
+    return bool(m.clock.unordered(others, tag, True).any())
+
+
 def check_published(m: Machine, barrier: MBarrier, name: str) -> None:
     """An engine may use the barrier only after its initialiser's fence."""
-    unit = barrier.by // 32
-    clock = m.agent_clock
-    same = unit == clock.unit
-    late = barrier.published is None or (not same and barrier.published > clock.known[unit])
-    if late:
+    lanes = m.active()
+    if barrier.published is None or _unknown(m, lanes, barrier.by, barrier.published):
         m.report(
             "missing fence",
             f"{name} uses the mbarrier at shared byte {barrier.place}, whose initialisation is "
             f"not visible to it",
-            int(m.active()[0]),
+            int(lanes[0]),
             "let the initialising thread execute fence.mbarrier before the block synchronises",
             barrier.made,
         )
@@ -239,8 +245,8 @@ def arrive(stmt: Prim, compiler: StatementCompiler) -> Code:
         m.site = site
         m.count(name)
         lanes = m.active()
-        for place, times in places_of(m, lanes, where(m, lanes), name):
-            find_mbarrier(m, place).arrive(m, times)
+        for place, together in places_of(m, lanes, where(m, lanes), name):
+            find_mbarrier(m, place).arrive(m, together)
 
     return then_pause(run)
 
@@ -256,9 +262,9 @@ def expect(stmt: Prim, compiler: StatementCompiler) -> Code:
         m.count(name)
         lanes = m.active()
         place, sizes = where(m, lanes), lanes_of(size(m), lanes)
-        for p, times in places_of(m, lanes, place, name):
+        for p, together in places_of(m, lanes, place, name):
             expected = int(sizes[place == p].sum())
-            find_mbarrier(m, p).arrive(m, times, expected)
+            find_mbarrier(m, p).arrive(m, together, expected)
 
     return then_pause(run)
 
@@ -279,7 +285,7 @@ def wait(stmt: Prim, compiler: StatementCompiler) -> Routine:
         for p, q in sorted({(int(a), int(b)) for a, b in zip(place, parities, strict=True)}):
             barrier = find_mbarrier(m, p)
             yield AtMBarrier(barrier, q & 1, m.span)
-            barrier.acquire(m, scope)
+            barrier.acquire(m, lanes[(place == p) & (parities == q)], scope)
         yield PAUSE
 
     return Routine(start)

@@ -56,7 +56,7 @@ def load_global(stmt: Prim, compiler: StatementCompiler, size: int, order: Order
         if len(lanes):
             buffer, address = src(m, lanes)
             raw[lanes] = buffer.load(m, lanes, address, size, name, order.kind)
-            order.read(m, buffer.shadow, lambda: buffer.cells(address, size))
+            order.read(m, lanes, buffer.shadow, lambda: buffer.cells(address, size))
             note_global(m, name, lanes, address, size)
         dst.write(m, from_bytes(raw, dst.dtype))
 
@@ -75,7 +75,7 @@ def store_global(stmt: Prim, compiler: StatementCompiler, size: int, order: Orde
         if len(lanes):
             buffer, address = dst(m, lanes)
             raw = to_bytes(src.read(m, lanes)[lanes], src.dtype)
-            order.write(m, buffer.shadow, lambda: buffer.cells(address, size))
+            order.write(m, lanes, buffer.shadow, lambda: buffer.cells(address, size))
             buffer.store(m, lanes, address, raw, name, order.kind)
             note_global(m, name, lanes, address, size)
 
@@ -95,7 +95,7 @@ def load_shared(stmt: Prim, compiler: StatementCompiler, size: int, order: Order
         cells = m.shared.cells(m, lanes, address, size, name)
         raw = np.zeros((m.lanes, size), dtype=np.uint8)
         raw[lanes] = m.shared.load(m, lanes, cells, name, atomic=order.kind)
-        order.read(m, m.shared.shadow, lambda: cells)
+        order.read(m, lanes, m.shared.shadow, lambda: cells)
         m.tally.moved(name, site, len(lanes) * size)
         note_shared(m, name, lanes, address, size)
         dst.write(m, from_bytes(raw, dst.dtype))
@@ -115,7 +115,7 @@ def store_shared(stmt: Prim, compiler: StatementCompiler, size: int, order: Orde
         address = dst(m, lanes)
         cells = m.shared.cells(m, lanes, address, size, name)
         raw = to_bytes(src.read(m, lanes)[lanes], src.dtype)
-        order.write(m, m.shared.shadow, lambda: cells)
+        order.write(m, lanes, m.shared.shadow, lambda: cells)
         m.shared.store(m, lanes, cells, raw, name, order.kind)
         m.tally.moved(name, site, len(lanes) * size)
         note_shared(m, name, lanes, address, size)

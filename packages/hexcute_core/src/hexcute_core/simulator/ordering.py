@@ -1,7 +1,7 @@
 """release -> acquire: what a flag in memory hands from one thread to another.
 
-A release stores beside the flag what its warp knows; an acquire that reads the flag takes it over.
-A relaxed access hands over what the warp knew at its last fence, and takes over at its next one.
+A release stores beside the flag what its lane knows; an acquire that reads the flag takes it over.
+A relaxed access hands over what the lane knew at its last fence, and takes over at its next one.
 A read-modify-write adds to what its flag holds, a store replaces it. `fence.gpu` orders between all
 threads, `fence.cta` between those of one block.
 """
@@ -65,42 +65,48 @@ class Order:
             family[:4],
         )
 
-    def read(self, m: Machine, shadow: Shadow | None, cells: Cells) -> None:
-        """The flags at `cells` were read: what they hold becomes known."""
+    def read(self, m: Machine, lanes: Array, shadow: Shadow | None, cells: Cells) -> None:
+        """`lanes` have read the flags at `cells`, a row each: what those hold becomes known."""
         if not self.strong or shadow is None:
             return
-        clock = m.agent_clock
-        for cell in np.unique(cells()):
+        clock, flags = m.agent_clock, cells()
+        for cell in np.unique(flags):
             shown = shadow.released.get(int(cell))
             if shown is None:
                 continue
             here = shown.to(m.blocks[0])
+            who = m.alone(lanes[(flags == cell).any(axis=1)])
             if self.name in ("acquire", "acq_rel"):
-                clock.acquire(here)
-            elif shown.block == m.blocks[0]:
-                clock.seen_near = join(clock.seen_near, here)
+                clock.acquire(here, who)
             else:
-                clock.seen = join(clock.seen, here)
+                (clock.near if shown.block == m.blocks[0] else clock.far).read(here, who)
 
-    def update(self, m: Machine, shadow: Shadow | None, cells: Array) -> None:
+    def update(self, m: Machine, lanes: Array, shadow: Shadow | None, cells: Array) -> None:
         """The flags at `cells` are read, modified and written."""
-        self.read(m, shadow, lambda: cells)
-        self.write(m, shadow, lambda: cells, updates=True)
+        self.read(m, lanes, shadow, lambda: cells)
+        self.write(m, lanes, shadow, lambda: cells, updates=True)
 
-    def write(self, m: Machine, shadow: Shadow | None, cells: Cells, updates: bool = False) -> None:
-        """The flags at `cells` are about to be written; `updates` for a read-modify-write."""
+    def write(
+        self, m: Machine, lanes: Array, shadow: Shadow | None, cells: Cells, updates: bool = False
+    ) -> None:
+        """`lanes` are about to write the flags at `cells`, a row each; `updates` for a
+        read-modify-write."""
         if not self.strong or shadow is None:
             return
-        clock, block = m.agent_clock, m.blocks[0]
-        near, far = clock.fenced_near, clock.fenced
-        if self.name in ("release", "acq_rel"):
-            near = far = clock.release()
-        for cell in np.unique(cells()):
+        clock, block, flags = m.agent_clock, m.blocks[0], cells()
+        releases = self.name in ("release", "acq_rel")
+        for cell in np.unique(flags):
+            who = m.alone(lanes[(flags == cell).any(axis=1)])
+            near = far = clock.shows(who)
+            if not releases:
+                near, far = clock.near.hands(who), clock.far.hands(who)
             held = shadow.released.get(int(cell)) if updates else None
             both = (near, far) if held is None else (
                 join(held.to(block), near), join(held.far, far)
             )  # fmt: skip
             shadow.released[int(cell)] = Released(block, *both)
+        if releases:
+            clock.time += 1
 
     def code(self, compiler: StatementCompiler, step: Step) -> Code:
         """`step` as code: others may come between strong accesses."""
@@ -123,13 +129,13 @@ def fence(stmt: Prim, compiler: StatementCompiler) -> Code:
     def run(m: Machine) -> None:
         m.site = site
         m.count(name)
-        clock = m.agent_clock
-        clock.acquire(clock.seen_near)
-        if far:
-            clock.acquire(clock.seen)
-        clock.fenced_near = clock.release()
-        if far:
-            clock.fenced = clock.fenced_near
+        clock, lanes = m.agent_clock, m.alone(m.active())
+        for reach in (clock.near, clock.far) if far else (clock.near,):
+            reach.acquire(clock, lanes)
+        then = clock.copy()
+        for reach in (clock.near, clock.far) if far else (clock.near,):
+            reach.fence(then, lanes)
+        clock.time += 1
 
     return then_pause(run)
 

@@ -49,7 +49,7 @@ class ArriveEngine:
     def __init__(self, m: Machine, barrier: MBarrier, lanes: Array, name: str) -> None:
         self.group, self.name = m.home, name
         self._barrier, self._times = barrier, len(lanes)
-        self._operation = AsyncOperation(m, int(lanes[0]), barrier.unit, barrier.phase + 1)
+        self._operation = AsyncOperation(m, lanes, barrier.unit, barrier.phase + 1)
         mine = [copy.part(np.isin(copy.lanes, lanes)) for copy in m.pending]
         self._copies = [copy for copy in mine if len(copy.lanes)]
         m.pending = [
@@ -92,8 +92,8 @@ def arrive_after_copies(stmt: Prim, compiler: StatementCompiler) -> Code:
         m.count(name)
         lanes = m.active()
         place = where(m, lanes)
-        for p, _ in places_of(m, lanes, place, name):
-            m.start_engine(ArriveEngine(m, find_mbarrier(m, p), lanes[place == p], name))
+        for p, together in places_of(m, lanes, place, name):
+            m.start_engine(ArriveEngine(m, find_mbarrier(m, p), together, name))
 
     return then_pause(run)
 

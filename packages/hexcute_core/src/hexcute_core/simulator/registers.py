@@ -2,7 +2,7 @@
 
 Each cell knows whether its lane has written it; reading one that was not is a finding. A cell may
 be locked by an asynchronous instruction that still reads or writes it: nobody may touch it then.
-`stamp` says when a column was written last, in the order of the lanes' writes, `sites` where.
+`stamp` says when lanes touched a column last, in the order in which they touch any, `sites` where.
 """
 
 from __future__ import annotations
@@ -129,6 +129,12 @@ class RegOperand:
     def read(self, m: Machine, lanes: Array) -> Array:
         """Cells [all lanes, count]; each of `lanes` must have written its own."""
         array, columns = self.resolve(m)
+        _stamp(m, array, columns)
+        return self.held(m, lanes)
+
+    def held(self, m: Machine, lanes: Array) -> Array:
+        """The same for an engine: no thread touches them."""
+        array, columns = self.resolve(m)
         if array.is_locked:
             array.check_locks(m, columns, writes=False)
         written = array.written[:, columns]
@@ -157,8 +163,13 @@ def _touch(m: Machine, array: RegisterArray, columns: slice | Array | int) -> No
     """The executing lanes are about to write `columns`."""
     if array.is_locked:
         array.check_locks(m, columns, writes=True)
-    m.writes += 1
-    array.stamp[columns] = m.writes
+    _stamp(m, array, columns)
+
+
+def _stamp(m: Machine, array: RegisterArray, columns: slice | Array | int) -> None:
+    """The executing lanes touch `columns` now."""
+    m.touches += 1
+    array.stamp[columns] = m.touches
     array.sites[columns] = m.site
 
 
@@ -181,12 +192,14 @@ def read_element(m: Machine, name: str, index: Value) -> Array:
             )
         if array.is_locked:
             array.check_locks(m, index, writes=False)
+        _stamp(m, array, index)
         written = array.written[:, index : index + 1]
         if not written.all():
             _check_written(m, array, written, m.active())
         column: Array = array.cells[:, index].copy()
         return column
     inside = _lane_index(m, array, index)
+    _stamp(m, array, np.unique(inside))
     written = array.written[m.all_lanes, inside][:, None]
     if not written.all():
         _check_written(m, array, written, m.active())

@@ -66,7 +66,7 @@ def _hosts(
         if host is m.home:
             yield host, m, part, name
         else:
-            visit(m, host, name)
+            visit(m, lanes[part], host, name)
             yield host, Guest(m, host), part, f"{name} in block {host.block}"
 
 

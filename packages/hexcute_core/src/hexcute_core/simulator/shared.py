@@ -9,12 +9,12 @@ after a fence here by whoever knew of it: `fences` keeps who knew what at each.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hexcute_core.simulator.clocks import (
-    CLOCK_SHIFT,
     NEVER,
     SITE_MASK,
     SITE_SHIFT,
@@ -24,7 +24,6 @@ from hexcute_core.simulator.clocks import (
     VectorClock,
     tags,
 )
-from hexcute_core.simulator.lanes import WARP
 from hexcute_core.simulator.readers import Columns
 from hexcute_core.simulator.shadow import Shadow, origin
 from hexcute_core.simulator.values import Array
@@ -33,6 +32,14 @@ if TYPE_CHECKING:
     from hexcute_core.simulator.actor import Actor
 
 EMPTY, READY, IN_FLIGHT = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Fence:
+    """A proxy fence: the tags of the lanes that executed it, and what they knew then."""
+
+    by: Array
+    knew: VectorClock
 
 
 class SharedArena:
@@ -51,7 +58,7 @@ class SharedArena:
         self.holder = np.zeros(cells, dtype=np.int64)
         self.proxy = np.zeros(cells, dtype=np.int64)
         self.shadow = Shadow(cells, Columns(cells, columns), False, self.place)
-        self.fences: list[VectorClock] = []
+        self.fences: list[Fence] = []
         self._barriers: Array | None = None
 
     def cells(
@@ -165,7 +172,10 @@ class SharedArena:
         mine = np.isin(self.shadow.writer & WHO_MASK, m.who[lanes]) & (self.proxy == UNFENCED)
         self.proxy[mine] = m.clock.now(lanes)
         if isinstance(m.clock, VectorClock) and self._foreign(m, self.shadow.writer).any():
-            self.fences.append(m.clock.copy())
+            knew = m.clock.copy()
+            knew.known = knew.shows(m.alone(lanes))
+            m.world.adopt(knew)
+            self.fences.append(Fence(tags(knew.time, 0, m.who[lanes]), knew))
 
     def _foreign(self, m: Actor, writer: Array) -> Array:
         """Which of the tags `writer` are those of threads of other blocks than the arena's."""
@@ -177,11 +187,10 @@ class SharedArena:
 
     def _fenced_here(self, m: Actor, writer: Array) -> Array:
         """Which of the writes `writer` were known at a fence that `m` knows of."""
-        unit, time = (writer & WHO_MASK) // WARP, writer >> CLOCK_SHIFT
         seen = np.zeros(writer.shape, dtype=np.bool_)
         for fence in reversed(self.fences):
-            if isinstance(m.clock, VectorClock) and m.clock.known[fence.unit] >= fence.time:
-                seen |= fence.known[unit] >= time
+            if not m.clock.unordered(m.block_of, fence.by, True).all():
+                seen |= ~fence.knew.unordered(m.block_of, writer, True)
         return seen
 
     def load_async(self, m: Actor, lanes: Array, cells: Array, what: str) -> Array:

@@ -3,8 +3,9 @@
 Warp w of a group computes rows 16w to 16w + 15 of m64nN. A product is under way when all four
 warps have issued it; `wgmma.wait n` goes on when all but the n latest committed groups have
 finished, for the whole warp group. Until then the accumulator and an operand in registers are
-locked, and shared operands count as being read. Registers that threads wrote must be followed by
-`wgmma.fence` before a product uses them; accumulators of products in flight need none.
+locked, and shared operands count as being read. Between a thread's last access to a register, even
+a read, and a product that uses it there must be a `wgmma.fence`; accumulators of products in flight
+need none.
 """
 
 from __future__ import annotations
@@ -183,12 +184,12 @@ def product(stmt: Prim, compiler: StatementCompiler) -> Step:
         products, warp = group_of(m)
         number = products.issue(m, warp, name)
         column = 2 * len(m.home.agents) + m.column
-        op = AsyncOperation(m, 0, products.units[warp], number, column)
+        op = AsyncOperation(m, m.all_lanes, products.units[warp], number, column)
         adds = bool(np.all(lanes_of(accumulate(m), m.all_lanes)))
         array, columns = _fenced(m, c, name)
         if isinstance(a, RegOperand):
             held, used = _fenced(m, a, name)
-            cells = a.read(m, m.active())
+            cells = a.held(m, m.active())
             held.lock((number, 1), m.all_lanes, used, True, site)
             left = numbers(cells.reshape(1, -1)[:, place_a], s.a).reshape(ROWS, s.k)
         else:
@@ -212,17 +213,17 @@ def product(stmt: Prim, compiler: StatementCompiler) -> Step:
 
 
 def _fenced(m: Machine, regs: RegOperand, name: str) -> tuple[RegisterArray, slice | Array]:
-    """The registers of an operand, which must have been fenced since threads wrote them."""
+    """The registers of an operand, which must have been fenced since threads touched them."""
     array, columns = regs.resolve(m)
-    late = array.stamp[columns] > m.fenced_writes
+    late = array.stamp[columns] > m.fenced_touches
     if late.any():
         place = m.sites[int(array.sites[columns][late][0])]
         m.report(
             "missing fence",
-            f"{name} uses registers {array.name} that were written after the last wgmma.fence, at "
+            f"{name} uses registers {array.name} that were touched after the last wgmma.fence, at "
             f"{place or 'an unknown line'}",
             0,
-            "execute wgmma.fence between the writes and the product",
+            "execute wgmma.fence between that access and the product",
             place,
         )
     return array, columns
@@ -251,7 +252,7 @@ def fence(stmt: Prim, compiler: StatementCompiler) -> Step:
         m.site = site
         m.count(name)
         m.warp_mask(name)
-        m.fenced_writes = m.writes
+        m.fenced_touches = m.touches
 
     return run
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from hexcute_core.errors import SimulationError, SourceSpan
 from hexcute_core.simulator.buffers import GlobalBuffer
-from hexcute_core.simulator.clocks import WHO_MASK, VectorClock
+from hexcute_core.simulator.clocks import WHO_MASK, VectorClock, Voices
 from hexcute_core.simulator.counting import Tally
 from hexcute_core.simulator.findings import Findings
 from hexcute_core.simulator.lanes import WARP, Block, padded
@@ -58,11 +58,11 @@ class World:
         self.watched = False
         self.changes = 0
         self._warps = self._units = len(blocks) * padded(threads) // WARP
-        self._check_room()
         self._room = self._units + SLACK
         self._clocks: list[VectorClock] = []
         self.printed: list[str] = []
         self._names: dict[int, tuple[str, Block]] = {}
+        self.voices = Voices(len(blocks) * padded(threads), self._unit(), self._unit)
 
     def block(self, ordinal: int) -> Block:
         """The block that runs as number `ordinal`."""
@@ -74,7 +74,7 @@ class World:
 
     def clock(self, unit: int) -> VectorClock:
         """The clock of a new agent."""
-        clock = VectorClock(unit, self._room)
+        clock = VectorClock(unit, self._room, self.voices)
         self._clocks.append(clock)
         return clock
 
@@ -90,7 +90,12 @@ class World:
     def new_unit(self, name: str, block: Block) -> int:
         """A unit of its own for something that is no warp, such as an asynchronous engine, called
         `name`; its threads' numbers start at unit * 32."""
-        self._names[self._units] = (name, block)
+        unit = self._unit()
+        self._names[unit] = (name, block)
+        return unit
+
+    def _unit(self) -> int:
+        """One more unit, for which all clocks have room."""
         self._units += 1
         self._check_room()
         if self._units > self._room:
@@ -112,6 +117,7 @@ class World:
         """What is known of engines alone, without the accesses of threads."""
         part: Array = known.copy()
         part[: self._warps] = 0
+        part[[unit for unit in self.voices.all if unit < len(part)]] = 0
         return part
 
     def ordinals(self, who: Array) -> Array:
