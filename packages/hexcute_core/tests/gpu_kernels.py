@@ -180,10 +180,10 @@ def one_tile(k, *outputs):
     return make
 
 
-def chain():
+def chain(keys=192):
     """q, p, v of ones and zeros, and a poisoned o."""
     rng = np.random.default_rng(0)
-    q, p, v = (rng.integers(-1, 2, (x, 64)).astype(np.float16) for x in (64, 192, 192))
+    q, p, v = (rng.integers(-1, 2, (x, 64)).astype(np.float16) for x in (64, keys, keys))
     return q, p, v, np.full((64, 64), 7, np.float16)
 
 

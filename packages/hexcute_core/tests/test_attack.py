@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 from attack import cache, inputs, planted, schedules, stale
-from attack.explained import explained
 from attack.kernels import PLANTED, compiled
 from attack.mistakes import mistakes
-from attack.verdict import Verdict, log
+from attack.verdict import PROVED, Verdict, log
 from little_programs import TRUE, TX, at, first, opened, prim, program, regs
 
 from hexcute_core import dtypes as dt
@@ -22,10 +21,10 @@ LOG = Path(__file__).parent / "goldens" / "attack.txt"
 
 
 def faults(verdicts):
-    """Those that are not as they should be, and that nothing explains."""
+    """Those that are not as they should be."""
     found = list(verdicts)
     assert found
-    return [v for v in found if not v.good and explained(v) == "not explained"]
+    return [v for v in found if not v.good]
 
 
 def test_damaged_and_planted_entries_are_absent():
@@ -62,8 +61,9 @@ def test_there_are_mistakes_of_every_kind_in_fifteen_kernels():
 
 def test_a_mistake_that_is_hidden_is_a_fault(monkeypatch):
     """Here the simulator is blind: what it does not report counts as missed."""
-    monkeypatch.setattr(planted, "run", lambda name, whole, seed: (False, {}))
-    monkeypatch.setattr(planted, "meant", lambda name: {})
+    monkeypatch.setattr(planted, "run", lambda name, whole, seed, call: (False, {}))
+    monkeypatch.setattr(planted, "meant", lambda name, call: {})
+    monkeypatch.setattr(planted, "proved", lambda name, whole, calls: False)
     verdicts = list(planted.attack("pipelined"))
     assert {v.end for v in verdicts} <= {"missed", "refused", "without effect"}
     assert sum(not v.good for v in verdicts) > len(verdicts) / 2
@@ -103,9 +103,11 @@ def test_harmless_is_what_cannot_have_an_effect():
 def test_the_log_lists_every_fault_with_its_reason():
     seen = Verdict("planted", "move", "found", True, "a")
     missed = Verdict("planted", "move", "missed", False, "b")
-    text = log({"planted": [seen, missed]}, lambda fault: "because")
-    assert "planted: 2 tries, 1 faults" in text
-    assert "1 faults: because\n    move: b" in text
+    proved = Verdict("planted", "move", PROVED, True, "c")
+    text = log({"planted": [seen, missed, proved]}, lambda verdict: "because " + verdict.detail)
+    assert "planted: 3 tries, 1 faults" in text
+    assert "1 faults: because b\n    move: b" in text
+    assert f"1 {PROVED}: because c\n    move: c" in text
 
 
 def test_the_committed_log_is_of_the_whole_attack():

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any
+from functools import cache, partial
+from typing import Any, TypeAlias
 
 import cluster_kernels
 import numpy as np
@@ -20,17 +20,25 @@ from hexcute_core.driver.simulation import compile_for
 from hexcute_kernels.gemm.pipelined import pipelined_gemm
 from hexcute_kernels.gemm.warp_specialized import warp_specialized_gemm
 
+Arguments: TypeAlias = "Callable[[], tuple[np.ndarray, ...]]"
+
 
 @dataclass(frozen=True)
 class Planted:
-    """A kernel by name, what it is called with, and for what it is compiled."""
+    """A kernel by name, what it is called with, for what it is compiled, and `more` that it may be
+    called with: other numbers of tiles, after which rings stand at other slots."""
 
     name: str
     kernel: Callable[[], Any]
-    arguments: Callable[[], tuple[np.ndarray, ...]]
+    arguments: Arguments
     constants: Mapping[str, Any] = field(default_factory=dict)
     target: str = "sm_90"
+    more: tuple[Arguments, ...] = ()
 
+    @property
+    def calls(self) -> tuple[Arguments, ...]:
+        """All that it is called with, the least first."""
+        return (self.arguments, *self.more)
 
 
 @cache
@@ -40,8 +48,10 @@ def compiled(name: str) -> CompiledKernel:
     return compile_for(planted.kernel(), planted.arguments(), planted.target, planted.constants)
 
 
-def _role(name: str, arguments: Any, module: Any = role_kernels, **constants: Any) -> Planted:
-    return Planted(name, lambda: getattr(module, name), arguments, constants)
+def _role(
+    name: str, arguments: Any, *more: Any, module: Any = role_kernels, **constants: Any
+) -> Planted:
+    return Planted(name, lambda: getattr(module, name), arguments, constants, more=more)
 
 
 def _remote(name: str) -> Planted:
@@ -49,12 +59,12 @@ def _remote(name: str) -> Planted:
     return Planted(name, lambda: case.kernel, lambda: case.arguments()[0], case.constants)
 
 
-def _hopper(name: str, shape: tuple[int, int, int], **constants: Any) -> Planted:
-    def make() -> tuple[np.ndarray, ...]:
-        return matrices(f16, f32, shape)
-
+def _hopper(name: str, *shapes: tuple[int, int, int], **constants: Any) -> Planted:
+    first, *more = (partial(matrices, f16, f32, shape) for shape in shapes)
     whole = {"BM": 64, "BN": 64, "STAGES": 3, **constants}
-    return Planted(name, lambda: warp_specialized_gemm(f16, "k", "k", f32), make, whole)
+    return Planted(
+        name, lambda: warp_specialized_gemm(f16, "k", "k", f32), first, whole, more=tuple(more)
+    )
 
 
 PLANTED = (
@@ -72,17 +82,27 @@ PLANTED = (
         {"BM": 64, "BN": 64, "BK": 32, "WARPS": 4, "STAGES": 4},
         "sm_80",
     ),
-    _hopper("one_group", (64, 64, 328), CONSUMERS=1),
-    _hopper("two_groups", (128, 64, 328), BM=128, CONSUMERS=2),
+    _hopper("one_group", (64, 64, 328), (64, 64, 264), (64, 64, 392), CONSUMERS=1),
+    _hopper("two_groups", (128, 64, 328), (128, 64, 264), (128, 64, 392), BM=128, CONSUMERS=2),
     _hopper("persistent", (192, 128, 200), SCHEDULE="persistent"),
-    _hopper("pingpong", (320, 64, 200), SCHEDULE="pingpong"),
+    _hopper("pingpong", (320, 64, 200), (640, 64, 264), (640, 64, 328), SCHEDULE="pingpong"),
     _hopper("staying_cluster", (256, 128, 200), CLUSTER_M=2, SCHEDULE="persistent"),
-    _role("two_pipelines", products(64, 64, 320)),
+    _role("two_pipelines", products(64, 64, 320), products(64, 64, 448), products(64, 64, 512)),
     _role("two_readers", one_tile(320, (1, np.float32), (1, np.float16))),
-    _role("converting", products(64, 64, 320, first=np.float32)),
-    _role("chained", chain),
-    _role("taking_turns", products(320, 64, 72)),
-    _role("in_rows", products(128, 64, 320), cluster_kernels, X=2),
+    _role(
+        "converting",
+        products(64, 64, 320, first=np.float32),
+        products(64, 64, 256, first=np.float32),
+    ),
+    _role("chained", chain, partial(chain, 256), partial(chain, 320)),
+    _role(
+        "taking_turns",
+        products(320, 64, 72),
+        products(640, 64, 136),
+        products(640, 64, 200),
+        products(640, 64, 264),
+    ),
+    _role("in_rows", products(128, 64, 320), products(128, 64, 256), module=cluster_kernels, X=2),
     _remote("split_k"),
     _remote("sent_by_tma"),
 )

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+PROVED = "proved without effect"
+"""How a mistake ends that leaves all in order, as `proof` shows."""
 SECONDS = 60
 """A try that takes longer counts as one that hangs."""
 
@@ -56,16 +58,20 @@ def table(verdicts: Iterable[Verdict]) -> list[str]:
 
 
 def log(parts: dict[str, list[Verdict]], explained: Callable[[Verdict], str]) -> str:
-    """The summary that is committed; what is not as it should be is listed with its explanation."""
+    """The summary that is committed; what is not as it should be, and what is proved to have no
+    effect, is listed with its explanation."""
     lines = []
     for part, verdicts in parts.items():
         faults = [verdict for verdict in verdicts if not verdict.good]
         lines += [f"{part}: {len(verdicts)} tries, {len(faults)} faults", *table(verdicts)]
-        reasons: dict[str, list[Verdict]] = {}
-        for fault in faults:
-            reasons.setdefault(explained(fault), []).append(fault)
-        for reason, alike in reasons.items():
-            lines.append(f"  {len(alike)} faults: {reason}")
-            lines += [f"    {fault.kind}: {fault.detail}" for fault in alike]
+        for what, some in (
+            ("faults", faults), (PROVED, [verdict for verdict in verdicts if verdict.end == PROVED])
+        ):  # fmt: skip
+            reasons: dict[str, list[Verdict]] = {}
+            for one in some:
+                reasons.setdefault(explained(one), []).append(one)
+            for reason, alike in reasons.items():
+                lines.append(f"  {len(alike)} {what}: {reason}")
+                lines += [f"    {one.kind}: {one.detail}" for one in alike]
         lines.append("")
     return "\n".join(lines)
