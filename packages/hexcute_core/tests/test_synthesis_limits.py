@@ -92,3 +92,23 @@ def test_a_tile_that_no_thread_can_hold_is_refused_where_it_is_made(shape, threa
     with pytest.raises(NoLayout, match=rf"`r`.* takes {words} registers .* have {room}") as caught:
         assert kernel.compile("sm_80").solution
     assert caught.value.span.line == kernel.definition.span.line + 3
+
+
+def test_a_fill_that_no_thread_can_hold_is_refused_and_done_in_parts():
+    @hx.kernel(cache=False)
+    def kernel(y: f32[m, k], *, PARTS: int = 1):
+        hx.attrs.cuda.grid_dim = 1
+        hx.attrs.cuda.block_dim = 32
+        s = hx.shared_tensor(f32, (64, 256))
+        for i in hx.static_range(PARTS):
+            hx.fill(s[i * (64 // PARTS) : (i + 1) * (64 // PARTS), :], 1.0)
+        hx.syncthreads()
+        hx.copy(s, hx.global_view(y, ((64, 256), (k, 1))))
+
+    text = "a fill of 64x256 of f32 in shared memory takes 512 registers of each of 32 threads"
+    with pytest.raises(NoLayout, match=text) as caught:
+        assert kernel.compile("sm_80").solution
+    fix = "fill it in parts, as in hx.fill(s[0:32, :], 0.0), or give it more threads"
+    assert caught.value.fix == fix
+    assert caught.value.span.line == kernel.definition.span.line + 5
+    assert kernel.compile("sm_80", PARTS=4).solution

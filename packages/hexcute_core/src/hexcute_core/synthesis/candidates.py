@@ -27,9 +27,10 @@ from hexcute_core.synthesis.propagate import (
 from hexcute_core.synthesis.rearrange import Forced
 from hexcute_core.synthesis.register_parts import Apart, Parts
 from hexcute_core.synthesis.registers import same_threads
+from hexcute_core.synthesis.rewrite import filled_from
 from hexcute_core.synthesis.solution import GemmPlan, Rejected, WgmmaPlan
 from hexcute_core.synthesis.wgmma import WgmmaAnchor, plan_wgmma, shared_anchors
-from hexcute_core.tile import Copy, Gemm, GlobalView, RegisterTensor, Relabel, SharedTensor
+from hexcute_core.tile import Copy, Fill, Gemm, GlobalView, RegisterTensor, Relabel, SharedTensor
 
 # A component offers this many layouts to the joint search: every arrangement of eight warps
 # (four) under every order of K (five at most), M and N (three) that widens its copies.
@@ -103,6 +104,7 @@ def _require_room(graph: Graph, arch: Arch, component: Component, parts: Parts) 
     C++ compiler would work on it for minutes."""
     team, block = component.team, graph.program.block_dim
     room = team.registers or min(arch.registers_per_thread, arch.registers_per_block // block)
+    fills = {filled_from(item.op) for item in component.ops if isinstance(item.op, Fill)}
     for name in component.tensors:
         tensor = graph.tensors[name]
         assert isinstance(tensor, RegisterTensor)
@@ -110,10 +112,13 @@ def _require_room(graph: Graph, arch: Arch, component: Component, parts: Parts) 
         held = prod(tensor.shape) // shared * -(-shared // team.threads)
         words = -(-held * tensor.dtype.bits // 32)
         if words > room:
-            message = (
-                f"register tensor `{name}`, {'x'.join(map(str, tensor.shape))} of {tensor.dtype}, "
-                f"takes {words} registers of each of {team.threads} threads, which have {room}"
-            )
+            size = f"{'x'.join(map(str, tensor.shape))} of {tensor.dtype}"
+            takes = f"takes {words} registers of each of {team.threads} threads, which have {room}"
+            if name in fills:
+                # The author's tile is in shared memory already.
+                fix = "fill it in parts, as in hx.fill(s[0:32, :], 0.0), or give it more threads"
+                raise NoLayout(f"a fill of {size} in shared memory {takes}", tensor.span, fix)
+            message = f"register tensor `{name}`, {size}, {takes}"
             fix = "make the tile smaller, give it more threads, or keep it in hx.shared_tensor"
             if name not in parts.cuts:
                 raise NoLayout(message, tensor.span, fix)

@@ -36,8 +36,18 @@ class Counted(NamedTuple):
     least: int
 
 
+class Family(tuple[Swizzle, ...]):
+    """Swizzles to choose among, made once: as a key it is the object."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
 @lru_cache(maxsize=4096)
-def swizzles(base: int, extent: int, bits: int) -> tuple[Swizzle, ...]:
+def swizzles(base: int, extent: int, bits: int) -> Family:
     """The identity, then every swizzle that permutes `extent` elements onto themselves, keeps 2 **
     base of them together and moves banks; plainer ones first."""
     top = (ROW_BITS // bits).bit_length() - 1
@@ -48,7 +58,7 @@ def swizzles(base: int, extent: int, bits: int) -> tuple[Swizzle, ...]:
             while extent % (1 << (low + count + shift)) == 0:
                 found.append(Swizzle(count, low, shift))
                 shift += 1
-    return tuple(sorted(found, key=lambda s: (s.bits, -s.base, abs(s.shift))))
+    return Family(sorted(found, key=lambda s: (s.bits, -s.base, abs(s.shift))))
 
 
 def choose(

@@ -65,6 +65,11 @@ def whole(name: str, shape: tuple[int, ...]) -> TileRef:
     return TileRef(name, (zero,) * len(shape), shape, tuple(range(len(shape))))
 
 
+def filled_from(op: Fill) -> str:
+    """The registers from which `op`, where it fills shared memory, is stored."""
+    return f"fill_{op.id}"
+
+
 def expand(program: TileProgram, kept: Collection[int] = ()) -> Expanded:
     """`program` with rearranges, but those in `kept`, as copies through a buffer of their own.
 
@@ -96,7 +101,7 @@ def expand(program: TileProgram, kept: Collection[int] = ()) -> Expanded:
         if isinstance(stmt, Fill) and stmt.dst.tensor in shared:
             number += 1
             dtype = program.tensor(stmt.dst.tensor).dtype
-            registers = RegisterTensor(f"fill_{stmt.id}", dtype, stmt.dst.shape, stmt.span)
+            registers = RegisterTensor(filled_from(stmt), dtype, stmt.dst.shape, stmt.span)
             tensors.append(registers)
             ref = whole(registers.name, registers.shape)
             fill = Fill(stmt.id, ref, stmt.value, stmt.span)
