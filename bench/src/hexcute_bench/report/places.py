@@ -8,3 +8,4 @@ BENCH = Path(__file__).resolve().parents[3]
 RESULTS = BENCH / "results" / "h100"
 PAPER = BENCH / "paper"
 FIGURES = BENCH / "figures"
+HOST = BENCH / "results" / "host"

@@ -10,6 +10,7 @@ from hexcute_bench.suites.attention import MHA_CAUSAL, MHA_DECODING, MHA_FORWARD
 from hexcute_bench.suites.cost_model import COST_MODEL
 from hexcute_bench.suites.fp8 import FP8_BLOCKWISE
 from hexcute_bench.suites.gemm import GEMM_SM80, GEMM_SM90, GEMM_UNTUNED
+from hexcute_bench.suites.growth import GROWTH
 from hexcute_bench.suites.layout_algebra import LAYOUT_ALGEBRA
 from hexcute_bench.suites.moe import MOE, MOE_LAYER
 from hexcute_bench.suites.scan import SELECTIVE_SCAN
@@ -31,6 +32,7 @@ ALL: tuple[Suite, ...] = (
     LINES_OF_CODE,
     BYTES_PER_INSTRUCTION,
     LAYOUT_ALGEBRA,
+    GROWTH,
 )
 
 
