@@ -191,4 +191,6 @@ def figures(session: nox.Session) -> None:
     pip(session, "--no-deps", "--no-build-isolation", "--editable", "bench")
     for what in ("figures", "table"):
         session.run("python", "-m", "hexcute_bench", what, "--check", *session.posargs)
+        of_h200 = ("--results", "bench/results/h200", "--figures", "bench/figures/h200")
+        session.run("python", "-m", "hexcute_bench", what, "--check", *of_h200)
     session.run("python", "-m", "pytest", "bench/tests/test_report.py")
