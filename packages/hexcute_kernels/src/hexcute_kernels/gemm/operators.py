@@ -241,18 +241,21 @@ def _flat(given: Argument, rows: int, columns: int, lead: tuple[int, ...]) -> Ar
     return (str(given), _matrix(rows, columns)) if lead else given
 
 
-SHALLOW, FEW_SUMS = 128, 1 << 21
-"""Up to FEW_SUMS results of at most SHALLOW multiplications each are sooner done by small blocks
-that wait for no barriers."""
-COPIED, STORED = 1 << 24, 1 << 28
-"""Multiplications from which on it pays to copy operands of a k up to 64, and to multiply by wgmma
-what cannot be stored by TMA."""
+SHALLOWEST, SHALLOW, FEW_SUMS = 16, 128, 1 << 21
+"""Results of at most SHALLOWEST multiplications each are sooner done by small blocks that wait for
+no barriers; so are those of at most SHALLOW, up to FEW_SUMS of them."""
+STORED = 1 << 28
+"""Multiplications from which on wgmma pays where TMA cannot store the result."""
 
 
 def deep(p: Product) -> str | None:
     """Whether there is enough of k for a ring of stages."""
-    if p.k <= SHALLOW and p.m * p.n <= FEW_SUMS and p.batch is None:
-        return f"k is to be more than {SHALLOW}, or the results more than {FEW_SUMS}"
+    few = p.k <= SHALLOW and p.m * p.n <= FEW_SUMS
+    if (few or p.k <= SHALLOWEST) and p.batch is None:
+        return (
+            f"k is to be more than {SHALLOWEST}, and more than {SHALLOW} where there are at most "
+            f"{FEW_SUMS} results"
+        )
     return None
 
 
@@ -270,10 +273,7 @@ def packed_thin_fits(p: Product) -> str | None:
 
 def packing_pays(p: Product) -> str | None:
     """Whether copies of the operands take less time than they save."""
-    work, copies = p.m * p.n * p.k, _unfit(p, **_operand_rows(p)) is not None
-    if copies and p.k <= 64 and work < COPIED:
-        return f"k is to be more than 64, or the multiplications {COPIED} or more"
-    if not copies and work < STORED:
+    if _unfit(p, **_operand_rows(p)) is None and p.m * p.n * p.k < STORED:
         return f"nothing needs a copy, and the multiplications are fewer than {STORED}"
     return None
 
