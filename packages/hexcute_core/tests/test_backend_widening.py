@@ -164,9 +164,7 @@ def test_every_pattern_is_exact(tmp_path: Path, source: DType, to: DType, target
 
 @pytest.mark.parametrize("to", TARGETS, ids=str)
 @pytest.mark.parametrize(("shift", "mask"), [(0, 15), (4, 15), (2, 7), (3, 1), (0, 127), (1, 63)])
-def test_bits_cut_out_of_bytes_are_fields(
-    tmp_path: Path, to: DType, shift: int, mask: int
-) -> None:
+def test_bits_cut_out_of_bytes_are_fields(tmp_path: Path, to: DType, shift: int, mask: int) -> None:
     count = WORDS * 4
 
     def part(i: int) -> Scalar:
@@ -216,9 +214,7 @@ def cast_kernel(source: DType, to: DType) -> hx.Kernel:
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("to", TARGETS, ids=str)
 @pytest.mark.parametrize("source", SOURCES, ids=str)
-def test_casts_are_priced_and_made_as_the_table_says(
-    source: DType, to: DType, target: str
-) -> None:
+def test_casts_are_priced_and_made_as_the_table_says(source: DType, to: DType, target: str) -> None:
     """No unit for conversions but where the table names its instruction."""
     compiled = cast_kernel(source, to).compile(target)
     capability = {"sm_80": (8, 0), "sm_90": (9, 0)}[target]

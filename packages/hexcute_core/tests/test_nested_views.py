@@ -63,9 +63,7 @@ def permuted(q: np.ndarray, steps: int) -> np.ndarray:
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("staged", [False, True], ids=["direct", "staged"])
 @pytest.mark.parametrize(("dtype", "steps"), [(u8, 4), (u4, 8)], ids=str)
-def test_packed_weights_move_16_bytes(
-    dtype: DType, steps: int, staged: bool, target: str
-) -> None:
+def test_packed_weights_move_16_bytes(dtype: DType, steps: int, staged: bool, target: str) -> None:
     kernel = product_of(dtype, steps, staged)
     compiled = kernel.compile(target, verify=True)
     moved = {

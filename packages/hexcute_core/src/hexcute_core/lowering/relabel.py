@@ -57,9 +57,7 @@ def _renamed(ctx: Context, op: Relabel, digits: tuple[Digit, ...]) -> tuple[th.S
     return nest(loops, sizes, (ctx.assign(op.dst, to, ctx.element(op.src, of), op.span),))
 
 
-def _together(
-    digits: tuple[Digit, ...], unit: int, least: int
-) -> tuple[list[Digit], list[Digit]]:
+def _together(digits: tuple[Digit, ...], unit: int, least: int) -> tuple[list[Digit], list[Digit]]:
     """The digits of one move, and those of its repetitions: at least `least` bits, and more of a
     word where they follow one another in both."""
     run: list[Digit] = []
