@@ -175,11 +175,16 @@ def test_what_cannot_be_is_told() -> None:
         ):
             with pytest.raises(LaunchError, match=words):
                 selective_scan(*args)
-        selective_scan(u, u, a, bc, bc, variant="helped")
-        assert "BLOCKS" in launches[-1].constants
+        wide = [x.float() for x in (u, u, a, bc, bc)]
+        for args, more, helped in (
+            ((u, u, a, bc, bc), {}, True),
+            (one, {"cu_seqlens": ragged["cu_seqlens"]}, False),
+            (wide, {}, False),
+        ):
+            selective_scan(*args, **more)
+            assert ("BLOCKS" in launches[-1].constants) == helped
         with pytest.raises(LaunchError, match="helped: takes no cu_seqlens"):
             selective_scan(*one, cu_seqlens=ragged["cu_seqlens"], variant="helped")
-        wide = [x.float() for x in (u, u, a, bc, bc)]
         with pytest.raises(LaunchError, match="takes 16 states or more in 16 bits, not 16 in 32"):
             selective_scan(*wide, variant="helped")
         with pytest.raises(LaunchError, match=r"cu_seqlens is to be \(sequences \+ 1,\) beside u"):

@@ -115,9 +115,13 @@ SCAN = Table(
 )
 HELPED = Table(
     rows={
-        "h200": (Row(HelpedConfig(16, 8, 2, 4, 2), fills=200), Row(HelpedConfig(32, 4, 2))),
+        "h200": (
+            Row(HelpedConfig(16, 16, 1, 8, 2), most={"states": 16}, fills=200),
+            Row(HelpedConfig(32, 8, 1, 4, 2), fills=200),
+            Row(HelpedConfig(32, 4, 1, 8)),
+        ),
     },
-    more=(HelpedConfig(16, 16, 1, 4, 2),),
+    more=(HelpedConfig(16, 8, 1, 4, 3), HelpedConfig(16, 8, 2, 4, 2), HelpedConfig(32, 4, 2, 8)),
 )
 UPDATE = Table(rows={"h200": (Row(UpdateConfig(64)),)}, more=(UpdateConfig(32), UpdateConfig(128)))
 CONVOLUTION = Table(

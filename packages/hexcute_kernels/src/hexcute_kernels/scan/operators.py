@@ -211,8 +211,8 @@ _PARAMETERS = (
     "Tensor? cu_seqlens=None"
 )
 _VARIANTS = (
-    Variant("channels", ("mma.sync", "cp.async"), SCAN, launch(selective_scan_kernel)),
     Variant("helped", ("wgmma",), HELPED, launch(helped_scan_kernel), helped_fits),
+    Variant("channels", ("mma.sync", "cp.async"), SCAN, launch(selective_scan_kernel)),
 )
 _DOC = """The selective state-space recurrence, each step and channel:
 
@@ -237,9 +237,9 @@ selective_scan = Operator(
     f"selective_scan({_PARAMETERS}) -> Tensor", describe=describe, outputs=outputs,
     variants=_VARIANTS,
     doc=_DOC + """
-    Gives (batch, channels, length) in u's order. Variants: "channels", threads walk the channels,
-    everywhere; "helped" on Hopper, a warp group does the rest of the work for those that walk, for
-    sequences of one length, 16 bits and 16 states or more.
+    Gives (batch, channels, length) in u's order. Variants: "helped" on Hopper, a warp group does
+    the rest of the work for those that walk the channels, for sequences of one length, 16 bits and
+    16 states or more; "channels" everywhere, all threads do both.
     """,
 )  # fmt: skip
 
