@@ -37,6 +37,10 @@ WGMMA = {
     "one": {"BM": 64, "BN": 64, "GROUPS": 1, "PINGPONG": False, "STAGES": 3},
     "sections": {"BN": 64, "ORDER": "sections"},
     "heads": {"BN": 64, "ORDER": "heads"},
+    "lazy": {"BN": 64, "LAZY": True},
+    "lazy before": {"BN": 32, "LAZY": True, "RESCALE": "before"},
+    "lazy next": {"BN": 48, "LAZY": True, "RESCALE": "next", "PINGPONG": False},
+    "next": {"BN": 32, "RESCALE": "next", "STAGES": 3},
 }
 MMA = {"four": {}, "eight": {"BM": 128, "BN": 32, "WARPS": 8}}
 CASES = (
@@ -49,6 +53,10 @@ CASES = (
     ("wgmma", "heads", Sizes(1, 2, 1, 100, 300, 128, 128), Mask(right=20, left=70, cap=5.0)),
     ("wgmma", "turns", Sizes(1, 1, 1, 72, 200, 192, 128), Mask()),
     ("wgmma", "turns", Sizes(1, 1, 1, 72, 90, 256, 256), Mask(right=0)),
+    ("wgmma", "lazy", Sizes(1, 2, 1, 132, 300, 64, 64), Mask(right=0)),
+    ("wgmma", "lazy before", Sizes(1, 1, 1, 132, 150, 72, 64), Mask(left=70)),
+    ("wgmma", "lazy next", Sizes(1, 2, 1, 132, 300, 64, 64), Mask(cap=5.0)),
+    ("wgmma", "next", Sizes(1, 1, 1, 72, 200, 192, 256), Mask(right=0)),
     ("mma", "four", Sizes(1, 2, 1, 132, 300, 64, 64), Mask()),
     ("mma", "four", Sizes(2, 2, 1, 100, 130, 64, 64), Mask(right=0, left=40)),
     ("mma", "four", Sizes(1, 2, 1, 100, 70, 40, 24), Mask(right=0, cap=3.0)),
@@ -88,6 +96,25 @@ def test_against_the_definition(
     want, logs = attention(q, k, v, scale, mask.right, mask.left, mask.cap)
     bits = 11 if dtype is hx.f16 else 8
     np.testing.assert_allclose(o.astype(np.float64), want, atol=3 * 2.0**-bits, rtol=2.0**-bits)
+    np.testing.assert_allclose(lse, logs, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("config", ["lazy", "lazy before", "lazy next", "next"])
+@pytest.mark.parametrize("growth", [-0.5, 0.02, 0.5])
+def test_scores_that_grow_along_the_keys(config: str, growth: float) -> None:
+    """A lazy maximum follows where it has to, keys being walked from either side: rows whose scores
+    grow by 2^80, or slowly past what stays unscaled."""
+    rng = np.random.default_rng(1)
+    q, k, v = (rng.normal(size=(1, n, 1, 64)).astype(np.float32) for n in (96, 260, 260))
+    q[..., 0] = np.where(np.arange(96)[None, :, None] % 3 == 1, 1.0, -1.0)
+    k[..., 0] = growth * np.arange(260)[None, :, None]
+    q, k, v = (x.astype(np.float16) for x in (q, k, v))
+    o, lse = np.full(q.shape, np.nan, np.float16), np.full((1, 1, 96), np.nan, np.float32)
+    kernel = warp_specialized_attention(hx.f16, 64, 64, with_lse=True)
+    compiled = kernel.compile("sm_90", constants=WGMMA[config])
+    compiled.simulate(q, k, v, o, lse, 0.5, 0, 0, 0.0)
+    want, logs = attention(q, k, v, 0.5)
+    np.testing.assert_allclose(o.astype(np.float64), want, atol=3 * 2.0**-11, rtol=2.0**-11)
     np.testing.assert_allclose(lse, logs, rtol=1e-5, atol=1e-5)
 
 

@@ -44,7 +44,7 @@ class MmaConfig:
 @dataclass(frozen=True)
 class WgmmaConfig:
     """BM queries and BN keys a tile, STAGES of keys and of values, GROUPS of warps that multiply,
-    in turns or not (PINGPONG), ORDER of the blocks."""
+    in turns or not (PINGPONG), ORDER of the blocks; LAZY maxima, and where results are rescaled."""
 
     BM: int
     BN: int
@@ -52,6 +52,8 @@ class WgmmaConfig:
     PINGPONG: bool
     STAGES: int = 2
     ORDER: str = "rows"
+    LAZY: bool = True
+    RESCALE: str = "after"
 
     def blocks(self, problem: Blocked) -> int:
         return blocks(problem, self.BM)
@@ -74,7 +76,11 @@ def _row(
 ) -> Row[WgmmaConfig]:
     """A row for heads of at most this width: BM, BN, GROUPS, PINGPONG and ORDER."""
     bm, bn, groups, pingpong, order = config
-    tile = WgmmaConfig(bm, bn, groups, pingpong, ORDER=order)
+    # A wide result takes its decay under the next product, which is long; narrow keys and values
+    # leave room for a third stage.
+    rescale = "after" if width <= 128 else "next"
+    stages = 3 if width <= 64 and groups > 1 else 2
+    tile = WgmmaConfig(bm, bn, groups, pingpong, stages, order, RESCALE=rescale)
     return Row(tile, most={"width": width, **most}, fills=fills)
 
 

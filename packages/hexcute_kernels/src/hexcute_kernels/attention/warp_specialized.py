@@ -5,6 +5,7 @@
 A block takes BM queries of a head and walks its keys backwards, BN at a time: first the blocks of
 keys that a mask cuts, then those that all its queries see, then those a window's left end cuts.
 PINGPONG: the groups issue their products in turns, so one multiplies under another's softmax.
+LAZY: a row's maximum stays until it is far too low, and so does its result: no decay meanwhile.
 """
 
 from __future__ import annotations
@@ -14,39 +15,33 @@ from functools import cache
 import hexcute_core as hx
 from hexcute_core import f32, i32
 from hexcute_kernels.attention.bounds import key_tiles, tile_width
+from hexcute_kernels.attention.orders import ORDERS, in_sections
 from hexcute_kernels.parts.softmax import (
     LEAST,
     LOG2_E,
+    SUMS,
+    exponentials,
     hide,
     log_sum,
-    online_softmax,
+    raised,
     reciprocal_or_zero,
+    rescale,
 )
 
 b, hq, hk, sq, sk, lb, lh, ls = hx.dims("b hq hk sq sk lb lh ls")
 
-ORDERS = ("rows", "heads", "sections")
-PRODUCER = {1: None, 2: 24, 3: 32}
-CONSUMER = {1: None, 2: 240, 3: 160}
-"""Registers a thread keeps, by the number of groups that multiply; one group needs no more than
-the launch gives it."""
-L2_BYTES = 32 << 20
-"""Keys and values that blocks which run together may read: about half of Hopper's L2."""
+RESCALES = ("before", "after", "next")
+"""When a result takes its decay: before or after the exponentials, or under the next products."""
+PRODUCER, CONSUMER = {1: None, 2: 24, 3: 32}, {1: None, 2: 240, 3: 160}
+"""Registers a thread keeps, by how many groups multiply; one needs no more than a launch gives."""
 
 
 @hx.device
-def place(block, rows, heads, together):
-    """Row of blocks and head of `block`: `together` heads run side by side, their rows one after
-    the other."""
-    section = block // (together * rows)
-    rest, width = block % (together * rows), hx.minimum(together, heads - section * together)
-    return rest // width, section * together + rest % width
-
-
-@hx.device
-def multiply(rs, q, k, ro, rp, s_v, values):
-    """Issues rs = q k^T, then ro += rp v of the keys before."""
+def multiply(rs, q, k, ro, rp, s_v, values, decay, lazy):
+    """Issues rs = q k^T, then ro = decay ro + rp v of the keys before; without a decay, 1."""
     hx.gemm(rs, q, k, asynchronous=True, accumulate=False)
+    if decay is not None:
+        rescale(ro, decay, lazy)
     s = values.wait()
     hx.gemm(ro, rp, s_v[:, :, s], asynchronous=True)
 
@@ -88,8 +83,10 @@ def warp_specialized_attention(
         GROUPS: int = 2,
         PINGPONG: bool = True,
         ORDER: str = "rows",
+        LAZY: bool = False,
+        RESCALE: str = "after",
     ):
-        assert ORDER in ORDERS, "ORDER is rows, heads or sections"
+        assert ORDER in ORDERS and RESCALE in RESCALES, f"they are of {ORDERS} and {RESCALES}"
         rows, group = hx.cdiv(sq, BM), hq // hk
         if ORDER == "rows":
             hx.attrs.cuda.grid_dim = rows, hq, b
@@ -99,8 +96,8 @@ def warp_specialized_attention(
             h, row, z = hx.blockIdx.x, hx.blockIdx.y, hx.blockIdx.z
         else:
             hx.attrs.cuda.grid_dim = rows * hq * b
-            fit = hx.maximum(L2_BYTES // (sk * (d + dv) * dtype.bits // 8), 1)
-            row, head = place(hx.blockIdx.x, rows, hq * b, fit * group)
+            head_bytes = sk * (d + dv) * dtype.bits // 8
+            row, head = in_sections(hx.blockIdx.x, rows, hq * b, group, head_bytes)
             h, z = head % hq, head // hq
         if bounded_right:  # The longest rows first.
             row = rows - 1 - row
@@ -113,7 +110,6 @@ def warp_specialized_attention(
         stretches = [(True, 1, first_whole), (False, first_whole, after_whole)]
         if bounded_left:
             stretches.append((True, after_whole, tiles))
-        shift = sk - sq
 
         gq = hx.global_view(q[z, bm:, h, :], ((BM, wide_k), (hq * d, 1)))
         kh, n = h // group, last + 1
@@ -143,10 +139,10 @@ def warp_specialized_attention(
                 mine = s_q[me * high : (me + 1) * high, :wide_k]
                 ro = hx.register_tensor(f32, (high, wide_v))
                 rs = hx.register_tensor(f32, (high, BN))
-                m, total = hx.register_tensor(f32, (high, 1)), hx.register_tensor(f32, (high, 1))
+                m, sums = hx.register_tensor(f32, (high, 1)), hx.register_tensor(f32, (high, SUMS))
                 hx.fill(ro, 0.0)
                 hx.fill(m, LEAST)
-                hx.fill(total, 0.0)
+                hx.fill(sums, 0.0)
                 factor = (1.0 if capped else scale) * LOG2_E
                 queries.wait()
                 if tiles > 0:
@@ -154,30 +150,42 @@ def warp_specialized_attention(
                         hx.gemm(rs, mine, s_k[:, :, s], accumulate=False)
                     if capped:
                         rs = cap * hx.tanh(rs * (scale / cap))
-                    hide(rs, top + shift, last * BN, sk, *bounds)
-                    p, decay, m, total = online_softmax(rs, m, total, factor)
+                    hide(rs, top + sk - sq, last * BN, sk, *bounds)
+                    m, decay = raised(rs, m, factor)
+                    p = exponentials(rs, m, factor)
+                    sums = hx.sum(p, 1, keep=SUMS)
                     rp = hx.cast(p, dtype)
                     for cut, start, stop in stretches:
                         for i in range(start, stop):
-                            at_k = keys.wait()
+                            pending = decay if RESCALE == "next" else None
+                            k_now = s_k[:, :, keys.wait()]
                             if teams > 1:
                                 with order.turn(me):
-                                    multiply(rs, mine, s_k[:, :, at_k], ro, rp, s_v, values)
+                                    multiply(rs, mine, k_now, ro, rp, s_v, values, pending, LAZY)
                             else:
-                                multiply(rs, mine, s_k[:, :, at_k], ro, rp, s_v, values)
+                                multiply(rs, mine, k_now, ro, rp, s_v, values, pending, LAZY)
                             hx.wait_gemm(1)
                             keys.release()
                             if capped:
                                 rs = cap * hx.tanh(rs * (scale / cap))
                             if cut:
-                                hide(rs, top + shift, (last - i) * BN, sk, *bounds)
-                            p, decay, m, total = online_softmax(rs, m, total, factor)
+                                hide(rs, top + sk - sq, (last - i) * BN, sk, *bounds)
+                            m, decay = raised(rs, m, factor, LAZY)
+                            if RESCALE == "before":
+                                hx.wait_gemm(0)
+                                rescale(ro, decay, LAZY)
+                            p = exponentials(rs, m, factor)
+                            sums = sums * decay + hx.sum(p, 1, keep=SUMS)
                             hx.wait_gemm(0)
                             values.release()
                             rp = hx.cast(p, dtype)
-                            ro *= decay
+                            if RESCALE == "after":
+                                rescale(ro, decay, LAZY)
+                    if RESCALE == "next":
+                        rescale(ro, decay, LAZY)
                     with values.consume() as s:
                         hx.gemm(ro, rp, s_v[:, :, s])
+                total = hx.sum(sums, 1)
                 if with_lse:
                     gl = hx.global_view(lse[z, h, top:], ((high, 1), (1, 1)))
                     hx.copy(log_sum(m, total, factor), gl)

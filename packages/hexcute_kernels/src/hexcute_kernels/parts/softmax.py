@@ -16,6 +16,10 @@ import hexcute_core as hx
 LEAST = -1e30
 HIDDEN = -math.inf
 LOG2_E = 1 / math.log(2)
+SUMS = 8
+"""Sums of a row's columns that a loop keeps apart: those of a thread need no other thread's."""
+SLACK = 8.0
+"""By how many powers of two a score may be above a lazy m: far within what float16 holds."""
 
 
 @hx.device
@@ -24,11 +28,40 @@ def online_softmax(s, m, total, scale):
 
     Gives p (rows, columns), the decay of what was summed before (rows, 1), and m and total now.
     """
+    m, decay = raised(s, m, scale)
+    p = exponentials(s, m, scale)
+    return p, decay, m, total * decay + hx.sum(p, 1)
+
+
+@hx.device
+def raised(s, m, scale, lazy=False):
+    """m (rows, 1) after one more block of scores s, and the decay of what was summed before.
+
+    `lazy`: m stays where scores are above it by less than 2^SLACK, and the decay is 1 there; sums
+    and results are as exact, since all that m has to keep is numbers within the range of a type.
+    """
     now = hx.maximum(m, hx.max(s, 1))
-    p = hx.exp2(s * scale - now * scale)
+    if lazy:
+        now = hx.where((now - m) * scale > SLACK, now, m)
     # The difference first: of two equal maxima it is 0 however large they are.
-    decay = hx.exp2((m - now) * scale)
-    return p, decay, now, total * decay + hx.sum(p, 1)
+    return now, hx.exp2((m - now) * scale)
+
+
+@hx.device
+def exponentials(s, m, scale):
+    """p (rows, columns) of scores s over m (rows, 1)."""
+    return hx.exp2(s * scale - m * scale)
+
+
+@hx.device
+def rescale(r, decay, lazy=False):
+    """r (rows, columns) times its rows' decay (rows, 1); `lazy`: past the rows that have none."""
+    if lazy:
+        for i, j in hx.elements(r):
+            if decay[i, 0] != 1.0:
+                r[i, j] = r[i, j] * decay[i, 0]
+    else:
+        r *= decay
 
 
 @hx.device
