@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -97,6 +98,20 @@ def test_against_the_definition(
     bits = 11 if dtype is hx.f16 else 8
     np.testing.assert_allclose(o.astype(np.float64), want, atol=3 * 2.0**-bits, rtol=2.0**-bits)
     np.testing.assert_allclose(lse, logs, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_problems(seed: int) -> None:
+    """Shapes, heads, masks and configurations as they are drawn."""
+    draw = random.Random(seed)
+    hk = draw.choice([1, 2])
+    sizes = Sizes(
+        b=draw.choice([1, 2]), h=hk * draw.choice([1, 2]), hk=hk, sq=4 * draw.randrange(1, 40),
+        sk=draw.randrange(1, 200), d=8 * draw.randrange(2, 12), dv=8 * draw.randrange(2, 12),
+    )  # fmt: skip
+    bounds = [None, 0, draw.randrange(1, 100)]
+    mask = Mask(draw.choice(bounds), draw.choice(bounds), draw.choice([0.0, 0.0, 4.0]))
+    test_against_the_definition(hx.f16, "wgmma", draw.choice(list(WGMMA)), sizes, mask)
 
 
 @pytest.mark.parametrize("config", ["lazy", "lazy before", "lazy next", "next"])

@@ -48,7 +48,7 @@ def problem(draw: random.Random) -> tuple[tuple[Any, Any, Any], dict[str, Any], 
     hk = draw.choice([1, 2, 3])
     h, b = hk * draw.choice([1, 2, 4]), draw.choice([1, 1, 2, 5])
     sizes = [1, 2, 63, 64, 65, 127, 128, 130, 191, 200, 257, 500, 1000, 1031]
-    sq, sk = draw.choice(sizes), draw.choice(sizes)
+    sq, sk = (draw.choice([draw.choice(sizes), draw.randrange(1, 700)]) for _ in range(2))
     dtype = draw.choice([torch.float16, torch.bfloat16])
     q, k, v = (
         torch.randn(b, s, heads, width, device="cuda", dtype=dtype)
@@ -90,6 +90,12 @@ def test_random_problems(seed: int) -> None:
     for _ in range(25):
         tensors, options, variant = problem(draw)
         compare(tensors, options, variant=variant)
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("seed", range(1000, 1120))
+def test_three_thousand_random_problems(seed: int) -> None:
+    test_random_problems(seed)
 
 
 @pytest.mark.parametrize("config", list(WGMMA), ids=str)
