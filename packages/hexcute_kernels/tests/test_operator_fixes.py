@@ -6,12 +6,13 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 import hexcute_kernels
 from hexcute_core.errors import HexcuteError
-from hexcute_kernels.attention import attention, decode_attention
+from hexcute_kernels.attention import attention, decode_attention, sdpa
 from hexcute_kernels.gemm import bmm, linear, matmul
 from hexcute_kernels.gemm.configs import MmaConfig
 from hexcute_kernels.scan import causal_conv1d, selective_scan
@@ -91,6 +92,22 @@ def scanned(out: Any = None, u: Any = None) -> Any:
     return lambda: selective_scan(u, u, zeros(64, 16, dtype=torch.float32), bc, bc, out=out)
 
 
+def rows(queries: int) -> Any:
+    """A causal call of so many queries and 64 keys."""
+    return lambda: attention(*(zeros(1, n, 2, 64) for n in (queries, 64, 64)), causal=True)
+
+
+def stand_in(queries: int) -> Any:
+    """The same by what stands in for torch's."""
+    tensors = [zeros(1, 2, n, 64) for n in (queries, 64, 64)]
+    return lambda: sdpa.forward(*tensors, is_causal=True)
+
+
+def old_torch() -> Any:
+    with patch("torch.nn.attention.register_flash_attention_impl", None, create=True):
+        return sdpa.register_sdpa()
+
+
 def in_a_graph(**options: Any) -> Any:
     given = {"variant": None, "config": None, **options}
     return lambda: traced(matmul, (right(), right()), None, given["variant"], given["config"], {})
@@ -122,6 +139,9 @@ CALLS: list[tuple[str, Any, Any]] = [
      product(right)),
     ("leave it to the table, or name a variant", in_a_graph(config=MmaConfig(64, 64, 64, 6, 4)),
      in_a_graph(variant="mma")),
+    ("use torch 2.11 or newer, or call hexcute_kernels.attention.attention", old_torch, rows(64)),
+    ("call hexcute_kernels.attention.attention, where the last ones share their place",
+     stand_in(32), rows(32)),
     ("pass out= by name", lambda: matmul(right(), right(), right()),
      lambda: matmul(right(), right(), out=right())),
     ("each perhaps with ?, a name and a default", lambda: parse("f(int[] a) -> Tensor"),

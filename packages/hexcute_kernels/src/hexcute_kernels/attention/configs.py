@@ -1,8 +1,8 @@
 """Configurations of attention, and which one a problem gets, as measured on an H200.
 
-wgmma: 64 queries a block where longer tiles would leave multiprocessors idle; else as many keys
-as registers hold beside the result, which falls with the heads' width. Under a mask, blocks of all
-heads run longest first.
+wgmma: 64 queries a block where longer tiles would leave multiprocessors idle; else 128, and 192 of
+narrow heads where there are many. Results take their decay under the next product, and most blocks
+of keys bring none. Under a mask, blocks of all heads run longest first.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class WgmmaConfig:
     STAGES: int = 2
     ORDER: str = "rows"
     LAZY: bool = True
-    RESCALE: str = "after"
+    RESCALE: str = "next"
 
     def blocks(self, problem: Blocked) -> int:
         return blocks(problem, self.BM)
@@ -71,54 +71,43 @@ MMA = Table(
 )
 
 
-def _row(
-    width: int, config: tuple[int, int, int, bool, str], fills: int = 0, **most: int
-) -> Row[WgmmaConfig]:
-    """A row for heads of at most this width: BM, BN, GROUPS, PINGPONG and ORDER."""
-    bm, bn, groups, pingpong, order = config
-    # A wide result takes its decay under the next product, which is long; narrow keys and values
-    # leave room for a third stage.
-    rescale = "after" if width <= 128 else "next"
-    stages = 3 if width <= 64 and groups > 1 else 2
-    tile = WgmmaConfig(bm, bn, groups, pingpong, stages, order, RESCALE=rescale)
-    return Row(tile, most={"width": width, **most}, fills=fills)
+def _row(width: int, config: WgmmaConfig, fills: int = 0, **most: int) -> Row[WgmmaConfig]:
+    """A row for heads of at most this width."""
+    return Row(config, most={"width": width, **most}, fills=fills)
+
+
+def _one(bn: int, order: str = "rows", lazy: bool = False) -> WgmmaConfig:
+    """One group that multiplies, for what fills the GPU only with its 64 queries a block."""
+    return WgmmaConfig(64, bn, 1, False, ORDER=order, LAZY=lazy, RESCALE="after")
 
 
 _EVEN = (
-    _row(64, (192, 128, 3, False, "rows"), 1300, masked=0),
-    _row(64, (128, 176, 2, True, "rows"), 100, masked=0),
-    _row(64, (64, 128, 1, False, "rows"), masked=0),
-    _row(96, (128, 160, 2, True, "rows"), 256, masked=0),
-    _row(96, (128, 128, 2, True, "rows"), 100, masked=0),
-    _row(96, (64, 128, 1, False, "rows"), masked=0),
-    _row(128, (128, 176, 2, True, "rows"), 1024, masked=0),
-    _row(128, (128, 128, 2, True, "rows"), 100, masked=0),
-    _row(128, (64, 128, 1, False, "rows"), masked=0),
-    _row(192, (128, 112, 2, True, "rows"), 200, masked=0),
-    _row(192, (128, 96, 2, True, "rows"), 100, masked=0),
-    _row(192, (64, 112, 1, False, "rows"), masked=0),
-    _row(256, (128, 80, 2, False, "sections"), 200, masked=0),
-    _row(256, (128, 80, 2, False, "rows"), 100, masked=0),
-    _row(256, (64, 80, 1, False, "rows"), masked=0),
+    _row(64, WgmmaConfig(192, 128, 3, True, 3), 330, masked=0),
+    _row(64, WgmmaConfig(128, 128, 2, True, 3), 100, masked=0),
+    _row(64, _one(128), masked=0),
+    _row(96, WgmmaConfig(128, 128, 2, True), 100, masked=0),
+    _row(96, _one(128), masked=0),
+    _row(128, WgmmaConfig(128, 128, 2, True), 100, masked=0),
+    _row(128, _one(128), masked=0),
+    _row(192, WgmmaConfig(128, 112, 2, True), 200, masked=0),
+    _row(192, WgmmaConfig(128, 96, 2, True), 100, masked=0),
+    _row(192, _one(112), masked=0),
+    _row(256, WgmmaConfig(128, 80, 2, False, RESCALE="after"), 100, masked=0),
+    _row(256, _one(80), masked=0),
 )
 """Where every block sees all keys."""
 _MASKED = (
-    _row(64, (192, 128, 3, True, "heads"), 330),
-    _row(64, (128, 128, 2, True, "heads"), 200),
-    _row(64, (64, 128, 1, False, "heads")),
-    _row(96, (128, 128, 2, True, "heads"), 200),
-    _row(96, (64, 128, 1, False, "rows")),
-    _row(128, (128, 176, 2, True, "rows"), 1500),
-    _row(128, (128, 128, 2, True, "heads"), 200),
-    _row(128, (64, 128, 1, False, "heads"), 200),
-    _row(128, (64, 128, 1, False, "rows")),
-    _row(192, (128, 112, 2, False, "sections"), 1500),
-    _row(192, (128, 96, 2, True, "heads"), 200),
-    _row(192, (64, 112, 1, False, "rows")),
-    _row(256, (128, 80, 2, False, "sections"), 1500),
-    _row(256, (128, 80, 2, False, "heads"), 200),
-    _row(256, (128, 80, 2, False, "rows"), 100),
-    _row(256, (64, 80, 1, False, "rows")),
+    _row(64, WgmmaConfig(192, 128, 3, True, 3, "heads"), 1300),
+    _row(64, WgmmaConfig(128, 128, 2, True, 3, "heads"), 200),
+    _row(64, _one(128, "heads", lazy=True)),
+    _row(96, WgmmaConfig(128, 128, 2, True, ORDER="heads"), 200),
+    _row(96, _one(128, "heads", lazy=True)),
+    _row(128, WgmmaConfig(128, 128, 2, True, ORDER="heads"), 200),
+    _row(128, _one(128, "heads", lazy=True)),
+    _row(192, WgmmaConfig(128, 96, 2, True, ORDER="heads"), 200),
+    _row(192, _one(112, "heads", lazy=True)),
+    _row(256, WgmmaConfig(128, 80, 2, False, ORDER="heads"), 100),
+    _row(256, _one(80, "heads", lazy=True)),
 )
 """Where blocks at the end of a sequence see more keys than those at its beginning."""
 
