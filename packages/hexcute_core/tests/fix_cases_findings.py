@@ -152,6 +152,6 @@ CALLS = [
     ("wait for the instruction's group before this use", multiplied("wgmma.wait"), multiplied()),
     ("let the four warps of a group issue the same products", multiplied(change=torn),
      multiplied()),
-    ("execute wgmma.fence between the writes and the product", multiplied("wgmma.fence"),
+    ("execute wgmma.fence between that access and the product", multiplied("wgmma.fence"),
      multiplied()),
 ]  # fmt: skip
