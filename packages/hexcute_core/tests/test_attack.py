@@ -120,4 +120,5 @@ def test_the_committed_log_is_of_the_whole_attack():
     assert counts["stale"][0] >= 60 and counts["stale"][1] == 0
     assert counts["inputs"] == [10_000, 0]
     assert counts["schedules"][0] >= 1_000 and counts["schedules"][1] == 0
-    assert counts["planted"][0] >= 2_400 and "not explained" not in text
+    tries, missed = counts["planted"]
+    assert tries >= 2_400 and missed <= tries / 100 and "not explained" not in text
