@@ -1,4 +1,4 @@
-"""In which order blocks take rows of queries and heads.
+"""In which order blocks take rows of queries and heads, and which keys a head reads.
 
     rows      all rows of a head, then the next head
     heads     all heads of a row, then the next row
@@ -22,3 +22,13 @@ def in_sections(block, rows, heads, group, head_bytes):
     section = block // (together * rows)
     rest, width = block % (together * rows), hx.minimum(together, heads - section * together)
     return rest // width, section * together + rest % width
+
+
+@hx.device
+def key_head(h, hq, hk):
+    """The head of keys that head h of queries reads. A number that a branch sets is computed where
+    it stands: one division a block, and not another for every box that is loaded."""
+    head = h
+    if hq != hk:
+        head = h // (hq // hk)
+    return head

@@ -15,7 +15,7 @@ from functools import cache
 import hexcute_core as hx
 from hexcute_core import f32, i32
 from hexcute_kernels.attention.bounds import key_tiles, tile_width
-from hexcute_kernels.attention.orders import ORDERS, in_sections
+from hexcute_kernels.attention.orders import ORDERS, in_sections, key_head
 from hexcute_kernels.parts.softmax import (
     LEAST,
     LOG2_E,
@@ -112,7 +112,7 @@ def warp_specialized_attention(
             stretches.append((True, after_whole, tiles))
 
         gq = hx.global_view(q[z, bm:, h, :], ((BM, wide_k), (hq * d, 1)))
-        kh, n = h // group, last + 1
+        kh, n = key_head(h, hq, hk), last + 1
         gk = hx.global_view(k[z, :, kh, :], ((BN, wide_k, n), (hk * d, 1, BN * hk * d)))
         gv = hx.global_view(v[z, :, kh, :], ((wide_v, BN, n), (1, hk * dv, BN * hk * dv)))
         s_q = hx.shared_tensor(dtype, (BM, max(wide_k, wide_v)))
