@@ -113,8 +113,12 @@ def once(w):
     known from then on."""
     op, value = w.pick(FREE), w.pick(("1", w.scalar(w.number(0, 3))))
     if max(w.grid[1:], default=1) > 1 or w.chance(0.4):
-        target = w.tensor("out", "i32", [w.extent(w.number(1, 5))])
-        w.line(f'hx.atomic_{op}({target}, {w.number(0, 3)}, {value}, scope="gpu")')
+        size = w.number(1, 5)
+        extent = w.extent(size)
+        target = w.tensor("out", "i32", [extent])
+        # Beside a tensor whose extent is known, a constant is refused.
+        most = size - 1 if extent.isdigit() else 3
+        w.line(f'hx.atomic_{op}({target}, {w.number(0, most)}, {value}, scope="gpu")')
         return
     target = w.tensor("out", "i32", [str(w.grid[0])])
     name = w.name("v")
