@@ -29,10 +29,11 @@ from hexcute_kernels.tensors import (
     check_tensor,
 )
 from hexcute_kernels.tuned import tuned_rows
-from hexcute_kernels.variant import Argument, Launch, P, Problem, Run, Steps, Variant
+from hexcute_kernels.variant import Argument, Launch, Nothing, P, Problem, Run, Steps, Variant
 
 __all__ = [
-    "Argument", "Launch", "Operator", "Plan", "Problem", "Run", "Steps", "Variant", "output_names",
+    "Argument", "Launch", "Nothing", "Operator", "Plan", "Problem", "Run", "Steps", "Variant",
+    "output_names",
 ]  # fmt: skip
 
 KINDS = 4096

@@ -44,6 +44,11 @@ class Launch:
 
 
 @dataclass(frozen=True)
+class Nothing:
+    """The constants of a kernel that has none."""
+
+
+@dataclass(frozen=True)
 class Steps:
     """Launches one after the other. They hand on to each other what is in `work`, tensors that are
     made for each call and named "work0", "work1" and so on among the arguments."""

@@ -17,11 +17,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import hexcute_core as hx
 from hexcute_core.errors import LaunchError
 from hexcute_kernels.gemm.configs import MMA, THIN, WGMMA
-from hexcute_kernels.gemm.packing import Nothing, pack, pack_both
+from hexcute_kernels.gemm.packing import pack, pack_both
 from hexcute_kernels.gemm.pipelined import pipelined_gemm
 from hexcute_kernels.gemm.thin import thin_gemm
 from hexcute_kernels.gemm.warp_specialized import warp_specialized_gemm
-from hexcute_kernels.operator import Argument, Launch, Operator, Problem, Steps, Variant
+from hexcute_kernels.operator import (
+    Argument,
+    Launch,
+    Nothing,
+    Operator,
+    Problem,
+    Steps,
+    Variant,
+)
 from hexcute_kernels.parts.epilogue import ACTIVATIONS
 from hexcute_kernels.tables import Config
 from hexcute_kernels.tensors import Output, check_rank, dtype_of, order_of

@@ -7,7 +7,6 @@ Reading a matrix once more costs little beside multiplying it by tiles that no w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
 import hexcute_core as hx
@@ -16,11 +15,6 @@ from hexcute_kernels.parts.operands import operand_type
 rows, others, k, wide = hx.dims("rows others k wide")
 ROWS, COLUMNS = 32, 128
 """A block's tile."""
-
-
-@dataclass(frozen=True)
-class Nothing:
-    """The packing kernels have no constants."""
 
 
 @hx.device

@@ -21,7 +21,7 @@ from hexcute_kernels.moe.grouped import w4a16_gemm
 from hexcute_kernels.moe.packing import GROUP, ROWS, check_packed
 from hexcute_kernels.moe.routing import combine, count_pairs, gate_rows, gather, route
 from hexcute_kernels.moe.streamed import add_up, gated_product, weighted_product
-from hexcute_kernels.operator import Launch, Operator, Problem, Run, Steps, Variant
+from hexcute_kernels.operator import Launch, Nothing, Operator, Problem, Run, Steps, Variant
 from hexcute_kernels.tensors import Output, check_contiguous, check_rank, dtype_of
 
 if TYPE_CHECKING:
@@ -189,11 +189,6 @@ class Rows:
     """The constants of a kernel that takes BM rows a block."""
 
     BM: int
-
-
-@dataclass(frozen=True)
-class Nothing:
-    """Those of a kernel that has none."""
 
 
 def launch_moe(p: Routed, config: MoeConfig) -> Steps | Run:
