@@ -334,6 +334,20 @@ def test_tiles_one_after_another_are_no_crowd():
     assert kernel([*LAUNCH, *body]).compile("sm_80").thread
 
 
+def test_loops_around_a_store_by_tma_take_no_more_than_their_number():
+    def work(depth):
+        store = ["hx.syncthreads()", "hx.copy(r, s)", "hx.syncthreads()",
+                 "hx.copy(s, hx.global_view(y, ((64, 64), (k, 1))))"]  # fmt: skip
+        body = ["hx.attrs.cuda.grid_dim = 1", "hx.attrs.cuda.block_dim = 128",
+                "r, s = hx.register_tensor(f16, (64, 64)), hx.shared_tensor(f16, (64, 64))",
+                "hx.fill(r, 1.0)", *nested(depth, store)]  # fmt: skip
+        compiled = kernel(body, signature="y: f16[m, k]").compile("sm_90")
+        assert "tma.store" in compiled.explain()
+        return calls(lambda: compiled.thread)
+
+    assert work(16) < 9 * work(4)
+
+
 def test_what_is_held_in_nested_loops_is_found_in_their_number():
     def work(depth):
         solution = through(nested(depth, ["r *= 0.5"])).compile("sm_80").solution

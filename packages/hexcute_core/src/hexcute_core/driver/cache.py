@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from pathlib import Path
 from hexcute_core.driver import eviction, private
 from hexcute_core.driver.container import MOST_BYTES, Content, Json, Malformed, pack, unpack
 from hexcute_core.driver.keys import cache_key
+from hexcute_core.driver.told import tell
 from hexcute_core.errors import CacheWarning
 
 __all__ = ["Cache", "Entry", "cache_key", "default_limit", "default_root", "warn"]
@@ -62,11 +62,8 @@ def default_limit() -> int:
 
 
 def warn(message: str) -> None:
-    """A CacheWarning. Where warnings are errors it is shown: no compilation fails for it."""
-    try:
-        warnings.warn(message, CacheWarning, stacklevel=3)
-    except CacheWarning as raised:
-        warnings.showwarning(raised, CacheWarning, __file__, 0)
+    """A CacheWarning."""
+    tell(message, CacheWarning, stacklevel=3)
 
 
 class Cache:

@@ -14,6 +14,7 @@ from hexcute_core.driver.built import Built
 from hexcute_core.driver.cache import Cache
 from hexcute_core.driver.grid import GridFunction
 from hexcute_core.driver.launchable import Launchable
+from hexcute_core.driver.listings import Listings
 from hexcute_core.driver.pipeline import Compilation, Observer, Request
 from hexcute_core.driver.resources import machine_of
 from hexcute_core.driver.signature import require
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from hexcute_core.simulator import SimulationReport
 
 
-class CompiledKernel:
+class CompiledKernel(Listings):
     """Made by `Kernel.compile`; the machine code is built when it is first needed."""
 
     def __init__(
@@ -146,20 +147,6 @@ class CompiledKernel:
         from hexcute_core.synthesis.picture import picture
 
         return picture(self.solution)
-
-    def source(self) -> str:
-        """The generated CUDA."""
-        return self.built.source
-
-    def ptx(self) -> str:
-        """The PTX that NVRTC made of it."""
-        return self.built.ptx
-
-    def sass(self) -> str:
-        """The machine code, disassembled. Raises MissingDependency without a disassembler."""
-        from hexcute_core.toolchain import sass
-
-        return sass(self.built.cubin)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Writes machine code, listings and signature to one file, which `hx.load` gives back;

@@ -5,10 +5,9 @@ A kernel whose registers spill is right and slow: whoever compiles it is told, w
 
 from __future__ import annotations
 
-import warnings
-
 from hexcute_core.arch import Arch
 from hexcute_core.driver.built import Built
+from hexcute_core.driver.told import tell
 from hexcute_core.errors import SpillWarning
 from hexcute_core.synthesis import Solution
 from hexcute_core.synthesis.explanation import spill_warnings
@@ -28,14 +27,10 @@ def machine_of(built: Built, arch: Arch) -> Machine:
 
 
 def tell_spills(built: Built, solution: Solution, arch: Arch) -> None:
-    """A SpillWarning where the code keeps a thread's values in memory. Where warnings are errors
-    it is shown: no compilation fails for it."""
+    """A SpillWarning where the code keeps a thread's values in memory."""
     # What printf is handed lies there too, so that of a kernel that prints nothing is known.
     prints = any(isinstance(stmt, Say) for stmt in statements(solution.program.body))
     if not built.local_memory or prints:
         return
     for text in spill_warnings(machine_of(built, arch), held(solution)):
-        try:
-            warnings.warn(f"{solution.program.name}: {text}", SpillWarning, stacklevel=2)
-        except SpillWarning as raised:
-            warnings.showwarning(raised, SpillWarning, __file__, 0)
+        tell(f"{solution.program.name}: {text}", SpillWarning, stacklevel=2)

@@ -19,6 +19,7 @@ from hexcute_core.driver.built import Built, from_data, to_data
 from hexcute_core.driver.container import MOST_BYTES, Content, Json, Malformed, pack, unpack
 from hexcute_core.driver.grid import grid_function
 from hexcute_core.driver.launchable import Launchable
+from hexcute_core.driver.listings import Listings
 from hexcute_core.driver.signature import require
 from hexcute_core.errors import HexcuteError, LaunchError, SavedKernelError
 from hexcute_core.runtime import Signature, make_binder
@@ -141,7 +142,7 @@ def _parts(content: Content) -> Parts:
     return Parts(made, signature, divisors, promise, program)
 
 
-class SavedKernel:
+class SavedKernel(Listings):
     """A kernel out of a file: called with torch tensors and numbers, as when it was compiled.
 
     It launches on torch's current stream, on any GPU its machine code is for, and takes only
@@ -179,17 +180,3 @@ class SavedKernel:
             message = f"{parts.signature.kernel}: the grid divides by zero"
             raise LaunchError(message, parts.signature.span) from None
         loaded.launch_bound(extents, device, values)
-
-    def source(self) -> str:
-        """The generated CUDA."""
-        return self.built.source
-
-    def ptx(self) -> str:
-        """The PTX that NVRTC made of it."""
-        return self.built.ptx
-
-    def sass(self) -> str:
-        """The machine code, disassembled. Raises MissingDependency without a disassembler."""
-        from hexcute_core.toolchain import sass
-
-        return sass(self.built.cubin)

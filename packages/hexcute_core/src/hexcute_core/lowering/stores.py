@@ -133,8 +133,11 @@ def _overwritten(
             case Sync():
                 after = False
             case For() | While():
-                after |= _overwritten(stmt.body, buffers, after, due)
-                _overwritten(stmt.body, buffers, after, due)
+                # Again only where more is due, as in `Stores._inside`.
+                found = _overwritten(stmt.body, buffers, after, due)
+                if found and not after:
+                    _overwritten(stmt.body, buffers, True, due)
+                after |= found
             case If():
                 ways = [
                     _overwritten(way, buffers, after, due) for way in (stmt.then, stmt.otherwise)

@@ -10,7 +10,13 @@ from dataclasses import asdict
 from html import escape
 
 from hexcute_core.arch import Arch
-from hexcute_core.synthesis.explanation import Explanation, OperationEntry, explanation
+from hexcute_core.synthesis.explanation import (
+    Explanation,
+    OperationEntry,
+    explanation,
+    filled,
+    listed,
+)
 from hexcute_core.synthesis.machine import Machine
 from hexcute_core.synthesis.solution import Solution
 
@@ -50,11 +56,9 @@ def _resources(found: Explanation) -> list[str]:
     """What threads hold in registers, and what the machine code uses where that is known."""
     lines = []
     for h in found.held:
-        of = "" if h.claimed is None else f" of {h.claimed}"
-        tiles = ", ".join(f"{name} {size}" for name, size in h.tiles[:4])
-        tiles += ", ..." if len(h.tiles) > 4 else ""
+        tiles = listed(h.tiles[:4]) + (", ..." if len(h.tiles) > 4 else "")
         lines.append(
-            f"threads {h.threads} hold {h.registers}{of} registers in tiles at {h.where}: {tiles}"
+            f"threads {h.threads} hold {filled(h)} registers in tiles at {h.where}: {tiles}"
         )
     m = found.machine
     if m is not None:

@@ -167,14 +167,21 @@ def spill_warnings(machine: Machine | None, most: Sequence[Held]) -> Iterator[st
     what = f"{machine.spilled} bytes of a thread's registers spill to local memory"
     if not machine.spilled:
         what = f"{machine.local} bytes of a thread's arrays lie in local memory"
-    tiles = "" if not most else f"; its tiles fill {_tiles(most[0])} here"
+    tiles = ""
+    if most:
+        full = most[0]
+        tiles = f"; its tiles fill {filled(full)} registers ({listed(full.tiles)}) here"
     yield f"{where}{what}{tiles}; smaller tiles, or fewer at a time, would fit"
 
 
-def _tiles(h: Held) -> str:
-    of = "" if h.claimed is None else f" of {h.claimed}"
-    listed = ", ".join(f"{name} {size}" for name, size in h.tiles)
-    return f"{h.registers}{of} registers ({listed})"
+def filled(h: Held | HeldEntry) -> str:
+    """How many registers tiles fill, of those that are claimed."""
+    return f"{h.registers}" if h.claimed is None else f"{h.registers} of {h.claimed}"
+
+
+def listed(tiles: Sequence[tuple[str, int]]) -> str:
+    """Tiles with their registers."""
+    return ", ".join(f"{name} {size}" for name, size in tiles)
 
 
 def _held(h: Held) -> HeldEntry:
