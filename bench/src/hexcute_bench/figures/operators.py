@@ -51,7 +51,7 @@ class OperatorFigure:
         drawing.supylabel(f"speed over {look(self.baseline).label}", fontsize=7)
         drawing.legend(
             handles.values(), handles.keys(), loc="outside upper center",
-            ncols=2 if len(handles) > 3 else 3, columnspacing=1.0, handletextpad=0.4,
+            ncols=2, columnspacing=1.0, handletextpad=0.4,
         )  # fmt: skip
         return save(drawing, folder, self.name)
 
