@@ -7,11 +7,15 @@ tile hold what others hold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from math import gcd, prod
+from typing import TypeAlias
 
-from hexcute_core.arch import Fragment, Mode
+from hexcute_core.arch import Fragment, Mode, product
+
+Along: TypeAlias = Mapping[int, bool]
+"""Dimensions along which threads tell each other something: by a scan (True), or by reductions."""
 
 QUAD = 4
 WORD_BITS = 32
@@ -140,6 +144,42 @@ def vector_that_spreads(
     return max(widest, 1)
 
 
+def shared_along(
+    shape: tuple[int, ...],
+    order: tuple[int, ...],
+    vector: int,
+    threads: int,
+    axis: int,
+    runs: bool,
+) -> Iterator[Fragment]:
+    """As `coalesced`, with fewer and fewer threads along `axis`, as long as as many find work along
+    other dimensions: what is reduced or scanned along it then passes between fewer of them, lanes
+    of one warp where it can. Where `runs`, what a thread holds of the axis lies side by side."""
+    plain = coalesced(shape, order, vector, threads)
+    busy = product(m for m in plain.thread if m.step)
+    dims = tuple(dict.fromkeys((order[0], axis, *order[1:])))
+    step = {d: vector if d == order[0] else 1 for d in dims}
+    most = min(threads, shape[axis] // step[axis])
+    for count in (1 << i for i in reversed(range(most.bit_length()))):
+        left = threads // count
+        thread: list[Mode] = []
+        value = [Mode(vector, 1, order[0])] if vector > 1 else []
+        for d in dims:
+            extent = shape[d] // step[d]
+            take = count if d == axis else gcd(extent, left)
+            left //= 1 if d == axis else take
+            held = -(-extent // take)
+            apart = held * step[d] if runs and d == axis else step[d]
+            between = step[d] if runs and d == axis else step[d] * take
+            thread += [Mode(take, apart, d)] if take > 1 else []
+            value += [Mode(held, between, d)] if held > 1 else []
+        found = Fragment(shape, tuple(thread), tuple(value))
+        if found != plain and product(thread) >= busy and threads % product(thread) == 0:
+            spare = threads // product(thread)
+            more = (Mode(spare, 0, 0),) if spare > 1 else ()
+            yield Fragment(shape, (*found.thread, *more), found.value)
+
+
 def layouts(
     shape: tuple[int, ...],
     order: tuple[int, ...],
@@ -148,15 +188,18 @@ def layouts(
     threads: int,
     bits: int,
     turned: bool,
+    along: Along,
 ) -> Iterator[Fragment]:
     """Layouts worth trying for a tile of `bits`-wide elements that memory holds along `order`,
     best first, in vectors of `least` to `widest`; `turned` where other memory may hold it along
-    another dimension."""
+    another dimension, and something passes `along` some of them."""
     vector = vector_that_spreads(shape, order, widest, threads, least)
     yield coalesced(shape, order, vector, threads)
     beyond = overhanging(shape, order, vector, threads)
     if beyond is not None:
         yield beyond
+    for axis, runs in along.items():
+        yield from shared_along(shape, order, vector, threads, axis, runs)
     if not turned or len(shape) < 2:
         return
     if bits > 8:

@@ -155,8 +155,10 @@ def bulk_cost(plan: BulkPlan) -> float:
 
 
 def wgmma_cost(plan: WgmmaPlan) -> float:
-    """Clocks of a gemm by warp groups, once; they take turns on the Tensor Cores."""
-    return prod(plan.groups) * prod(plan.repeats) * plan.row.timing.issue
+    """Clocks of a gemm by warp groups, once; they take turns on the Tensor Cores. Each instruction
+    takes a slot of the schedulers as well: of as many clocks in wider instructions, which fetch an
+    operand less often, fewer are lost."""
+    return prod(plan.groups) * prod(plan.repeats) * (plan.row.timing.issue + ISSUE_SLOT)
 
 
 def gemm_cost(plan: GemmPlan, warps: float) -> float:

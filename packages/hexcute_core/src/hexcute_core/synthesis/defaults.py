@@ -11,12 +11,18 @@ from math import gcd
 
 from hexcute_core.arch import Fragment, Mode
 from hexcute_core.synthesis import nested
-from hexcute_core.synthesis.anchor import coalesced, layouts, vector_that_spreads
+from hexcute_core.synthesis.anchor import (
+    Along,
+    coalesced,
+    layouts,
+    shared_along,
+    vector_that_spreads,
+)
 from hexcute_core.synthesis.graph import Component, Graph
 from hexcute_core.synthesis.memory import describe_global
 from hexcute_core.synthesis.propagate import component_refs
 from hexcute_core.synthesis.register_parts import Parts
-from hexcute_core.tile import Copy, GlobalView, Relabel, SharedTensor
+from hexcute_core.tile import Copy, GlobalView, Reduce, Relabel, Scan, SharedTensor
 from hexcute_core.tile.tensors import TileRef
 
 
@@ -42,9 +48,10 @@ def _core_layouts(
         yield Fragment((), (Mode(threads, 0, 0),), ())
         return
     yield from _nested(graph, component, shape, threads)
+    along = _along(component, tiles)
     for order, widest, least, bits, turned in _memories(graph, component, tiles, len(shape)):
-        yield from layouts(shape, order, widest, least, threads, bits, turned)
-    yield from _from_projections(graph, component, shape)
+        yield from layouts(shape, order, widest, least, threads, bits, turned, along)
+    yield from _from_projections(graph, component, shape, along)
 
 
 Tiles = dict[tuple[int, ...], tuple[int, ...]]
@@ -96,6 +103,21 @@ def _memories(
             yield order, 128 // bits, least, bits, bits <= 8
 
 
+def _along(component: Component, tiles: Tiles) -> Along:
+    """The dimensions of `tiles`, as threads share them, along which something is reduced or
+    scanned."""
+    found: dict[int, bool] = {}
+    for item in component.ops:
+        op = item.op
+        if not isinstance(op, (Reduce, Scan)):
+            continue
+        ref = op.src if isinstance(op, Reduce) else op.srcs[0]
+        for place, dim in enumerate(tiles.get(ref.shape, ())):
+            if dim == op.axis:
+                found[place] = found.get(place, False) or isinstance(op, Scan)
+    return found
+
+
 def _nested(
     graph: Graph, component: Component, shape: tuple[int, ...], threads: int
 ) -> Iterator[Fragment]:
@@ -115,7 +137,7 @@ def _nested(
 
 
 def _from_projections(
-    graph: Graph, component: Component, shape: tuple[int, ...]
+    graph: Graph, component: Component, shape: tuple[int, ...], along: Along
 ) -> Iterator[Fragment]:
     """Layouts for the copies of tiles that `shape` is broadcast from or reduced to: contiguous
     along what the widest of them is, with a second run for another; last a plain one."""
@@ -135,6 +157,8 @@ def _from_projections(
         order = tuple(dict.fromkeys(order))
         vector = vector_that_spreads(shape, order, wishes[first], threads)
         yield coalesced(shape, order, vector, threads)
+        for axis, runs in along.items():
+            yield from shared_along(shape, order, vector, threads, axis, runs)
         if len(order) > 1:
             for second in sorted({wishes.get(order[1], 1), 2}, reverse=True):
                 if 1 < second <= wishes.get(order[1], 1) and shape[order[1]] % second == 0:
