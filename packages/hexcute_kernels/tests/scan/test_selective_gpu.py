@@ -16,7 +16,7 @@ from hexcute_kernels.scan import (
     selective_scan_with_state,
     selective_state_update,
 )
-from hexcute_kernels.scan.configs import HELPED, SCAN
+from hexcute_kernels.scan.configs import HELPED, SCAN, HelpedConfig
 
 pytestmark = pytest.mark.gpu
 torch = pytest.importorskip("torch")
@@ -53,8 +53,12 @@ def turned(x: Any, last: bool) -> Any:
     return x.movedim(-1, 1).contiguous().movedim(1, -1) if last else x
 
 
-def compare(draw: random.Random, b: int, d: int, length: int, states: int, **how: Any) -> None:
-    dtype = draw.choice(list(BITS))
+def compare(
+    draw: random.Random, b: int, d: int, length: int, states: int, *, halves: bool = False,
+    **how: Any,
+) -> None:  # fmt: skip
+    """A random problem of these sizes against the reference; `halves`, of 16 bits."""
+    dtype = draw.choice([t for t in BITS if not halves or t.itemsize == 2])
     last, bc_last = draw.choice([True, False]), draw.choice([True, False])
 
     def normal(*shape: int, last: bool = last) -> Any:
@@ -92,8 +96,9 @@ def test_random_problems(seed: int) -> None:
 
 @pytest.mark.parametrize("config", [*SCAN, *HELPED], ids=str)
 def test_every_configuration(config: Any) -> None:
-    for states in (4, 16, 64):
-        compare(random.Random(0), 2, 300, 200, states, config=config)
+    helped = isinstance(config, HelpedConfig)
+    for states in (16, 64, 128) if helped else (4, 16, 64):
+        compare(random.Random(0), 2, 300, 200, states, halves=helped, config=config)
 
 
 @pytest.mark.parametrize("last", [True, False])
