@@ -28,17 +28,18 @@ if TYPE_CHECKING:
     from hexcute_core.driver.kernel import Kernel, kernel
     from hexcute_core.driver.preload import preload
     from hexcute_core.driver.saved import SavedKernel, load
+    from hexcute_core.thread.timeline import Timeline
 
 __version__ = version.VERSION
 # The driver stands above the language and pulls in the whole compiler: loaded when first used.
 _DRIVER = (
-    "CompiledKernel", "Kernel", "SavedKernel", "kernel", "load", "preload", "use_bundle",
-    "write_bundle",
+    "CompiledKernel", "Kernel", "SavedKernel", "Timeline", "kernel", "load", "preload",
+    "use_bundle", "write_bundle",
 )  # fmt: skip
 __all__ = [
     *_language, "CacheWarning", "CompiledKernel", "DType", "HexcuteError", "HexcuteWarning",
     "Kernel", "Param", "RearrangeWarning", "SavedKernel", "SpillWarning", "TensorType", "Tile",
-    "errors", "kernel", "load", "preload", "use_bundle", "write_bundle",
+    "Timeline", "errors", "kernel", "load", "preload", "use_bundle", "write_bundle",
 ]  # fmt: skip
 
 

@@ -1,8 +1,9 @@
 """`python -m hexcute_core explain|source|ptx|sass FILE:KERNEL --target sm_90 --set BM=128`.
 
 `simulate` in their place runs the kernel on the CPU: it needs the sizes too, as in
-`--shape m=256 k=512`, and makes up the arrays. `python -m hexcute_core cache` shows what is kept on
-disk, and with `--clear` removes it.
+`--shape m=256 k=512`, and makes up the arrays; `timeline` does the same by the clocks of the cost
+model, shows when each role did what, and writes the trace that `--trace` names.
+`python -m hexcute_core cache` shows what is kept on disk, and with `--clear` removes it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m hexcute_core", description="Compile a kernel and show what came of it."
     )
-    parser.add_argument("what", choices=("explain", "source", "ptx", "sass", "simulate"))
+    shown = ("explain", "source", "ptx", "sass", "simulate", "timeline")
+    parser.add_argument("what", choices=shown)
     parser.add_argument("kernel", metavar="FILE:KERNEL", help="a Python file and a name in it")
     parser.add_argument("--target", default="sm_90", help="sm_80, sm_86, sm_89 or sm_90")
     parser.add_argument(
@@ -36,7 +38,7 @@ def _parser() -> argparse.ArgumentParser:
         "--unaligned", action="store_true", help="rely on no alignment of pointers and rows"
     )
     parser.add_argument("--all", action="store_true", help="list every rejected candidate")
-    running = parser.add_argument_group("simulate")
+    running = parser.add_argument_group("simulate, timeline")
     running.add_argument(
         "--shape", nargs="+", action="extend", default=[], metavar="NAME=N",
         help="a symbol's or scalar parameter's value; may be repeated",
@@ -50,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
         "--block", dest="blocks", action="append", default=None, metavar="X,Y,Z",
         help="a block to run instead of the whole grid; may be repeated",
     )  # fmt: skip
+    running.add_argument("--trace", metavar="FILE", help="timeline: where to write the trace")
     return parser
 
 
@@ -92,6 +95,23 @@ def _show(what: str, compiled: CompiledKernel, everything: bool) -> str:
     if what == "explain":
         return compiled.explain(None if everything else 12)
     return {"source": compiled.source, "ptx": compiled.ptx, "sass": compiled.sass}[what]()
+
+
+def _timeline(compiled: CompiledKernel, options: argparse.Namespace) -> int:
+    """Prints when each role did what in a simulation, and writes the trace where one is named."""
+    args = make_arguments(compiled.signature, _settings("--shape", options.shape), options.seed)
+    blocks = [_block(text) for text in options.blocks] if options.blocks else None
+    timeline = compiled.timeline(*args, blocks=blocks)
+    print(timeline.show(), end="")
+    if options.trace is not None:
+        try:
+            timeline.save(options.trace)
+        except OSError as error:
+            raise HexcuteError(
+                f"{options.trace} cannot be written: {error.strerror}",
+                fix="name a file in a folder that is there",
+            ) from None
+    return 0
 
 
 def _simulate(compiled: CompiledKernel, options: argparse.Namespace) -> int:
@@ -148,6 +168,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         compiled = found.compile(options.target, aligned=not options.unaligned, constants=constants)
         if options.what == "simulate":
             return _simulate(compiled, options)
+        if options.what == "timeline":
+            return _timeline(compiled, options)
         print(_show(options.what, compiled, options.all))
     except HexcuteError as error:
         print(f"error: {error}", file=sys.stderr)

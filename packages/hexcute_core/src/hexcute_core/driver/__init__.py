@@ -5,8 +5,9 @@ from hexcute_core.driver.compiled import CompiledKernel
 from hexcute_core.driver.kernel import Kernel, kernel
 from hexcute_core.driver.preload import preload
 from hexcute_core.driver.saved import SavedKernel, load
+from hexcute_core.thread.timeline import Timeline
 
 __all__ = [
-    "CompiledKernel", "Kernel", "SavedKernel", "kernel", "load", "preload", "use_bundle",
-    "write_bundle",
+    "CompiledKernel", "Kernel", "SavedKernel", "Timeline", "kernel", "load", "preload",
+    "use_bundle", "write_bundle",
 ]  # fmt: skip

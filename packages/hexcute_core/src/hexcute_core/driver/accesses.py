@@ -34,6 +34,7 @@ from hexcute_core.thread.ir import (
     Say,
     SetElement,
     SharedPtr,
+    Stamp,
     Stmt,
     ThreadProgram,
     While,
@@ -204,7 +205,7 @@ def _sites(body: Iterable[Stmt], authors: set[str]) -> Iterator[Site]:
                         own = (stmt.cond,) if stmt.op == site.op else ()
                         yield replace(site, conditions=(*own, *site.conditions))
                     yield from _sites(stmt.otherwise, authors)
-                case DeclareArray() | SetElement() | Assign() | Prim() | Say():
+                case DeclareArray() | SetElement() | Assign() | Prim() | Say() | Stamp():
                     pass
                 case _:
                     assert_never(stmt)

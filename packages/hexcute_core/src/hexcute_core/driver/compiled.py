@@ -19,11 +19,13 @@ from hexcute_core.driver.pipeline import Compilation, Observer, Request
 from hexcute_core.driver.resources import machine_of
 from hexcute_core.driver.signature import require
 from hexcute_core.driver.simulation import bind_host, compare_with_tile_program
-from hexcute_core.errors import SimulationError
-from hexcute_core.runtime import LoadedKernel, Signature
+from hexcute_core.driver.stamping import ROOM, Stamped, check_room
+from hexcute_core.errors import OptionError, SimulationError
+from hexcute_core.runtime import HOST, LoadedKernel, Signature, bind
 from hexcute_core.synthesis import Solution
 from hexcute_core.synthesis.explain import explain_html, explain_json, explain_text
 from hexcute_core.thread import ThreadProgram
+from hexcute_core.thread.timeline import Timeline
 from hexcute_core.tile import TileProgram, digest
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ class CompiledKernel(Listings):
         self._built: Built | None = None
         self._from_cache = False
         self._launchable: Launchable | None = None
+        self._stamped: Stamped | None = None
 
     def __repr__(self) -> str:
         constants = "".join(f", {k}={v!r}" for k, v in self._request.constants.items())
@@ -163,6 +166,7 @@ class CompiledKernel(Listings):
         blocks: Sequence[tuple[int, int, int]] | None = None,
         check: bool = True,
         compare: bool = False,
+        timeline: bool = False,
     ) -> SimulationReport:
         """Runs every lane of the grid (or of `blocks`) on the CPU, on numpy arrays in place.
 
@@ -176,12 +180,18 @@ class CompiledKernel(Listings):
         outputs bit for bit: `report.wrong` names the arrays that differ, and with `check` they are
         a SimulationError. It is off unless asked for, since sums of floats that round differ in
         their last bits however right the kernel is; whole numbers small enough never do.
+
+        With `timeline`, everything happens in the order of the cost model's clocks, those of each
+        block alone on a multiprocessor, and `report.timeline` tells when.
         """
         from hexcute_core.simulator import simulate
 
-        options.flags(self._signature.span, check=check, compare=compare)
+        options.flags(self._signature.span, check=check, compare=compare, timeline=timeline)
         if compare:
-            named = {"seed": seed, "schedules": schedules, "blocks": blocks, "check": check}
+            named: dict[str, Any] = {
+                "seed": seed, "schedules": schedules, "blocks": blocks, "check": check,
+                "timeline": timeline,
+            }  # fmt: skip
             report, wrong = compare_with_tile_program(self, args, **named)
             if wrong and check:
                 raise SimulationError(
@@ -193,9 +203,40 @@ class CompiledKernel(Listings):
         bound, arrays = bind_host(self._signature, self._divisors, args)
         require(self._signature, self._divisors, self._request.promise, bound.key)
         numbers = {**bound.scalars, **bound.symbols}
+        if timeline:
+            if (seed, schedules) != (0, 1):
+                raise OptionError(
+                    "a timeline is of one order, that of its clocks", self._signature.span,
+                    "leave seed and schedules out",
+                )  # fmt: skip
+            return self.stamped.simulate(arrays, numbers, blocks, check, self._request.arch)
         return simulate(
             self.thread, arrays, numbers, blocks, seed=seed, schedules=schedules, check=check
         )
+
+    @property
+    def stamped(self) -> Stamped:
+        """The kernel with stamps, which nothing else knows of."""
+        if self._stamped is None:
+            self._stamped = Stamped(self)
+        return self._stamped
+
+    def timeline(
+        self,
+        *args: Any,
+        blocks: Sequence[tuple[int, int, int]] | None = None,
+        stamps: int = ROOM,
+    ) -> Timeline:
+        """Runs the kernel once and tells when one thread of each warp group waited, copied,
+        multiplied or stored; see `Kernel.timeline`."""
+        room = check_room(stamps, self._signature.span)
+        bound = bind(self._signature, args, self._divisors)
+        if bound.device == HOST:
+            report = self.simulate(*args, blocks=blocks, timeline=True)
+            assert report.timeline is not None
+            return report.timeline
+        require(self._signature, self._divisors, self._request.promise, bound.key)
+        return self.stamped.launch(bound.device, bound.values, blocks, room)
 
     def load(self, device: int = 0) -> tuple[LoadedKernel, GridFunction]:
         """The kernel as the runtime launches it, and its grid as a function of the values, on

@@ -18,10 +18,12 @@ from hexcute_core.driver.grid import GridFunction
 from hexcute_core.driver.pipeline import Observer, Request
 from hexcute_core.driver.signature import constants_of, divisors_of, promise_of, signature_of
 from hexcute_core.driver.simulation import compile_for
+from hexcute_core.driver.stamping import ROOM
 from hexcute_core.errors import LaunchError
 from hexcute_core.frontend import REQUIRED, KernelDef, TensorParam, define, snapshot
-from hexcute_core.runtime import LoadedKernel, best_key, device_target, make_binder
+from hexcute_core.runtime import HOST, LoadedKernel, best_key, bind, device_target, make_binder
 from hexcute_core.runtime.binding import Binder
+from hexcute_core.thread.timeline import Timeline
 
 if TYPE_CHECKING:
     from hexcute_core.simulator import SimulationReport
@@ -186,6 +188,7 @@ class Kernel:
         blocks: Sequence[tuple[int, int, int]] | None = None,
         check: bool = True,
         compare: bool = False,
+        timeline: bool = False,
         **constants: object,
     ) -> SimulationReport:
         """Runs the kernel for `target` on the CPU, on numpy arrays in place, specialised as a
@@ -193,8 +196,33 @@ class Kernel:
         options.target("target", target, self.definition.span)
         compiled = compile_for(self, args, target, constants)
         return compiled.simulate(
-            *args, seed=seed, schedules=schedules, blocks=blocks, check=check, compare=compare
-        )
+            *args, seed=seed, schedules=schedules, blocks=blocks, check=check, compare=compare,
+            timeline=timeline,
+        )  # fmt: skip
+
+    def timeline(
+        self,
+        *args: Any,
+        blocks: Sequence[tuple[int, int, int]] | None = None,
+        stamps: int = ROOM,
+        target: str = "sm_90",
+        **constants: object,
+    ) -> Timeline:
+        """Runs the kernel once and tells when one thread of each warp group of `blocks` waited,
+        copied, multiplied or stored: `print(it.show())`, `it.save("trace.json")`.
+
+        Torch tensors on a GPU: one launch, waited for, of the kernel with stamps of the clock, a
+        track having room for `stamps` of them; without `blocks` it tells of the first 8. Numpy
+        arrays: a simulation for `target`, in the clocks of the cost model, of `blocks` or all.
+        """
+        bound = bind(self.signature, args, self.divisors)
+        if bound.device == HOST:
+            target = options.target("target", target, self.definition.span)
+        else:
+            target = device_target(bound.device)
+        whole = constants_of(self.definition, constants)
+        compiled = self.specialise(target, bound.key, whole)
+        return compiled.timeline(*args, blocks=blocks, stamps=stamps)
 
     def specialise(
         self,

@@ -19,6 +19,7 @@ from hexcute_core.runtime.signature import (
     packed_divisors,
 )
 from hexcute_core.runtime.specialisation import Specialisation, best_key, decode
+from hexcute_core.runtime.stamps import StampBuffer, Written
 
 __all__ = [
     "HOST",
@@ -33,8 +34,10 @@ __all__ = [
     "ScalarParam",
     "Signature",
     "Specialisation",
+    "StampBuffer",
     "SymbolParam",
     "TensorParam",
+    "Written",
     "best_key",
     "bind",
     "decode",

@@ -27,6 +27,7 @@ from hexcute_core.simulator.world import World
 if TYPE_CHECKING:
     from hexcute_core.simulator.barriers import NamedBarrier
     from hexcute_core.simulator.mbarrier import MBarrier
+    from hexcute_core.simulator.meter import Meter
     from hexcute_core.simulator.wgmma import Products
 
 CHANGE_OF_PRIORITY = 0.02
@@ -148,7 +149,7 @@ class Agent:
         self.warp = part.start // WARP
         self.machine = Machine(group.world, range(ordinal, ordinal + 1), group.shared, part, group)
         self.wait: Wait = PAUSE
-        self.ended = False
+        self.ended = self.held = False
         self._waits: Iterator[Wait] = start(self.machine)
 
     def go_on(self) -> None:
@@ -157,6 +158,9 @@ class Agent:
         if wait is None:
             self.ended = True
             self.group.world.retire(self.machine.agent_clock)
+            meter = self.group.world.meter
+            if meter is not None:
+                meter.ended[self.group.block, self.warp * WARP] = self.machine.pace.now
         else:
             self.wait = wait
 
@@ -212,6 +216,9 @@ class Scheduler:
     def _admit(self) -> bool:
         """Starts the next cluster of blocks, or as many as run at once; whether there was one."""
         running = len({id(agent.group) for agent in self._live})
+        meter = self.world.meter
+        if meter is not None and not running:
+            meter.time = 0.0
         started = False
         while not started or running < self._at_once:
             cluster = next(self._clusters, None)
@@ -219,6 +226,8 @@ class Scheduler:
                 break
             for group in cluster:
                 group.cluster = cluster
+                if meter is not None:
+                    meter.begin(group)
                 self._live += group.agents
             running, started = running + len(cluster), True
         return started
@@ -229,9 +238,14 @@ class Scheduler:
         engines = [engine for engine in self.engines if engine.ready()]
         if not ready and not engines:
             return False
-        chosen = self._choose(ready, len(engines))
+        meter = self.world.meter
+        if meter is None:
+            chosen = self._choose(ready, len(engines))
+            engine = self._which(engines) if chosen is None else None
+        else:
+            chosen, engine = self._next(meter, ready, engines)
         if chosen is None:
-            engine = self._which(engines)
+            assert engine is not None
             self.engines.remove(engine)
             engine.happen()
             return True
@@ -260,6 +274,27 @@ class Scheduler:
         if world.seed % 2:
             return int(world.random.choice(ready))
         return max(ready, key=self._priority)
+
+    def _next(
+        self, meter: Meter, ready: list[int], engines: list[Engine]
+    ) -> tuple[int | None, Engine | None]:
+        """Whatever comes first in time. Who had to wait goes on no earlier than what has just
+        happened, which ended the wait."""
+        for i, agent in enumerate(self._live):
+            if i not in ready:
+                agent.held = True
+            elif agent.held:
+                agent.held = False
+                agent.machine.pace.now = max(agent.machine.pace.now, meter.time)
+        first = min(ready, key=lambda i: self._live[i].machine.pace.now, default=None)
+        soonest = min(engines, key=meter.due, default=None)
+        now = None if first is None else self._live[first].machine.pace.now
+        if soonest is not None and (now is None or meter.due(soonest) <= now):
+            meter.time = max(meter.time, meter.due(soonest))
+            return None, soonest
+        assert now is not None
+        meter.time = max(meter.time, now)
+        return first, None
 
     def _priority(self, index: int) -> float:
         agent, world = id(self._live[index]), self.world

@@ -31,6 +31,7 @@ from hexcute_core.simulator.counting import Counters, Tally
 from hexcute_core.simulator.findings import Findings, RunEnds
 from hexcute_core.simulator.lanes import WARP, Block
 from hexcute_core.simulator.machine import Machine
+from hexcute_core.simulator.meter import Meter
 from hexcute_core.simulator.primitives import (
     compile_primitive,
     global_granules,
@@ -61,6 +62,7 @@ def simulate(
     seed: int = 0,
     schedules: int = 1,
     check: bool = True,
+    meter: Meter | None = None,
 ) -> SimulationReport:
     """Runs `program` on the CPU, every lane of every block of `blocks` (default: the whole grid).
 
@@ -70,10 +72,11 @@ def simulate(
     asynchronous is as late as its waits allow, the others draw the order of warps and of
     completions. With `check` the first finding (a race, a deadlock, an access that is out of
     bounds, misaligned, uninitialised or before its wait, a divergent barrier) is raised as a
-    SimulationError, located in the source; without, the report collects them.
+    SimulationError, located in the source; without, the report collects them. With a `meter`, one
+    schedule is run, in the order of its clocks.
     """
     check_schedules(seed, schedules)
-    run = _Launch(program, arrays, scalars, blocks)
+    run = _Launch(program, arrays, scalars, blocks, meter)
     findings = Findings(check)
     seeds = tuple(range(seed, seed + max(1, schedules)))
     progress = bar(program.name, len(run.chosen) * len(seeds))
@@ -116,6 +119,7 @@ class _Launch:
     given: Mapping[str, Array]
     scalars: Mapping[str, int | float]
     blocks: Sequence[Block] | None
+    meter: Meter | None = None
     _compiled: dict[bool, tuple[Code, list[SourceSpan | None]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -143,7 +147,7 @@ class _Launch:
 
     def schedule(self, seed: int, findings: Findings, progress: Progress) -> _Left:
         """One run of all blocks."""
-        if seed == 0:
+        if seed == 0 and self.meter is None:
             try:
                 return self._run(seed, findings, progress, agents=False)
             except NeedsAgents:
@@ -166,6 +170,7 @@ class _Launch:
         )  # fmt: skip
         world.maps = {tensor_map.name: tensor_map for tensor_map in self.program.maps}
         world.extents = self.extents
+        world.meter = self.meter
         try:
             if agents:
                 self._interleaved(world, code, progress)
@@ -177,7 +182,7 @@ class _Launch:
 
     def _compile(self, agents: bool) -> tuple[Code, list[SourceSpan | None]]:
         if agents not in self._compiled:
-            compiler = StatementCompiler(compile_primitive, agents, polls)
+            compiler = StatementCompiler(compile_primitive, agents, polls, self.meter)
             self._compiled[agents] = compiler.block(self.program.body), compiler.sites
         return self._compiled[agents]
 

@@ -14,6 +14,7 @@ from hexcute_core.simulator.actor import Actor
 from hexcute_core.simulator.clocks import BlockClock, VectorClock
 from hexcute_core.simulator.code import NeedsAgents
 from hexcute_core.simulator.lanes import WARP, LaneState, builtins
+from hexcute_core.simulator.pace import Pace
 from hexcute_core.simulator.registers import RegisterArray, read_element
 from hexcute_core.simulator.shared import SharedArena
 from hexcute_core.simulator.values import Array, Value
@@ -65,6 +66,7 @@ class Machine(Actor, LaneState):
         self.bulk_groups: dict[int, list[tuple[StoreEngine, ...]]] = {}
         self.locked: list[tuple[int, RegisterArray]] = []
         self.cluster_phase: int | None = None
+        self.pace = Pace()
         self._units: dict[str, int] = {}
 
     def thread(self, lane: int) -> int:
@@ -94,6 +96,8 @@ class Machine(Actor, LaneState):
     def start_engine(self, engine: Engine) -> None:
         """Something asynchronous is under way."""
         self.home.started.append(engine)
+        if self.world.meter is not None:
+            self.world.meter.started(self, engine)
         if self.world.scheduler is not None:
             self.world.scheduler.engines.append(engine)
 

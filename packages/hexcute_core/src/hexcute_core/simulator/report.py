@@ -9,6 +9,7 @@ from hexcute_core.simulator.counting import Counters
 from hexcute_core.simulator.findings import Finding, FoundError
 from hexcute_core.simulator.lanes import Block
 from hexcute_core.simulator.values import Array
+from hexcute_core.thread.timeline import Timeline
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class SimulationReport:
     deterministic: bool = True
     wrong: tuple[str, ...] = ()
     printed: str = ""
+    timeline: Timeline | None = None
 
     def check(self) -> None:
         """Raises the first finding, where there is one, as a SimulationError."""

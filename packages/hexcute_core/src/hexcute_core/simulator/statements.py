@@ -12,11 +12,23 @@ from hexcute_core.simulator.clocks import SITE_MASK
 from hexcute_core.simulator.code import Code, NeedsAgents, Routine, Step, Waits
 from hexcute_core.simulator.control import assign, passes, rounds, sides
 from hexcute_core.simulator.machine import Machine
+from hexcute_core.simulator.meter import Meter
 from hexcute_core.simulator.polling import poll
 from hexcute_core.simulator.registers import RegisterArray, write_element
 from hexcute_core.simulator.scalars import compile_scalar
 from hexcute_core.simulator.values import Value
-from hexcute_core.thread import Assign, DeclareArray, For, If, Prim, Say, SetElement, Stmt, While
+from hexcute_core.thread import (
+    Assign,
+    DeclareArray,
+    For,
+    If,
+    Prim,
+    Say,
+    SetElement,
+    Stamp,
+    Stmt,
+    While,
+)
 from hexcute_core.unions import assert_never
 
 
@@ -24,7 +36,8 @@ class StatementCompiler:
     """Translates statements; `sites` collects the source spans that code refers to by number.
 
     With `agents` the code is for agents that wait for each other: primitives that
-    synchronise become routines, and so do loops in which they or `polls` occur.
+    synchronise become routines, and so do loops in which they or `polls` occur. A `meter` has
+    every primitive wait for its turn in time.
     """
 
     def __init__(
@@ -32,12 +45,14 @@ class StatementCompiler:
         primitive: Callable[[Prim, StatementCompiler], Code],
         agents: bool = False,
         polls: Callable[[While], bool] = lambda loop: False,
+        meter: Meter | None = None,
     ) -> None:
         self.sites: list[SourceSpan | None] = [None]
         self.agents = agents
         self._numbers: dict[SourceSpan | None, int] = {None: 0}
         self._primitive = primitive
         self._polls = polls
+        self._meter = meter
         self._visible: frozenset[str] = frozenset()
 
     def site(self, span: SourceSpan | None) -> int:
@@ -83,9 +98,12 @@ class StatementCompiler:
             case Assign():
                 return self._assign(stmt)
             case Prim():
-                return self._primitive(stmt, self)
+                code = self._primitive(stmt, self)
+                return code if self._meter is None else self._meter.metered(stmt, code)
             case Say():
                 return self._say(stmt)
+            case Stamp():
+                return _stamp(stmt)
             case For():
                 return self._for(stmt)
             case While():
@@ -95,7 +113,7 @@ class StatementCompiler:
             case _:
                 assert_never(stmt)
 
-    def _set_element(self, stmt: SetElement) -> Step:
+    def _set_element(self, stmt: SetElement) -> Code:
         index, value = compile_scalar(stmt.index), compile_scalar(stmt.value)
         array, site = stmt.array, self.site(stmt.span)
 
@@ -103,7 +121,7 @@ class StatementCompiler:
             m.site = site
             write_element(m, array, index(m), value(m))
 
-        return run
+        return run if self._meter is None else self._meter.computed(stmt.value, run)
 
     def _say(self, stmt: Say) -> Step:
         values, site = [compile_scalar(e) for e in stmt.args], self.site(stmt.span)
@@ -122,7 +140,7 @@ class StatementCompiler:
 
         return run
 
-    def _assign(self, stmt: Assign) -> Step:
+    def _assign(self, stmt: Assign) -> Code:
         value, site = compile_scalar(stmt.value), self.site(stmt.span)
         var, declares = stmt.var, stmt.declares
 
@@ -130,7 +148,7 @@ class StatementCompiler:
             m.site = site
             assign(m, var, value(m), declares)
 
-        return run
+        return run if self._meter is None else self._meter.computed(stmt.value, run)
 
     def _for(self, stmt: For) -> Code:
         start, stop, step = (compile_scalar(e) for e in (stmt.start, stmt.stop, stmt.step))
@@ -211,6 +229,16 @@ class StatementCompiler:
                 plain[side](m)
 
         return run
+
+
+def _stamp(stmt: Stamp) -> Step:
+    opens = stmt.opens
+
+    def run(m: Machine) -> None:
+        if m.world.meter is not None:
+            m.world.meter.stamp(m, opens)
+
+    return run
 
 
 def _sequence(codes: Sequence[Code]) -> Code:

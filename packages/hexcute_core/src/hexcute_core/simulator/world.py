@@ -18,6 +18,7 @@ from hexcute_core.thread import TensorMap
 
 if TYPE_CHECKING:
     from hexcute_core.simulator.agents import Scheduler
+    from hexcute_core.simulator.meter import Meter
 
 SLACK = 64
 
@@ -61,6 +62,7 @@ class World:
         self._room = self._units + SLACK
         self._clocks: list[VectorClock] = []
         self.printed: list[str] = []
+        self.meter: Meter | None = None
         self._names: dict[int, tuple[str, Block]] = {}
         self.voices = Voices(len(blocks) * padded(threads), self._unit(), self._unit)
 

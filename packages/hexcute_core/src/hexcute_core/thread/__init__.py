@@ -1,11 +1,13 @@
 """Thread programs: what one thread does, registers and addresses made explicit."""
 
 from hexcute_core.thread.ir import (
+    Activity,
     Assign,
     DeclareArray,
     For,
     GlobalPtr,
     If,
+    Interval,
     MapRef,
     MatrixDesc,
     Operand,
@@ -15,6 +17,8 @@ from hexcute_core.thread.ir import (
     Say,
     SetElement,
     SharedPtr,
+    Stamp,
+    Stamps,
     Stmt,
     TensorMap,
     ThreadParam,
@@ -27,7 +31,8 @@ from hexcute_core.thread.spec import PrimSpec
 from hexcute_core.thread.verify import verify
 
 __all__ = [
-    "Assign", "DeclareArray", "For", "GlobalPtr", "If", "MapRef", "MatrixDesc", "Operand", "PRIMS",
-    "Prim", "PrimSpec", "Regs", "RemotePtr", "Say", "SetElement", "SharedPtr", "Stmt", "TensorMap",
-    "ThreadParam", "ThreadProgram", "While", "prim", "show_program", "verify",
+    "Activity", "Assign", "DeclareArray", "For", "GlobalPtr", "If", "Interval", "MapRef",
+    "MatrixDesc", "Operand", "PRIMS", "Prim", "PrimSpec", "Regs", "RemotePtr", "Say", "SetElement",
+    "SharedPtr", "Stamp", "Stamps", "Stmt", "TensorMap", "ThreadParam", "ThreadProgram", "While",
+    "prim", "show_program", "verify",
 ]  # fmt: skip

@@ -8,7 +8,7 @@ register arrays. Built-ins are i32.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias, Union
+from typing import Literal, TypeAlias, Union
 
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import SourceSpan
@@ -184,7 +184,36 @@ class Say:
     span: SourceSpan | None = None
 
 
-Stmt: TypeAlias = Union[DeclareArray, SetElement, Assign, Prim, Say, For, While, If]
+@dataclass(frozen=True)
+class Stamp:
+    """Notes the clock: from here on the thread is in interval number `opens` of the program's
+    `stamps`, or in none."""
+
+    opens: int | None
+    span: SourceSpan | None = None
+
+
+Stmt: TypeAlias = Union[DeclareArray, SetElement, Assign, Prim, Say, Stamp, For, While, If]
+
+Activity: TypeAlias = Literal["wait", "copy", "multiply", "store"]
+"""What a thread does, as a timeline tells it."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A stretch of the program in which a thread does one thing, written at `span`."""
+
+    activity: Activity
+    span: SourceSpan | None
+
+
+@dataclass(frozen=True)
+class Stamps:
+    """What the stamps of a program note, and where to: the scalar parameter `param` of type u64 is
+    the address of a table that says for each block where its part of the buffer lies."""
+
+    intervals: tuple[Interval, ...]
+    param: str
 
 
 @dataclass(frozen=True)
@@ -216,3 +245,4 @@ class ThreadProgram:
     min_blocks: int | None = None
     maps: tuple[TensorMap, ...] = ()
     cluster_dim: tuple[int, int, int] = (1, 1, 1)
+    stamps: Stamps | None = None

@@ -20,6 +20,7 @@ from hexcute_core.thread.ir import (
     Say,
     SetElement,
     SharedPtr,
+    Stamp,
     Stmt,
     ThreadParam,
     ThreadProgram,
@@ -45,6 +46,11 @@ def show_program(program: ThreadProgram, spans: bool = False) -> str:
     head.append(f"{INDENT}shared {program.shared_bytes} bytes")
     for m in program.maps:
         head.append(f"{INDENT}map {m.name}: {m.box} of {m.param}, swizzle {m.swizzle}")
+    if program.stamps is not None:
+        head.append(f"{INDENT}stamps to {program.stamps.param}")
+        for i, interval in enumerate(program.stamps.intervals):
+            written = f"  # {interval.span}" if spans and interval.span is not None else ""
+            head.append(f"{INDENT}stamp {i}: {interval.activity}{written}")
     return "\n".join([*head, *_block(program.body, INDENT, spans)]) + "\n"
 
 
@@ -80,6 +86,8 @@ def _statement(stmt: Stmt, indent: str, spans: bool) -> Iterator[str]:
         case Say():
             shown = ", ".join([repr(stmt.text), *map(show, stmt.args)])
             yield f"{'stop' if stmt.stops else 'printf'} {shown}"
+        case Stamp():
+            yield "stamp" if stmt.opens is None else f"stamp {stmt.opens}"
         case For():
             bounds = ", ".join(show(e) for e in (stmt.start, stmt.stop, stmt.step))
             unrolled = "unrolled " if stmt.unroll else ""

@@ -25,6 +25,7 @@ from hexcute_core.thread.ir import (
     Prim,
     Say,
     SetElement,
+    Stamp,
     Stmt,
     ThreadParam,
     ThreadProgram,
@@ -54,6 +55,8 @@ def verify(program: ThreadProgram) -> None:
     scalars = {p.name: p.dtype for p in program.params if not p.pointer}
     scalars[MULTIPROCESSORS.name] = dtypes.i32
     known = Scope(dict(scalars), {}, frozenset(), program)
+    if program.stamps is not None and scalars.get(program.stamps.param) != dtypes.u64:
+        raise VerifyError(f"{program.name} has no u64 {program.stamps.param} for its stamps")
     for e in (*program.grid_dim, *(e for p in program.params for e in p.shape)):
         known.check_scalar(e, None)
     del known.variables[MULTIPROCESSORS.name]
@@ -161,6 +164,12 @@ def _verify_statement(stmt: Stmt, scope: Scope) -> None:
             fits = [takes(letter, e.dtype) for letter, e in zip(letters, stmt.args)]
             if len(letters) != len(stmt.args) or not all(fits):
                 raise VerifyError(f"{stmt.text!r} of other numbers than it shows", stmt.span)
+        case Stamp():
+            stamps = scope.program.stamps
+            if stamps is None:
+                raise VerifyError("a stamp in a program that has no intervals", stmt.span)
+            if stmt.opens is not None and not 0 <= stmt.opens < len(stamps.intervals):
+                raise VerifyError(f"a stamp of interval {stmt.opens}, which is none", stmt.span)
         case For():
             _verify_for(stmt, scope)
         case While():

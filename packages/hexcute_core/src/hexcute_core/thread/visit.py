@@ -20,6 +20,7 @@ from hexcute_core.thread.ir import (
     Say,
     SetElement,
     SharedPtr,
+    Stamp,
     Stmt,
     While,
 )
@@ -41,7 +42,7 @@ def statements(body: Iterable[Stmt]) -> Iterator[Stmt]:
                 blocks.append(iter(stmt.body))
             case If():
                 blocks.append(iter(stmt.then + stmt.otherwise))
-            case DeclareArray() | SetElement() | Assign() | Prim() | Say():
+            case DeclareArray() | SetElement() | Assign() | Prim() | Say() | Stamp():
                 pass
             case _:
                 assert_never(stmt)
@@ -55,7 +56,7 @@ def calls(body: Iterable[Stmt], name: str) -> bool:
 def scalars(stmt: Stmt) -> Iterator[Scalar]:
     """The scalars in `stmt` itself, not those of statements nested in it."""
     match stmt:
-        case DeclareArray():
+        case DeclareArray() | Stamp():
             pass
         case SetElement():
             yield from (stmt.index, stmt.value)

@@ -21,6 +21,7 @@ from hexcute_core.thread import (
     Regs,
     Say,
     SetElement,
+    Stamp,
     Stmt,
     While,
 )
@@ -64,7 +65,7 @@ class _Walk:
                 case If():
                     then = self.block(stmt.then, groups)
                     groups = _joined(then, self.block(stmt.otherwise, groups))
-                case DeclareArray() | SetElement() | Assign() | Say():
+                case DeclareArray() | SetElement() | Assign() | Say() | Stamp():
                     pass
                 case _:
                     assert_never(stmt)

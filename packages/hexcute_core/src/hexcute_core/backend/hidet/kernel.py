@@ -11,7 +11,7 @@ from hidet.ir.func import Function
 from hidet.ir.module import IRModule
 from hidet.ir.type import PointerType, VoidType, data_type
 
-from hexcute_core.backend.hidet import tensor_maps, wgmma
+from hexcute_core.backend.hidet import stamps, tensor_maps, wgmma
 from hexcute_core.backend.hidet.asm import OWN
 from hexcute_core.backend.hidet.codegen import Codegen
 from hexcute_core.backend.hidet.inflight import in_flight
@@ -59,16 +59,18 @@ def build_module(program: ThreadProgram, arch: str, entry: str) -> IRModule:
     if _multiplies_from_shared(program):
         opening += wgmma.descriptor_base(scope)
     opening += tensor_maps.prefetch_maps(scope)
+    ending: list[Any] = []
+    if program.stamps is not None:
+        opening += stamps.opening(scope, program.stamps)
+        ending = stamps.closing(scope, program.stamps)
     body = emit_block(scope, program.body)
-    opening = [*declarations(scope), *opening]
+    whole = hs.SeqStmt([*declarations(scope), *opening, *body.seq, *ending])
     attrs: dict[str, Any] = {"cuda.block_dim": program.block_dim, OWN: True}
     if program.min_blocks is not None:
         attrs["cuda.min_blocks"] = program.min_blocks
     if program.cluster_dim != (1, 1, 1):
         attrs["cuda.cluster_dim"] = program.cluster_dim
-    kernel = Function(
-        entry, params, hs.SeqStmt([*opening, *body.seq]), VoidType(), "cuda_kernel", attrs
-    )
+    kernel = Function(entry, params, whole, VoidType(), "cuda_kernel", attrs)
     functions = {**scope.functions, entry: kernel}
     return IRModule(functions, include_headers=sorted(scope.headers))
 

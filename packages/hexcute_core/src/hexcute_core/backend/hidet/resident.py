@@ -32,6 +32,7 @@ from hexcute_core.thread import (
     Regs,
     Say,
     SetElement,
+    Stamp,
     While,
 )
 from hexcute_core.thread.visit import scalars, statements
@@ -58,7 +59,7 @@ def resident_in(scope: Scope, loop: For, wait: Prim) -> tuple[RegisterArray, ...
                 if stmt.name.startswith(PRODUCT) and isinstance(registers[0].offset, Const):
                     multiplied.add(registers.pop(0).array)
                 touched |= {r.array for r in registers}
-            case Assign() | Say() | For() | While() | If():
+            case Assign() | Say() | Stamp() | For() | While() | If():
                 pass
             case _:
                 assert_never(stmt)

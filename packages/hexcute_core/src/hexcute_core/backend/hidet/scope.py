@@ -43,7 +43,7 @@ class Scope:
     `known` has bounds of variables, `maps` the address of each tensor map, `products` what
     `inflight` found, `shared` the arena's 32-bit address, `shared_units` the same as a matrix
     descriptor holds it, `residents` the PTX names of arrays that `resident` leaves to the
-    assembler.
+    assembler, `stamping` where the next stamp goes and how many still fit.
     """
 
     arch: str
@@ -58,6 +58,7 @@ class Scope:
     residents: dict[RegisterArray, str] = field(default_factory=dict)
     shared: Any = None
     shared_units: Any = None
+    stamping: Any = None
     span: SourceSpan | None = None
 
     @property

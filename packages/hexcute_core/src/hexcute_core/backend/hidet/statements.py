@@ -16,7 +16,7 @@ from hidet.ir import expr as he
 from hidet.ir import stmt as hs
 from hidet.ir.type import data_type, tensor_type
 
-from hexcute_core.backend.hidet import floats, hopper, prims, registers, says, scalars
+from hexcute_core.backend.hidet import floats, hopper, prims, registers, says, scalars, stamps
 from hexcute_core.backend.hidet.chains import Products, chained
 from hexcute_core.backend.hidet.halves import Halves, word
 from hexcute_core.backend.hidet.packs import Pair, grouped
@@ -35,6 +35,7 @@ from hexcute_core.thread import (
     Prim,
     Say,
     SetElement,
+    Stamp,
     Stmt,
     While,
 )
@@ -52,10 +53,14 @@ def emit_block(scope: Scope, body: tuple[Stmt, ...]) -> Any:
         rest = deque(chained(grouped(body)))
         while rest:
             stmt = rest.popleft()
-            wait = rest[0] if rest else None
+            # A stamp may stand before the wait.
+            stamp = rest[0] if rest and isinstance(rest[0], Stamp) else None
+            behind = 0 if stamp is None else 1
+            wait = rest[behind] if len(rest) > behind else None
             if isinstance(stmt, For) and _multiplies(stmt) and _waits(wait):
-                out += _drained_loop(scope, stmt, wait)
-                rest.popleft()
+                out += _drained_loop(scope, stmt, wait, stamp)
+                for _ in range(behind + 1):
+                    rest.popleft()
             else:
                 out += emit(scope, stmt)
         return hs.SeqStmt(out)
@@ -92,6 +97,8 @@ def _emit(scope: Scope, stmt: Stmt | Pair | Halves | Products) -> list[Any]:
             return prims.emit(scope, stmt)
         case Say():
             return says.emit(scope, stmt)
+        case Stamp():
+            return [stamps.emit(scope, stmt)]
         case For():
             return [_loop(scope, stmt)]
         case While():
@@ -114,15 +121,17 @@ def _multiplies(stmt: For) -> bool:
     return calls(stmt.body, "wgmma.commit")
 
 
-def _drained_loop(scope: Scope, loop: For, wait: Prim) -> list[Any]:
-    """A loop of asynchronous products and the wait behind it, which only its trips make needed.
+def _drained_loop(scope: Scope, loop: For, wait: Prim, stamp: Stamp | None) -> list[Any]:
+    """A loop of asynchronous products and the wait behind it, which only its trips make needed,
+    a `stamp` between.
 
     Where the accumulators of a loop that ran meet those of one that did not, ptxas wants the
     products finished: otherwise it serializes them all.
     """
     arrays = resident_in(scope, loop, wait)
     with living(scope, arrays):
-        run = [*emit(scope, loop), *emit(scope, wait)]
+        noted = [] if stamp is None else emit(scope, stamp)
+        run = [*emit(scope, loop), *noted, *emit(scope, wait)]
     trips = _trips(loop)
     if not isinstance(trips, Const):
         ran = scalars.condition(scope, compare("lt", loop.start, loop.stop))
