@@ -21,7 +21,8 @@ if importlib.util.find_spec("hypothesis") is not None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if "HEXCUTE_COMPARISONS" in os.environ:
-        sys.path.insert(0, str(Path(__file__).parent / "packages" / "hexcute_core" / "tests"))
+        helpers = Path(__file__).parent / "packages" / "hexcute_core" / "tests" / "support"
+        sys.path.insert(0, str(helpers))
         from gpu_comparisons import Comparisons
 
         config.pluginmanager.register(Comparisons().everywhere())

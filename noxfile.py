@@ -35,6 +35,9 @@ PYTHONS = INSTALLED if HERE in INSTALLED else None
 
 PACKAGES = ("packages/cute_layout", "packages/hexcute_core", "packages/hexcute_kernels")
 SOURCES = ":".join(f"{package}/src" for package in (*PACKAGES, "bench"))
+CORE_TESTS = Path("packages/hexcute_core/tests")
+# Programs among the tests use helpers of all of them.
+HELPERS = ":".join(map(str, (CORE_TESTS, *(p for p in CORE_TESTS.iterdir() if p.is_dir()))))
 CUDA = ("nvidia-cuda-nvrtc==13.0.*", "nvidia-cuda-runtime==13.0.*")
 TESTING = ("pytest", "pytest-xdist", "hypothesis", "ml_dtypes", "nvidia-cuda-nvdisasm==13.*")
 # A process a core; whoever is done takes from those who are not. `-- -n 0` runs them in one.
@@ -131,7 +134,7 @@ def fuzz(session: nox.Session) -> None:
 def random_kernels(session: nox.Session) -> None:
     """So many random kernels against numpy, from a seed on; what fails is made small."""
     compiler(session, *TESTING)
-    path = f"{SOURCES}:packages/hexcute_core/tests"
+    path = f"{SOURCES}:{HELPERS}"
     command = ("python", "-m", "random_kernels", *(session.posargs or ("1000",)))
     session.run(*command, env={"PYTHONPATH": path})
 
@@ -140,7 +143,7 @@ def random_kernels(session: nox.Session) -> None:
 def attack(session: nox.Session) -> None:
     """The attack in full: damaged caches, stale edits, planted mistakes, bad input, many orders."""
     compiler(session, *TESTING)
-    path = f"{SOURCES}:packages/hexcute_core/tests"
+    path = f"{SOURCES}:{HELPERS}"
     session.run("python", "-m", "attack", *session.posargs, env={"PYTHONPATH": path})
 
 

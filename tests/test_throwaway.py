@@ -37,7 +37,7 @@ HIDDEN = {
     "compute_cost.py": "compute_clocks op",
     "propagate.py": "rules op",
     "rewrite.py": "edges op",
-    "check.py": "check op",
+    "proof/check.py": "check op",
 }
 
 

@@ -43,10 +43,10 @@ ASKED = {
     "Throwaway": """
         lowering/lower.py:_rule
         lowering/lower.py:_scratch
-        simulator/oracle.py:_BlockRun._operation
-        synthesis/check.py:_operation
+        simulator/oracle/interpreter.py:_BlockRun._operation
+        synthesis/proof/check.py:_operation
         synthesis/compute_cost.py:compute_clocks
-        synthesis/explanation.py:_operation
+        synthesis/explain/explanation.py:_operation
         synthesis/propagate.py:_rules
         synthesis/rewrite.py:_reading
         synthesis/solution.py:subject
@@ -58,16 +58,16 @@ ASKED = {
         tile/visit.py:results
     """,
     "Again": """
-        frontend/builder.py:Builder.emit
-        frontend/pending.py:_Flow.enter
-        frontend/role_laws.py:_enter
+        frontend/language/builder.py:Builder.emit
+        frontend/laws/pending.py:_Flow.enter
+        frontend/laws/role_laws.py:_enter
         lowering/arena.py:_filling
         lowering/arena.py:_within
         lowering/lower.py:_rule
         tile/teams.py:inner_team
         lowering/stores.py:Stores._inside
         lowering/stores.py:Stores.settled_by
-        simulator/oracle.py:_BlockRun._statement
+        simulator/oracle/interpreter.py:_BlockRun._statement
         synthesis/graph.py:_enter
         synthesis/multicast.py:_enter
         synthesis/timeline.py:_Walk.statement

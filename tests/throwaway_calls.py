@@ -12,20 +12,20 @@ from numpy import zeros
 from hexcute_core.arch import arch
 from hexcute_core.dtypes import boolean, f32, i32
 from hexcute_core.errors import SourceSpan
-from hexcute_core.frontend.builder import Builder
-from hexcute_core.frontend.pending import check_pending
-from hexcute_core.frontend.role_laws import check_laws
+from hexcute_core.frontend.language.builder import Builder
+from hexcute_core.frontend.laws.pending import check_pending
+from hexcute_core.frontend.laws.role_laws import check_laws
 from hexcute_core.lowering import lower
 from hexcute_core.lowering.arena import build_arena
 from hexcute_core.lowering.stores import find_stores
 from hexcute_core.scalar import Const
 from hexcute_core.simulator import interpret
 from hexcute_core.synthesis import synthesize
-from hexcute_core.synthesis.check import check
 from hexcute_core.synthesis.compute_cost import compute_clocks
-from hexcute_core.synthesis.explanation import explanation
+from hexcute_core.synthesis.explain.explanation import explanation
 from hexcute_core.synthesis.graph import build_graph
 from hexcute_core.synthesis.multicast import find_multicasts
+from hexcute_core.synthesis.proof.check import check
 from hexcute_core.synthesis.propagate import component_rules
 from hexcute_core.synthesis.rewrite import edges
 from hexcute_core.synthesis.solution import subject

@@ -15,9 +15,9 @@ import numpy as np
 from hexcute_core import dtypes as dt
 from hexcute_core.scalar import Const, Scalar, Var
 from hexcute_core.simulator import simulate
-from hexcute_core.simulator.banks import wavefronts
-from hexcute_core.simulator.lanes import LaneState
-from hexcute_core.simulator.scalars import compile_scalar
+from hexcute_core.simulator.lanes.scalars import compile_scalar
+from hexcute_core.simulator.lanes.state import LaneState
+from hexcute_core.simulator.memory.banks import wavefronts
 from hexcute_core.thread import (
     DeclareArray,
     GlobalPtr,

@@ -17,8 +17,8 @@ from hexcute_core.errors import (
     RearrangeWarning,
     SpillWarning,
 )
-from hexcute_core.frontend.params import Param
-from hexcute_core.frontend.tiles import Tile
+from hexcute_core.frontend.language.params import Param
+from hexcute_core.frontend.language.tiles import Tile
 from hexcute_core.language import *  # noqa: F403
 from hexcute_core.language import __all__ as _language
 

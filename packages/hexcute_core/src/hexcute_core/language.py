@@ -26,8 +26,9 @@ from hexcute_core.dtypes import (
     u32,
     u64,
 )
-from hexcute_core.frontend import meaning  # noqa: F401  -- what operators mean to authors
-from hexcute_core.frontend.atomics import (
+from hexcute_core.frontend.functions.symbols import Symbol, dim, dims
+from hexcute_core.frontend.language import meaning  # noqa: F401  -- what operators mean to authors
+from hexcute_core.frontend.language.atomics import (
     atomic_add,
     atomic_and,
     atomic_cas,
@@ -37,7 +38,7 @@ from hexcute_core.frontend.atomics import (
     atomic_xchg,
     atomic_xor,
 )
-from hexcute_core.frontend.barriers import (
+from hexcute_core.frontend.language.barriers import (
     cluster_arrive,
     cluster_rank,
     cluster_sync,
@@ -46,9 +47,9 @@ from hexcute_core.frontend.barriers import (
     mbarrier,
     named_barrier,
 )
-from hexcute_core.frontend.copies import copy, prefetch
-from hexcute_core.frontend.device import device
-from hexcute_core.frontend.elementwise import (
+from hexcute_core.frontend.language.copies import copy, prefetch
+from hexcute_core.frontend.language.device import device
+from hexcute_core.frontend.language.elementwise import (
     absolute,
     cdiv,
     ceil,
@@ -70,20 +71,19 @@ from hexcute_core.frontend.elementwise import (
     tanh,
     where,
 )
-from hexcute_core.frontend.gemm import gemm, wait_gemm
-from hexcute_core.frontend.iota import argmax, argmin, iota
-from hexcute_core.frontend.launch import Attrs, GridDim, Index
-from hexcute_core.frontend.loops import elements, grid, persistent, static_range, unroll
-from hexcute_core.frontend.pipelines import pipeline
-from hexcute_core.frontend.reads import number
-from hexcute_core.frontend.relabel import bitcast, reshape, transpose
-from hexcute_core.frontend.remote import remote
-from hexcute_core.frontend.roles import warp_groups_consumer, warp_groups_producer
-from hexcute_core.frontend.says import device_assert, printf
-from hexcute_core.frontend.scans import cummax, cummin, cumprod, cumsum, scan
-from hexcute_core.frontend.subscript import ds
-from hexcute_core.frontend.symbols import Symbol, dim, dims
-from hexcute_core.frontend.tileops import (
+from hexcute_core.frontend.language.gemm import gemm, wait_gemm
+from hexcute_core.frontend.language.iota import argmax, argmin, iota
+from hexcute_core.frontend.language.launch import Attrs, GridDim, Index
+from hexcute_core.frontend.language.loops import elements, grid, persistent, static_range, unroll
+from hexcute_core.frontend.language.pipelines import pipeline
+from hexcute_core.frontend.language.reads import number
+from hexcute_core.frontend.language.relabel import bitcast, reshape, transpose
+from hexcute_core.frontend.language.remote import remote
+from hexcute_core.frontend.language.roles import warp_groups_consumer, warp_groups_producer
+from hexcute_core.frontend.language.says import device_assert, printf
+from hexcute_core.frontend.language.scans import cummax, cummin, cumprod, cumsum, scan
+from hexcute_core.frontend.language.subscript import ds
+from hexcute_core.frontend.language.tileops import (
     cast,
     cp_async_commit,
     cp_async_wait,
@@ -99,8 +99,8 @@ from hexcute_core.frontend.tileops import (
     sync_role,
     syncthreads,
 )
-from hexcute_core.frontend.turns import turns
-from hexcute_core.frontend.views import along, global_view
+from hexcute_core.frontend.language.turns import turns
+from hexcute_core.frontend.language.views import along, global_view
 
 abs = absolute
 select = where

@@ -14,7 +14,7 @@ from mypy.types import AnyType, Type, TypeOfAny
 from hexcute_core.dtypes import ALL
 
 MODULE = "hexcute_core.dtypes"
-TENSOR = "hexcute_core.frontend.params.Param"
+TENSOR = "hexcute_core.frontend.language.params.Param"
 
 
 class ElementTypes(Plugin):

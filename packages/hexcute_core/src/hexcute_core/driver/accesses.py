@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from hexcute_core.driver.lookups import Lanes, Numbers, looked_up, lookups
 from hexcute_core.scalar import Const, Scalar, Var
 from hexcute_core.scalar.visit import walk
-from hexcute_core.simulator.lanes import LaneState
-from hexcute_core.simulator.scalars import Evaluate, compile_scalar
-from hexcute_core.simulator.values import Value
+from hexcute_core.simulator.lanes.scalars import Evaluate, compile_scalar
+from hexcute_core.simulator.lanes.state import LaneState
+from hexcute_core.simulator.lanes.values import Value
 from hexcute_core.thread.ir import (
     Assign,
     DeclareArray,

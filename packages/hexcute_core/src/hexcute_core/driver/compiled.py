@@ -23,7 +23,7 @@ from hexcute_core.driver.stamping import ROOM, Stamped, check_room
 from hexcute_core.errors import OptionError, SimulationError
 from hexcute_core.runtime import HOST, LoadedKernel, Signature, bind
 from hexcute_core.synthesis import Solution
-from hexcute_core.synthesis.explain import explain_html, explain_json, explain_text
+from hexcute_core.synthesis.explain.text import explain_html, explain_json, explain_text
 from hexcute_core.thread import ThreadProgram
 from hexcute_core.thread.timeline import Timeline
 from hexcute_core.tile import TileProgram, digest
@@ -147,7 +147,7 @@ class CompiledKernel(Listings):
 
     def picture(self) -> str:
         """An SVG with the corner of every tensor's layout."""
-        from hexcute_core.synthesis.picture import picture
+        from hexcute_core.synthesis.explain.picture import picture
 
         return picture(self.solution)
 

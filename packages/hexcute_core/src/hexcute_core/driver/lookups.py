@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from hexcute_core.scalar import Element, Scalar
 from hexcute_core.scalar.visit import walk
-from hexcute_core.simulator.lanes import LaneState
-from hexcute_core.simulator.values import Array, Value
-from hexcute_core.synthesis.check_tables import Table
+from hexcute_core.simulator.lanes.state import LaneState
+from hexcute_core.simulator.lanes.values import Array, Value
+from hexcute_core.synthesis.proof.tables import Table
 from hexcute_core.thread.ir import Prim, Regs, SharedPtr, Stmt
 from hexcute_core.thread.visit import statements
 from hexcute_core.tile import Copy, GlobalView, TileProgram, TileRef

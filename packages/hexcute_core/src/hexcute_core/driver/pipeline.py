@@ -14,7 +14,7 @@ from hexcute_core.errors import HexcuteError
 from hexcute_core.frontend import KernelDef, Watch, trace
 from hexcute_core.lowering import lower
 from hexcute_core.synthesis import Solution, synthesize
-from hexcute_core.synthesis.check import check
+from hexcute_core.synthesis.proof.check import check
 from hexcute_core.thread import ThreadProgram
 from hexcute_core.thread.verify import verify as verify_thread
 from hexcute_core.tile import TileProgram

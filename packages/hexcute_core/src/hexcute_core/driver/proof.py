@@ -41,9 +41,9 @@ from hexcute_core.errors import SimulationError, VerifyError
 from hexcute_core.runtime.specialisation import NARROW_LIMIT
 from hexcute_core.scalar import Scalar, Var
 from hexcute_core.scalar.visit import walk
-from hexcute_core.simulator.lanes import LaneState
-from hexcute_core.simulator.values import Value, storage
-from hexcute_core.synthesis.check_tables import Table, calls, digits, inside, offsets
+from hexcute_core.simulator.lanes.state import LaneState
+from hexcute_core.simulator.lanes.values import Value, storage
+from hexcute_core.synthesis.proof.tables import Table, calls, digits, inside, offsets
 from hexcute_core.synthesis.solution import Solution, subject
 from hexcute_core.thread import ThreadProgram
 from hexcute_core.tile import (

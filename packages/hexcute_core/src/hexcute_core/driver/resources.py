@@ -10,9 +10,9 @@ from hexcute_core.driver.built import Built
 from hexcute_core.driver.told import tell
 from hexcute_core.errors import SpillWarning
 from hexcute_core.synthesis import Solution
-from hexcute_core.synthesis.explanation import spill_warnings
+from hexcute_core.synthesis.explain.explanation import spill_warnings
+from hexcute_core.synthesis.explain.machine import Machine, machine
 from hexcute_core.synthesis.held import held
-from hexcute_core.synthesis.machine import Machine, machine
 from hexcute_core.tile import Say
 from hexcute_core.tile.visit import statements
 from hexcute_core.toolchain.cubin import parse_resources

@@ -111,7 +111,7 @@ def _extent(signature: Signature, name: str, sizes: Mapping[str, object]) -> int
 
 
 def _array(dtype_name: str, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
-    from hexcute_core.simulator.values import storage
+    from hexcute_core.simulator.lanes.values import storage
 
     dtype = BY_NAME[dtype_name]
     if dtype.bits < 8:

@@ -1,6 +1,6 @@
 """Frontend: a Python function -> TileProgram; every node keeps its source span."""
 
-from hexcute_core.frontend.signature import (
+from hexcute_core.frontend.functions.signature import (
     REQUIRED,
     Constant,
     KernelDef,
@@ -9,8 +9,8 @@ from hexcute_core.frontend.signature import (
     TensorParam,
     define,
 )
-from hexcute_core.frontend.snapshot import snapshot
-from hexcute_core.frontend.symbols import Symbol, dim, dims
+from hexcute_core.frontend.functions.snapshot import snapshot
+from hexcute_core.frontend.functions.symbols import Symbol, dim, dims
 from hexcute_core.frontend.tracing import trace
 from hexcute_core.frontend.watch import Watch
 

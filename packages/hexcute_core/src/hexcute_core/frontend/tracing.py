@@ -7,22 +7,22 @@ import math
 from collections.abc import Mapping
 
 from hexcute_core.errors import FrontendError
-from hexcute_core.frontend.agreement import check_agreement
-from hexcute_core.frontend.builder import Builder, use
-from hexcute_core.frontend.calls import ReturnValue, call, inline
-from hexcute_core.frontend.engine import Engine, ExprHandler
-from hexcute_core.frontend.expressions import EXPRESSIONS
-from hexcute_core.frontend.frame import Binding, Frame
-from hexcute_core.frontend.params import Param
-from hexcute_core.frontend.pending import check_pending
-from hexcute_core.frontend.pipelines import check_passing
-from hexcute_core.frontend.remote import check_remote
-from hexcute_core.frontend.role_laws import check_laws
-from hexcute_core.frontend.roles import check_roles, role_threads
-from hexcute_core.frontend.signature import REQUIRED, KernelDef, TensorParam
-from hexcute_core.frontend.statements import STATEMENTS
-from hexcute_core.frontend.symbols import Symbol
-from hexcute_core.frontend.turns import barriers_of
+from hexcute_core.frontend.functions.signature import REQUIRED, KernelDef, TensorParam
+from hexcute_core.frontend.functions.symbols import Symbol
+from hexcute_core.frontend.interpreter.calls import ReturnValue, call, inline
+from hexcute_core.frontend.interpreter.engine import Engine, ExprHandler
+from hexcute_core.frontend.interpreter.expressions import EXPRESSIONS
+from hexcute_core.frontend.interpreter.frame import Binding, Frame
+from hexcute_core.frontend.interpreter.statements import STATEMENTS
+from hexcute_core.frontend.language.builder import Builder, use
+from hexcute_core.frontend.language.params import Param
+from hexcute_core.frontend.language.pipelines import check_passing
+from hexcute_core.frontend.language.remote import check_remote
+from hexcute_core.frontend.language.roles import check_roles, role_threads
+from hexcute_core.frontend.language.turns import barriers_of
+from hexcute_core.frontend.laws.agreement import check_agreement
+from hexcute_core.frontend.laws.pending import check_pending
+from hexcute_core.frontend.laws.role_laws import check_laws
 from hexcute_core.scalar import Scalar, Var, as_scalar
 from hexcute_core.tile import GlobalTensor, TileProgram
 from hexcute_core.tile.ir import Promise

@@ -22,9 +22,9 @@ from types import CellType, CodeType, FunctionType, MethodType, ModuleType, Simp
 from typing import Any, TypeAlias
 
 from hexcute_core.dtypes import DType, TensorType
-from hexcute_core.frontend.authors import is_author_code
-from hexcute_core.frontend.device import DeviceFunction
-from hexcute_core.frontend.snapshot import attributes, is_array, snapshot
+from hexcute_core.frontend.functions.authors import is_author_code
+from hexcute_core.frontend.functions.snapshot import attributes, is_array, snapshot
+from hexcute_core.frontend.language.device import DeviceFunction
 from hexcute_core.scalar import ScalarBase
 
 _FIXED = frozenset({bool, int, float, complex, str, bytes, type(None), range, DType, TensorType})

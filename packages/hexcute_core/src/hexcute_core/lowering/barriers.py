@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from hexcute_core import thread as th
 from hexcute_core.arch import Arch
+from hexcute_core.arch.groups import BARRIER_BYTES
 from hexcute_core.dtypes import i32
 from hexcute_core.errors import LayoutConflict, SourceSpan
 from hexcute_core.lowering.asynchronous import landed, told
@@ -26,7 +27,6 @@ from hexcute_core.tile import (
 )
 from hexcute_core.unions import assert_never
 
-BARRIER_BYTES = 8
 LAST_BARRIER = 15
 """Named barriers are 1 to 15; 0 is the block's own."""
 

@@ -15,7 +15,6 @@ from hexcute_core.errors import SourceSpan
 from hexcute_core.lowering.arena import Arena, tensor_bytes
 from hexcute_core.lowering.digits import index_in
 from hexcute_core.scalar import Const, Element, Scalar, Var, add, cast, mul
-from hexcute_core.synthesis.register_parts import cut_modes, layout_of, strides
 from hexcute_core.synthesis.solution import BulkPlan, Rep, Solution
 from hexcute_core.tile import (
     Copy,
@@ -28,6 +27,7 @@ from hexcute_core.tile import (
 )
 from hexcute_core.tile.elements import Place
 from hexcute_core.tile.facts import Facts
+from hexcute_core.tile.layouts import cut_modes, layout_of, strides
 from hexcute_core.tile.teams import Team
 from hexcute_core.tile.visit import operations, statements, variables
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from hexcute_core import thread as th
 from hexcute_core.arch import Mode, product
+from hexcute_core.arch.groups import WARP
 from hexcute_core.dtypes import boolean, i32
 from hexcute_core.lowering.bounds import inside
 from hexcute_core.lowering.context import Context, nest, register_offset, rep_modes
@@ -15,7 +16,6 @@ from hexcute_core.lowering.elementwise import lower_same
 from hexcute_core.lowering.global_address import GlobalAddress
 from hexcute_core.lowering.rows import LookedUp, look_up
 from hexcute_core.lowering.shared_address import SharedAddress, address
-from hexcute_core.lowering.threads import WARP
 from hexcute_core.scalar import Const, Scalar, add, compare, land
 from hexcute_core.synthesis.solution import CopyPlan
 from hexcute_core.tile import Copy, GlobalView, RegisterTensor, TileRef

@@ -7,12 +7,12 @@ from itertools import pairwise
 
 from hexcute_core import thread as th
 from hexcute_core.arch import Mode
+from hexcute_core.arch.registers import locate
 from hexcute_core.errors import SourceSpan
 from hexcute_core.lowering.context import Context, nest
 from hexcute_core.scalar import Scalar, add, mul, substitute
-from hexcute_core.synthesis.propagate import broadcast_dims
-from hexcute_core.synthesis.registers import locate
 from hexcute_core.tile import CastTile, Elementwise, Fill, TileRef
+from hexcute_core.tile.layouts import broadcast_dims
 
 
 def lower_fill(ctx: Context, op: Fill) -> tuple[th.Stmt, ...]:

@@ -49,7 +49,6 @@ from hexcute_core.lowering.updates import (
 )
 from hexcute_core.lowering.wgmma import lower_wgmma
 from hexcute_core.scalar import Const, compare
-from hexcute_core.synthesis.register_parts import layout_of
 from hexcute_core.synthesis.solution import Solution
 from hexcute_core.tile import (
     Assign,
@@ -89,6 +88,7 @@ from hexcute_core.tile import (
 )
 from hexcute_core.tile.facts import Facts
 from hexcute_core.tile.ir import TileOp
+from hexcute_core.tile.layouts import layout_of
 from hexcute_core.tile.teams import by_team, whole_block
 from hexcute_core.tile.visit import noticed
 from hexcute_core.unions import assert_never

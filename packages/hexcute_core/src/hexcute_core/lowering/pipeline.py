@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from math import prod
 
 from hexcute_core import thread as th
+from hexcute_core.arch.groups import BARRIER_BYTES, WARP, WARP_GROUP
 from hexcute_core.dtypes import i32
 from hexcute_core.errors import SourceSpan
-from hexcute_core.lowering.barriers import BARRIER_BYTES, init_mbarriers
+from hexcute_core.lowering.barriers import init_mbarriers
 from hexcute_core.lowering.bulk import lower_bulk_load
 from hexcute_core.lowering.cluster import groups_of, members
 from hexcute_core.lowering.context import Context
@@ -27,7 +28,6 @@ from hexcute_core.lowering.digits import THREAD
 from hexcute_core.scalar import Call, Const, Scalar, add, binary, compare, mod, mul
 from hexcute_core.scalar.visit import walk
 from hexcute_core.synthesis.solution import Solution
-from hexcute_core.synthesis.wgmma import GROUP
 from hexcute_core.tile import (
     Assign,
     Copy,
@@ -47,7 +47,6 @@ from hexcute_core.tile import (
 from hexcute_core.tile.teams import Team, by_team
 from hexcute_core.tile.visit import operations, results
 
-WARP = 32
 Lower = Callable[[Context, tuple[Stmt, ...]], tuple[th.Stmt, ...]]
 
 
@@ -140,7 +139,7 @@ def rings(program: TileProgram, solution: Solution, used: Collection[str]) -> di
         writers = sum(prod(program.cluster_dim[a] for a in axes) for axes in groups) or 1
         teams = {t for _, t in produced}
         filled = 1 if fill.bulk else sum(fill.arrivals(t.threads) for t in teams)
-        arrivals = [t.threads // (WARP if each else GROUP) for t in releasing]
+        arrivals = [t.threads // (WARP if each else WARP_GROUP) for t in releasing]
         # Where roles take turns, one of them empties a slot, each as many threads as the others.
         emptied = sum(arrivals) if pipeline.readers == "all" else arrivals[0]
         emptied *= writers
@@ -251,7 +250,7 @@ def lower_release(ctx: Context, stmt: PipelineRelease) -> tuple[th.Stmt, ...]:
     ) or (th.Prim("mbarrier.arrive", (empty,), stmt.span),)
     if ring.each_thread:
         return _for_warp(ctx, arrive, stmt.span)
-    leader = compare("eq", mod(ctx.once(ctx.lane), GROUP), 0)
+    leader = compare("eq", mod(ctx.once(ctx.lane), WARP_GROUP), 0)
     return (th.If(leader, arrive, (), stmt.span),)
 
 

@@ -10,6 +10,7 @@ from math import prod
 
 from hexcute_core import thread as th
 from hexcute_core.arch import Fragment, Mode
+from hexcute_core.arch.registers import locate
 from hexcute_core.dtypes import DType, accumulator, i32
 from hexcute_core.lowering.bounds import inside
 from hexcute_core.lowering.context import Context, nest
@@ -36,9 +37,8 @@ from hexcute_core.scalar import (
     select,
 )
 from hexcute_core.scalar.expr import BinaryOp
-from hexcute_core.synthesis.propagate import folded
-from hexcute_core.synthesis.registers import locate
 from hexcute_core.tile import Reduce
+from hexcute_core.tile.layouts import folded
 
 _OPS: dict[str, BinaryOp] = {"sum": "add", "max": "max", "min": "min"}
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from math import gcd
 
 from hexcute_core import thread as th
+from hexcute_core.arch.registers import Digit, register_map
+from hexcute_core.arch.relabel import flat
 from hexcute_core.lowering.context import Context, nest
 from hexcute_core.scalar import Scalar, add, mul
-from hexcute_core.synthesis.registers import Digit, register_map
-from hexcute_core.synthesis.relabel import flat
 from hexcute_core.tile import Relabel, TileRef
 
 WORD = 32

@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 from hexcute_core import thread as th
+from hexcute_core.arch.groups import WARP
 from hexcute_core.dtypes import i32
 from hexcute_core.lowering.context import Context, nest
 from hexcute_core.lowering.scan_plan import Level, Plan, ValueDigit, plan_scan
 from hexcute_core.lowering.threads import (
-    WARP,
     ThreadDigit,
     cell,
     thread_digits,

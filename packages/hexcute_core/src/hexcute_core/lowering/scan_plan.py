@@ -12,13 +12,13 @@ from functools import cached_property
 from math import prod
 
 from hexcute_core.arch import Fragment, Mode, overhang
+from hexcute_core.arch.registers import locate
 from hexcute_core.dtypes import DType, accumulator
 from hexcute_core.errors import LayoutConflict
 from hexcute_core.lowering.elementwise import refine
 from hexcute_core.lowering.threads import TOGETHER, WORD, ThreadDigit, thread_digits, together
-from hexcute_core.synthesis.register_parts import layout_of
-from hexcute_core.synthesis.registers import locate
 from hexcute_core.tile import Scan
+from hexcute_core.tile.layouts import layout_of
 
 # Blocks of one thread that a level joins at once: their totals share the scratch memory.
 BLOCKS = 8

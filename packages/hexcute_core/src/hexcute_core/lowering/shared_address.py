@@ -14,11 +14,11 @@ from typing import Any
 
 from cute_layout import Layout, LayoutError, composition
 from hexcute_core.arch import Mode
+from hexcute_core.arch.linear import unit
 from hexcute_core.dtypes import i32
 from hexcute_core.lowering.digits import Part, digits, index_in, total
 from hexcute_core.scalar import Binary, Const, Scalar, add, floordiv, mul, xor
 from hexcute_core.scalar.build import binary
-from hexcute_core.synthesis.linear import unit
 from hexcute_core.synthesis.solution import SharedLayout
 from hexcute_core.tile import TileRef
 from hexcute_core.tile.facts import Facts

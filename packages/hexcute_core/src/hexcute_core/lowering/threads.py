@@ -12,11 +12,11 @@ from math import gcd
 
 from hexcute_core import thread as th
 from hexcute_core.arch import Fragment
+from hexcute_core.arch.groups import WARP
 from hexcute_core.dtypes import DType
 from hexcute_core.lowering.context import Context
 from hexcute_core.scalar import Scalar, add, floordiv, mod, mul, sub
 
-WARP = 32
 # Bits that a shuffle moves.
 WORD = 32
 # Values of a thread that go through shared memory between two barriers.

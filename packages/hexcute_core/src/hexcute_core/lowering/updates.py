@@ -12,6 +12,7 @@ from math import prod
 
 from hexcute_core import thread as th
 from hexcute_core.arch import Fragment, Mode
+from hexcute_core.arch.registers import locate
 from hexcute_core.arch.updates import ordered, update_name
 from hexcute_core.dtypes import DType, i32
 from hexcute_core.errors import LayoutConflict, SourceSpan
@@ -25,7 +26,6 @@ from hexcute_core.lowering.rows import look_up
 from hexcute_core.lowering.shared_address import SharedAddress, address
 from hexcute_core.lowering.threads import ThreadDigit, cell, thread_in, together, without
 from hexcute_core.scalar import Const, Element, Scalar, add, compare, land, mul
-from hexcute_core.synthesis.registers import locate
 from hexcute_core.synthesis.solution import CopyPlan
 from hexcute_core.tile import Copy, ForElements, GlobalView, SharedTensor, TileRef, UpdateElement
 

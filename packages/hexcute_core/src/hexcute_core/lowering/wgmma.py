@@ -10,6 +10,7 @@ from itertools import product
 from math import prod
 
 from hexcute_core import thread as th
+from hexcute_core.arch.groups import WARP_GROUP
 from hexcute_core.dtypes import boolean, i32
 from hexcute_core.errors import LayoutConflict
 from hexcute_core.lowering.context import Context
@@ -18,7 +19,6 @@ from hexcute_core.lowering.shared_address import SharedAddress
 from hexcute_core.scalar import Call, Const, Scalar, add, floordiv, mod, mul
 from hexcute_core.synthesis.operands import descriptor_steps
 from hexcute_core.synthesis.solution import WgmmaPlan
-from hexcute_core.synthesis.wgmma import GROUP
 from hexcute_core.tile import Gemm, TileRef
 
 
@@ -53,7 +53,7 @@ def _warp_group(ctx: Context, plan: WgmmaPlan) -> Scalar:
     same for all of them, and descriptors stay in uniform registers from which wgmma reads them."""
     if prod(plan.groups) == 1:
         return Const(0, i32)
-    number = floordiv(ctx.lane, GROUP)
+    number = floordiv(ctx.lane, WARP_GROUP)
     return ctx.once(Call("shfl.idx", (number, Const(0, i32)), i32))
 
 

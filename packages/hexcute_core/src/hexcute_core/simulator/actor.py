@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from hexcute_core.errors import SourceSpan
-from hexcute_core.simulator.clocks import BlockClock, Lanes, VectorClock
 from hexcute_core.simulator.findings import Finding, Kind, RunEnds
-from hexcute_core.simulator.lanes import Block
-from hexcute_core.simulator.values import Array
+from hexcute_core.simulator.lanes.state import Block
+from hexcute_core.simulator.lanes.values import Array
+from hexcute_core.simulator.memory.clocks import BlockClock, Lanes, VectorClock
 
 if TYPE_CHECKING:
     from hexcute_core.simulator.world import World

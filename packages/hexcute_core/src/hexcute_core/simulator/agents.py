@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from hexcute_core.errors import SourceSpan
-from hexcute_core.simulator.cluster import ClusterBarrier, Visit
 from hexcute_core.simulator.code import PAUSE, Wait, Waits
 from hexcute_core.simulator.findings import Finding, Kind, RunEnds
-from hexcute_core.simulator.lanes import WARP, Block
+from hexcute_core.simulator.instructions.cluster import ClusterBarrier, Visit
+from hexcute_core.simulator.instructions.register_pool import ALIKE, RegisterPool
+from hexcute_core.simulator.lanes.state import WARP, Block
+from hexcute_core.simulator.lanes.values import Array
 from hexcute_core.simulator.machine import Machine
-from hexcute_core.simulator.register_pool import ALIKE, RegisterPool
-from hexcute_core.simulator.shared import SharedArena
-from hexcute_core.simulator.values import Array
+from hexcute_core.simulator.memory.shared import SharedArena
 from hexcute_core.simulator.world import World
 
 if TYPE_CHECKING:
-    from hexcute_core.simulator.barriers import NamedBarrier
-    from hexcute_core.simulator.mbarrier import MBarrier
+    from hexcute_core.simulator.instructions.barriers import NamedBarrier
+    from hexcute_core.simulator.instructions.mbarrier import MBarrier
+    from hexcute_core.simulator.instructions.wgmma import Products
     from hexcute_core.simulator.meter import Meter
-    from hexcute_core.simulator.wgmma import Products
 
 CHANGE_OF_PRIORITY = 0.02
 

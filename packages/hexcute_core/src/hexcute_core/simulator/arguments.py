@@ -12,9 +12,9 @@ from hexcute_core.dtypes import DType
 from hexcute_core.errors import SimulationError
 from hexcute_core.scalar import MULTIPROCESSORS, Scalar
 from hexcute_core.scalar.exact import exact
-from hexcute_core.simulator.lanes import Block, LaneState
-from hexcute_core.simulator.scalars import compile_scalar, constant_value
-from hexcute_core.simulator.values import Array, Value, storage
+from hexcute_core.simulator.lanes.scalars import compile_scalar, constant_value
+from hexcute_core.simulator.lanes.state import Block, LaneState
+from hexcute_core.simulator.lanes.values import Array, Value, storage
 
 MAX_GRID = (2**31 - 1, 65535, 65535)
 SIMULATED = 2

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from hexcute_core.errors import SourceSpan
-from hexcute_core.simulator.banks import Cost, sectors, wavefronts
-from hexcute_core.simulator.values import Array
+from hexcute_core.simulator.lanes.values import Array
+from hexcute_core.simulator.memory.banks import Cost, sectors, wavefronts
 
 Key = tuple[str, int]
 """A primitive and the site it stands at."""

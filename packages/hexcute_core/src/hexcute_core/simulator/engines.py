@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hexcute_core.simulator.actor import Actor
-from hexcute_core.simulator.clocks import VectorClock
-from hexcute_core.simulator.lanes import WARP
-from hexcute_core.simulator.values import Array
+from hexcute_core.simulator.lanes.state import WARP
+from hexcute_core.simulator.lanes.values import Array
+from hexcute_core.simulator.memory.clocks import VectorClock
 
 if TYPE_CHECKING:
     from hexcute_core.simulator.machine import Machine

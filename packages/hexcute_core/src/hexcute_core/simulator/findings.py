@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hexcute_core.errors import SimulationError, SourceSpan
-from hexcute_core.simulator.lanes import Block
+from hexcute_core.simulator.lanes.state import Block
 
 Kind = Literal[
     "race", "deadlock", "out of bounds", "uninitialised read", "misaligned access",

@@ -25,12 +25,14 @@ from hexcute_core.simulator.arguments import (
     map_extents,
     refuse_overlap,
 )
-from hexcute_core.simulator.buffers import GlobalBuffer
 from hexcute_core.simulator.code import Code, NeedsAgents, Routine
 from hexcute_core.simulator.counting import Counters, Tally
 from hexcute_core.simulator.findings import Findings, RunEnds
-from hexcute_core.simulator.lanes import WARP, Block
+from hexcute_core.simulator.lanes.state import WARP, Block
+from hexcute_core.simulator.lanes.values import Array, Value
 from hexcute_core.simulator.machine import Machine
+from hexcute_core.simulator.memory.buffers import GlobalBuffer
+from hexcute_core.simulator.memory.shared import SharedArena
 from hexcute_core.simulator.meter import Meter
 from hexcute_core.simulator.primitives import (
     compile_primitive,
@@ -41,9 +43,7 @@ from hexcute_core.simulator.primitives import (
 )
 from hexcute_core.simulator.progress import Progress, bar
 from hexcute_core.simulator.report import SimulationReport
-from hexcute_core.simulator.shared import SharedArena
 from hexcute_core.simulator.statements import StatementCompiler, started
-from hexcute_core.simulator.values import Array, Value
 from hexcute_core.simulator.world import World
 from hexcute_core.thread import ThreadProgram
 

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from hexcute_core.simulator.actor import Actor
-from hexcute_core.simulator.clocks import BlockClock, VectorClock
 from hexcute_core.simulator.code import NeedsAgents
-from hexcute_core.simulator.lanes import WARP, LaneState, builtins
+from hexcute_core.simulator.lanes.state import WARP, LaneState, builtins
+from hexcute_core.simulator.lanes.values import Array, Value
+from hexcute_core.simulator.memory.clocks import BlockClock, VectorClock
+from hexcute_core.simulator.memory.shared import SharedArena
 from hexcute_core.simulator.pace import Pace
 from hexcute_core.simulator.registers import RegisterArray, read_element
-from hexcute_core.simulator.shared import SharedArena
-from hexcute_core.simulator.values import Array, Value
 from hexcute_core.simulator.world import World
 
 if TYPE_CHECKING:
     from hexcute_core.simulator.agents import BlockAgents, Engine
-    from hexcute_core.simulator.asynchronous import PendingCopy
-    from hexcute_core.simulator.bulk_engines import StoreEngine
+    from hexcute_core.simulator.instructions.asynchronous import PendingCopy
+    from hexcute_core.simulator.instructions.bulk_engines import StoreEngine
 
 
 class Machine(Actor, LaneState):

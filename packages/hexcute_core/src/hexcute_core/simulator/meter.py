@@ -26,7 +26,7 @@ from hexcute_core.thread.stamps import TRACK
 
 if TYPE_CHECKING:
     from hexcute_core.simulator.agents import BlockAgents
-    from hexcute_core.simulator.lanes import Block
+    from hexcute_core.simulator.lanes.state import Block
     from hexcute_core.simulator.machine import Machine
 
 SCHEDULERS = 4

@@ -7,15 +7,16 @@ from collections.abc import Iterator, Sequence
 from hexcute_core.errors import SimulationError
 from hexcute_core.scalar import Element, Scalar, Var
 from hexcute_core.scalar.visit import walk
-from hexcute_core.simulator import (
+from hexcute_core.simulator.code import Code
+from hexcute_core.simulator.instructions import (
     asynchronous,
     atomics,
     barriers,
     bulk,
     cluster,
+    loads_stores,
     matrix_store,
     mbarrier,
-    memory,
     ordering,
     proxies,
     register_pool,
@@ -23,8 +24,7 @@ from hexcute_core.simulator import (
     tensorcore,
     wgmma,
 )
-from hexcute_core.simulator.code import Code
-from hexcute_core.simulator.instructions import Instruction, Table
+from hexcute_core.simulator.instructions.instruction import Instruction, Table
 from hexcute_core.simulator.statements import StatementCompiler
 from hexcute_core.thread import (
     Assign,
@@ -39,7 +39,7 @@ from hexcute_core.thread import (
 from hexcute_core.thread.visit import statements
 
 TABLES: tuple[Table, ...] = (
-    memory.instruction,
+    loads_stores.instruction,
     atomics.instruction,
     asynchronous.instruction,
     barriers.instruction,

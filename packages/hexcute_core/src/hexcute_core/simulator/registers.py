@@ -15,7 +15,7 @@ import numpy as np
 
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import SimulationError, SourceSpan
-from hexcute_core.simulator.values import Array, Value, storage
+from hexcute_core.simulator.lanes.values import Array, Value, storage
 from hexcute_core.thread import Regs
 
 if TYPE_CHECKING:

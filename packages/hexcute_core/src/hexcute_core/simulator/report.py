@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from hexcute_core.simulator.counting import Counters
 from hexcute_core.simulator.findings import Finding, FoundError
-from hexcute_core.simulator.lanes import Block
-from hexcute_core.simulator.values import Array
+from hexcute_core.simulator.lanes.state import Block
+from hexcute_core.simulator.lanes.values import Array
 from hexcute_core.thread.timeline import Timeline
 
 

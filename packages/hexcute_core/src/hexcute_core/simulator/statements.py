@@ -8,15 +8,15 @@ import numpy as np
 
 from hexcute_core.errors import SimulationError, SourceSpan
 from hexcute_core.scalar.formats import said
-from hexcute_core.simulator.clocks import SITE_MASK
 from hexcute_core.simulator.code import Code, NeedsAgents, Routine, Step, Waits
-from hexcute_core.simulator.control import assign, passes, rounds, sides
+from hexcute_core.simulator.lanes.control import assign, passes, rounds, sides
+from hexcute_core.simulator.lanes.scalars import compile_scalar
+from hexcute_core.simulator.lanes.values import Value
 from hexcute_core.simulator.machine import Machine
+from hexcute_core.simulator.memory.clocks import SITE_MASK
 from hexcute_core.simulator.meter import Meter
 from hexcute_core.simulator.polling import poll
 from hexcute_core.simulator.registers import RegisterArray, write_element
-from hexcute_core.simulator.scalars import compile_scalar
-from hexcute_core.simulator.values import Value
 from hexcute_core.thread import (
     Assign,
     DeclareArray,

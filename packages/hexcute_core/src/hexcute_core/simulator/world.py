@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hexcute_core.errors import SimulationError, SourceSpan
-from hexcute_core.simulator.buffers import GlobalBuffer
-from hexcute_core.simulator.clocks import WHO_MASK, VectorClock, Voices
 from hexcute_core.simulator.counting import Tally
 from hexcute_core.simulator.findings import Findings
-from hexcute_core.simulator.lanes import WARP, Block, padded
-from hexcute_core.simulator.values import Array, Value
+from hexcute_core.simulator.lanes.state import WARP, Block, padded
+from hexcute_core.simulator.lanes.values import Array, Value
+from hexcute_core.simulator.memory.buffers import GlobalBuffer
+from hexcute_core.simulator.memory.clocks import WHO_MASK, VectorClock, Voices
 from hexcute_core.thread import TensorMap
 
 if TYPE_CHECKING:

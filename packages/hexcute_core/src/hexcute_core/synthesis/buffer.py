@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from cute_layout import PartialLayout
+from hexcute_core.arch.groups import WARP
 from hexcute_core.synthesis.cost import working_warps
 from hexcute_core.synthesis.graph import WeightedOp
 from hexcute_core.synthesis.operands import Plan
@@ -27,7 +28,6 @@ CHOICES = 8192
 LAYOUTS = 512
 # No search takes more than this part of it: later combinations of layouts need theirs.
 SHARE = 32
-WARP = 32
 
 
 @dataclass

@@ -10,6 +10,7 @@ from functools import lru_cache
 from math import prod
 
 from hexcute_core.arch import Arch, Fragment
+from hexcute_core.arch.registers import same_threads
 from hexcute_core.errors import LayoutConflict, NoLayout
 from hexcute_core.synthesis.defaults import default_layouts
 from hexcute_core.synthesis.gemm import GemmAnchor, Orders, gemm_anchors, mma_rows, plan_gemm
@@ -26,7 +27,6 @@ from hexcute_core.synthesis.propagate import (
 )
 from hexcute_core.synthesis.rearrange import Forced
 from hexcute_core.synthesis.register_parts import Apart, Parts
-from hexcute_core.synthesis.registers import same_threads
 from hexcute_core.synthesis.rewrite import filled_from
 from hexcute_core.synthesis.solution import GemmPlan, Rejected, WgmmaPlan
 from hexcute_core.synthesis.wgmma import WgmmaAnchor, plan_wgmma, shared_anchors

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from hexcute_core.arch import Arch, Fragment, Mode, product
 from hexcute_core.arch.conversions import Conversion, conversion
+from hexcute_core.arch.groups import WARP
 from hexcute_core.scalar import (
     Binary,
     Call,
@@ -24,8 +25,6 @@ from hexcute_core.scalar import (
 )
 from hexcute_core.scalar.expr import BinaryOp, UnaryOp
 from hexcute_core.scalar.visit import walk
-from hexcute_core.synthesis.propagate import folded
-from hexcute_core.synthesis.register_parts import layout_of
 from hexcute_core.tile import (
     CastTile,
     Copy,
@@ -45,10 +44,10 @@ from hexcute_core.tile import (
 )
 from hexcute_core.tile.facts import Facts
 from hexcute_core.tile.ir import TileOp
+from hexcute_core.tile.layouts import folded, layout_of
 from hexcute_core.tile.visit import bodies, scalars
 from hexcute_core.unions import assert_never
 
-WARP = 32
 SIMPLE = 0.25
 SPECIAL = 2.0
 SHUFFLE = 1.0

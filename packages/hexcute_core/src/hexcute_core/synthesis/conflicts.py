@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cute_layout import Swizzle
+from hexcute_core.arch.groups import WARP
 
-WARP = 32
 ROW_BITS = 1024
 WORD_BITS = 32
 

@@ -13,9 +13,9 @@ from functools import lru_cache
 
 from cute_layout import Layout, composition, right_inverse
 from hexcute_core.arch import Arch, CopyRow, Fragment, Mode, product
+from hexcute_core.arch.linear import from_linear, to_linear
 from hexcute_core.synthesis import nested
-from hexcute_core.synthesis.anchor import overhanging
-from hexcute_core.synthesis.linear import from_linear, to_linear
+from hexcute_core.synthesis.coalesced import overhanging
 from hexcute_core.synthesis.memory import GlobalTile
 from hexcute_core.synthesis.solution import CopyPlan, Rep
 

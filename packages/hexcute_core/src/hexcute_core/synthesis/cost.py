@@ -10,10 +10,10 @@ from __future__ import annotations
 from math import prod
 
 from hexcute_core.arch import CopyRow, Mode
+from hexcute_core.arch.groups import WARP
 from hexcute_core.synthesis.memory import GlobalTile
 from hexcute_core.synthesis.solution import BulkPlan, CopyPlan, GemmPlan, WgmmaPlan
 
-WARP = 32
 ISSUE_SLOT = 1.0
 SECTOR_BYTES = 32
 # A warp's lanes share a wavefront as long as each moves no more than this.

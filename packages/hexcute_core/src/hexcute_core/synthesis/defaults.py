@@ -11,7 +11,7 @@ from math import gcd
 
 from hexcute_core.arch import Fragment, Mode
 from hexcute_core.synthesis import nested
-from hexcute_core.synthesis.anchor import (
+from hexcute_core.synthesis.coalesced import (
     Along,
     coalesced,
     layouts,

@@ -7,9 +7,9 @@ where it stays within its warp, lanes shuffle; anything else goes through shared
 from __future__ import annotations
 
 from hexcute_core.arch import Fragment, Mode
+from hexcute_core.arch.groups import WARP
 from hexcute_core.synthesis.solution import Exchange, Move, Place
 
-WARP = 32
 # Clocks of a warp: a shuffle and the select after it; a barrier, from its issue to its release.
 SHUFFLE = 2.0
 BARRIER = 30.0

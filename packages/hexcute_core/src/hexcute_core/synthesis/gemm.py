@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import product as cartesian
 
 from hexcute_core.arch import Arch, Fragment, MmaRow, Mode, product
-from hexcute_core.synthesis.registers import locate, same_threads
+from hexcute_core.arch.registers import locate, same_threads
 from hexcute_core.synthesis.solution import GemmLoop, GemmPlan
 from hexcute_core.tile import Gemm, TileRef
 

@@ -16,12 +16,13 @@ from typing import TypeAlias
 
 from hexcute_core.errors import LayoutConflict, NoLayout, SourceSpan
 from hexcute_core.synthesis.candidates import Conflicts
-from hexcute_core.synthesis.register_parts import Apart, cut_modes
+from hexcute_core.synthesis.register_parts import Apart
 from hexcute_core.synthesis.rewrite import edges, insert
 from hexcute_core.synthesis.search import Unmovable
 from hexcute_core.synthesis.solution import Inserted, Solution
 from hexcute_core.tile import CastTile, Gemm, Rearrange, RegisterTensor, TileProgram
 from hexcute_core.tile.ir import TileOp
+from hexcute_core.tile.layouts import cut_modes
 from hexcute_core.tile.visit import operands, operations, results, tiles
 from hexcute_core.unions import assert_never
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from hexcute_core.arch import Fragment, Mode, product
-from hexcute_core.synthesis.anchor import coalesced
+from hexcute_core.synthesis.coalesced import coalesced
 from hexcute_core.synthesis.memory import GlobalTile
 
 

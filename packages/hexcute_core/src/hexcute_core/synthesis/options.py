@@ -28,7 +28,6 @@ from hexcute_core.synthesis.cost import (
 from hexcute_core.synthesis.graph import Graph, WeightedOp
 from hexcute_core.synthesis.memory import WIDEST, GlobalTile, describe_global
 from hexcute_core.synthesis.operands import SPANS, Plan, bulk_plan
-from hexcute_core.synthesis.register_parts import layout_of
 from hexcute_core.synthesis.solution import (
     BulkPlan,
     CopyPlan,
@@ -38,6 +37,7 @@ from hexcute_core.synthesis.solution import (
     subject,
 )
 from hexcute_core.tile import Copy, Gemm, GlobalView, RegisterTensor, SharedTensor, TileRef
+from hexcute_core.tile.layouts import layout_of
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from hexcute_core.arch import Fragment
+from hexcute_core.arch.registers import register_map
+from hexcute_core.arch.relabel import Turn
 from hexcute_core.errors import SourceSpan
 from hexcute_core.synthesis.graph import Component, Graph
-from hexcute_core.synthesis.register_parts import Parts, component_parts, layout_of
-from hexcute_core.synthesis.registers import register_map
-from hexcute_core.synthesis.relabel import Turn
+from hexcute_core.synthesis.register_parts import Parts, component_parts
 from hexcute_core.synthesis.solution import kind
 from hexcute_core.tile import (
     CastTile,
@@ -33,6 +33,7 @@ from hexcute_core.tile import (
     TileRef,
 )
 from hexcute_core.tile.ir import TileOp
+from hexcute_core.tile.layouts import broadcast_dims, layout_of
 from hexcute_core.tile.visit import tiles
 from hexcute_core.unions import assert_never
 
@@ -169,11 +170,6 @@ def parts_of(graph: Graph, component: Component, rules: Sequence[Rule]) -> Parts
     return component_parts(registers, uses, [(r.known, r.unknown) for r in rules if r.turn is None])
 
 
-def broadcast_dims(src: TileRef, dst: TileRef) -> tuple[int, ...]:
-    """Dimensions along which `src` has extent 1 and `dst` more."""
-    return tuple(d for d, (s, t) in enumerate(zip(src.shape, dst.shape)) if s == 1 and t > 1)
-
-
 def close(rules: Sequence[Rule], state: State) -> Conflict | None:
     """Applies the rules until no new layout appears, or one that its tensor cannot have."""
     changed = True
@@ -190,17 +186,6 @@ def close(rules: Sequence[Rule], state: State) -> Conflict | None:
                     return problem
                 changed = True
     return None
-
-
-def folded(op: Reduce, f: Fragment) -> tuple[Fragment, int]:
-    """The layout of what `op` reduces, `f`, and the dimension that goes, which is one more than
-    the tile has where some of its own is kept."""
-    if op.keep == 1:
-        return f, op.axis
-    cut = f.fold(op.axis, op.keep)
-    if cut is None:
-        raise TypeError(f"{op.src.tensor}: {f} has digits that straddle {op.keep} places")
-    return cut, len(f.shape)
 
 
 def violated(rules: Sequence[Rule], state: State) -> Conflict | None:

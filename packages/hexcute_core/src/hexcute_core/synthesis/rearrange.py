@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 from cute_layout import Basis, Layout, LayoutError
 from hexcute_core.arch import Fragment, Mode
+from hexcute_core.arch.linear import digit_modes
 from hexcute_core.errors import LayoutConflict
 from hexcute_core.synthesis.graph import build_graph
-from hexcute_core.synthesis.linear import digit_modes
 from hexcute_core.tile import Rearrange, TileProgram
 from hexcute_core.tile.visit import statements
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hexcute_core.arch import Arch, Fragment
+from hexcute_core.arch.groups import WARP
 from hexcute_core.errors import NoLayout
 from hexcute_core.synthesis.buffer import Budget, BufferChoice, Use, by_bound, search_buffer
 from hexcute_core.synthesis.candidates import Assignment, ComponentChoices
@@ -22,7 +23,6 @@ from hexcute_core.synthesis.graph import Component, Graph, WeightedOp
 from hexcute_core.synthesis.islands import Island
 from hexcute_core.synthesis.options import CopyOptions, Option, Options, refusals
 from hexcute_core.synthesis.parts import begins
-from hexcute_core.synthesis.register_parts import layout_of
 from hexcute_core.synthesis.rewrite import Detour
 from hexcute_core.synthesis.solution import (
     BulkPlan,
@@ -34,8 +34,8 @@ from hexcute_core.synthesis.solution import (
     subject,
 )
 from hexcute_core.tile import Copy, Gemm, SharedTensor, TileRef
+from hexcute_core.tile.layouts import layout_of
 
-WARP = 32
 # Combinations of component layouts whose buffers are searched: every pair of eight.
 COMBINATIONS = 64
 # As many more where none of them suits memory.

@@ -26,13 +26,12 @@ from cute_layout import (
     unify,
 )
 from hexcute_core.arch import Mode
+from hexcute_core.arch.groups import WARP
 from hexcute_core.synthesis.conflicts import Access, choose, swizzles
 from hexcute_core.synthesis.operands import Known, Plan, demand, swizzle_of
 from hexcute_core.synthesis.parts import Begins, misfit
 from hexcute_core.synthesis.solution import BulkPlan, CopyPlan, Operand, SharedLayout
 from hexcute_core.tile import SharedTensor, TileRef
-
-WARP = 32
 
 
 @dataclass(frozen=True)

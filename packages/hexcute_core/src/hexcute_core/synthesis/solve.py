@@ -13,7 +13,7 @@ from hexcute_core.errors import RearrangeWarning
 from hexcute_core.synthesis.candidates import ComponentChoices, Conflicts, component_choices
 from hexcute_core.synthesis.cost import bulk_cost
 from hexcute_core.synthesis.dead import remove_dead
-from hexcute_core.synthesis.explanation import rearrange_warnings
+from hexcute_core.synthesis.explain.explanation import rearrange_warnings
 from hexcute_core.synthesis.graph import Component, Graph, build_graph
 from hexcute_core.synthesis.islands import islands
 from hexcute_core.synthesis.mending import mend

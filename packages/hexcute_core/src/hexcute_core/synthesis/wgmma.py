@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from math import gcd, prod
 
 from hexcute_core.arch import Arch, Fragment, Mode, WgmmaRow
+from hexcute_core.arch.groups import WARP_GROUP
+from hexcute_core.arch.registers import locate, same_threads
 from hexcute_core.errors import NoLayout
 from hexcute_core.synthesis.graph import Component, Graph
-from hexcute_core.synthesis.registers import locate, same_threads
 from hexcute_core.synthesis.solution import WgmmaPlan
 from hexcute_core.tile import Gemm, RegisterTensor, TileRef
 
-GROUP = 128
 """Threads of a warp group."""
 
 WORKING_REGISTERS = 32
@@ -67,12 +67,12 @@ def wgmma_anchors(
 ) -> Iterator[WgmmaAnchor]:
     """Every arrangement of the team's warp groups with the widest instruction that tiles it, those
     that split M first: they share B and keep A's rows apart."""
-    groups = threads // GROUP
+    groups = threads // WARP_GROUP
     shapes = [(gm, groups // gm) for gm in range(groups, 0, -1) if groups % gm == 0]
     for gm, gn in shapes:
         if forced is not None and (gm, gn) != forced:
             continue
-        if threads % GROUP or m % (gm * 64) or n % gn:
+        if threads % WARP_GROUP or m % (gm * 64) or n % gn:
             continue
         for row in rows:
             _, width, depth = row.tile
@@ -155,9 +155,9 @@ def _misfit(
     rows: tuple[WgmmaRow, ...], m: int, n: int, k: int, threads: int, forced: tuple[int, int] | None
 ) -> str:
     """The first dimension in which no arrangement of the warp groups fits."""
-    groups, depth = threads // GROUP, rows[0].tile[2]
-    if threads % GROUP:
-        return f"they are no whole warp groups of {GROUP}"
+    groups, depth = threads // WARP_GROUP, rows[0].tile[2]
+    if threads % WARP_GROUP:
+        return f"they are no whole warp groups of {WARP_GROUP}"
     if forced is not None and forced[0] * forced[1] != groups:
         return f"warps={forced} takes {forced[0] * forced[1]} warp groups, there are {groups}"
     if k % depth:

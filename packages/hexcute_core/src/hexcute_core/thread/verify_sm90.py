@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from hexcute_core import dtypes
 from hexcute_core.arch.boxes import HINTS, REDUCED
+from hexcute_core.arch.groups import BARRIER_BYTES
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import VerifyError
 from hexcute_core.scalar import Const, Scalar
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from hexcute_core.thread.verify import Scope
 
 SWIZZLES = (0, 32, 64, 128)
-BARRIER_BYTES = 8
 BOX_ALIGNMENT = 128
 MATRIX_UNIT, MATRIX_LIMIT = 16, 2**18
 BOX_LIMIT, MAX_RANK = 256, 5

@@ -13,6 +13,7 @@ from dataclasses import replace
 from hexcute_core import dtypes
 from hexcute_core.errors import SourceSpan, VerifyError
 from hexcute_core.scalar import MULTIPROCESSORS, Const, Element, Scalar, Var
+from hexcute_core.scalar.launch import BUILT_INS
 from hexcute_core.scalar.visit import walk
 from hexcute_core.tile.barriers import (
     ClusterOp,
@@ -72,9 +73,6 @@ from hexcute_core.tile.verify_operations import Scope, verify_operation, verify_
 from hexcute_core.tile.visit import repeated_and_written
 from hexcute_core.unions import assert_never
 
-BUILT_INS = frozenset(
-    f"{base}.{axis}" for base in ("threadIdx", "blockIdx", "gridDim") for axis in "xyz"
-)
 MAX_THREADS = 1024
 
 

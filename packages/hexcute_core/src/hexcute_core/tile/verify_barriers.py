@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from hexcute_core.arch.groups import WARP
 from hexcute_core.errors import SourceSpan
 from hexcute_core.scalar import Const, Scalar
 from hexcute_core.tile.barriers import (
@@ -17,7 +18,6 @@ from hexcute_core.tile.barriers import (
 from hexcute_core.tile.ir import Produce, Role, TileProgram
 from hexcute_core.unions import assert_never
 
-WARP = 32
 MAX_ARRIVALS = 2**20 - 1
 
 

@@ -12,10 +12,10 @@ from attack.proof.barriers import MBarrier
 from attack.proof.graph import Graph
 from attack.proof.trace import Boxes, Event
 from attack.proof.warps import Access, Strand, Unproved, Warp
-from hexcute_core.simulator.boxes import CHUNK, shared_chunks
-from hexcute_core.simulator.matrices import MatrixShape
-from hexcute_core.simulator.values import Array
-from hexcute_core.simulator.wgmma import ROWS, WARPS, M, parse
+from hexcute_core.simulator.instructions.boxes import CHUNK, shared_chunks
+from hexcute_core.simulator.instructions.matrices import MatrixShape
+from hexcute_core.simulator.instructions.wgmma import ROWS, WARPS, M, parse
+from hexcute_core.simulator.lanes.values import Array
 from hexcute_core.thread import MatrixDesc
 
 Groups = dict[tuple[int, int, int], list[list[Access]]]

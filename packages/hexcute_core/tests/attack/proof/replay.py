@@ -16,7 +16,7 @@ from attack.proof.engines import Engines
 from attack.proof.graph import Graph
 from attack.proof.trace import Event, Trace
 from attack.proof.warps import Access, Fence, Strand, Unproved, Warp, together
-from hexcute_core.simulator.values import Array
+from hexcute_core.simulator.lanes.values import Array
 
 NOTHING: frozenset[str] = frozenset()
 NEAR, FAR = frozenset(("block", "cluster")), frozenset(("cluster",))

@@ -16,14 +16,14 @@ import numpy as np
 
 from hexcute_core.scalar.expr import ScalarBase
 from hexcute_core.simulator import launch, simulate
-from hexcute_core.simulator.boxes import Box, box_at
 from hexcute_core.simulator.code import Code, Routine, Waits
+from hexcute_core.simulator.instructions.boxes import Box, box_at
+from hexcute_core.simulator.instructions.operands import lanes_of
+from hexcute_core.simulator.lanes.scalars import compile_scalar
+from hexcute_core.simulator.lanes.values import Array
 from hexcute_core.simulator.machine import Machine
-from hexcute_core.simulator.operands import lanes_of
 from hexcute_core.simulator.primitives import compile_primitive
-from hexcute_core.simulator.scalars import compile_scalar
 from hexcute_core.simulator.statements import StatementCompiler
-from hexcute_core.simulator.values import Array
 from hexcute_core.thread import (
     GlobalPtr,
     MapRef,

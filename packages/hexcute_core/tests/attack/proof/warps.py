@@ -15,7 +15,7 @@ import numpy as np
 
 from attack.proof.graph import Graph
 from attack.proof.trace import Event
-from hexcute_core.simulator.values import Array
+from hexcute_core.simulator.lanes.values import Array
 
 
 class Unproved(Exception):

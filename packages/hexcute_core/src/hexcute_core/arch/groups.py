@@ -1,0 +1,10 @@
+"""How threads are grouped, and what a barrier takes, on every GPU that there is a table of."""
+
+from __future__ import annotations
+
+WARP = 32
+"""Threads of a warp."""
+WARP_GROUP = 128
+"""Threads of four warps in a row, of which the first begins at a multiple of four."""
+BARRIER_BYTES = 8
+"""Bytes of shared memory that an mbarrier takes."""

@@ -1,0 +1,1 @@
+"""Python functions before they are traced: their source, signature and names."""

@@ -1,0 +1,1 @@
+"""Instructions of the GPU, one family per file, each written from the PTX ISA manual."""

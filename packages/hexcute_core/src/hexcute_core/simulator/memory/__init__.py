@@ -1,0 +1,1 @@
+"""Global and shared memory: bytes, what each access costs, and who touched them before whom."""

@@ -1,0 +1,1 @@
+"""Interprets tile programs on whole numpy tiles: what a kernel means, with no layout anywhere."""

@@ -1,0 +1,149 @@
+"""explain : Solution -> text, JSON or an HTML page: layouts, instructions with bytes, conflicts,
+cost, rejections.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from html import escape
+
+from hexcute_core.arch import Arch
+from hexcute_core.synthesis.explain.explanation import (
+    Explanation,
+    OperationEntry,
+    explanation,
+    filled,
+    listed,
+)
+from hexcute_core.synthesis.explain.machine import Machine
+from hexcute_core.synthesis.solution import Solution
+
+# A summary lists this many rejected candidates; `explain(rejected=None)` lists all.
+SHOWN = 12
+
+
+def explain_text(
+    solution: Solution, arch: Arch, rejected: int | None = SHOWN, machine: Machine | None = None
+) -> str:
+    """A page of text; `rejected` limits the list of candidates that lost (None: all)."""
+    found = explanation(solution, arch, machine)
+    lines = [f"kernel {found.kernel} for {found.target}, {found.threads} threads a block", ""]
+    lines += ["tensors"]
+    for t in found.tensors:
+        shape = "x".join(map(str, t.shape)) + "  " if t.shape else ""
+        held = f"  ({t.values} a thread)" if t.values else ""
+        lines.append(f"  {t.name:<14} {t.space:<8} {t.dtype}  {shape}{t.layout}{held}")
+    lines += ["", "operations (clocks of one block, loops included)"]
+    lines += [f"  {o.where:<18} {_described(o):<86} {o.clocks:>9.0f}" for o in found.operations]
+    how = "exact" if found.exact else "the search budget was reached"
+    shares = ", ".join(f"{kind} {clocks:.0f}" for kind, clocks in found.clocks_by_kind.items())
+    lines += ["", f"total {found.clocks:.0f} clocks ({shares}); search {how}"]
+    lines += [f"a block alone takes an estimated {found.estimate:.0f} clocks"]
+    lines += _resources(found)
+    lines += [f"warning: {w}" for w in found.warnings]
+    lost = found.rejected if rejected is None else found.rejected[:rejected]
+    if lost:
+        lines += ["", f"rejected ({len(found.rejected)})"]
+        lines += [f"  {r.subject}: {r.candidate}: {r.reason}" for r in lost]
+        if len(lost) < len(found.rejected):
+            lines.append(f"  and {len(found.rejected) - len(lost)} more")
+    return "\n".join(lines) + "\n"
+
+
+def _resources(found: Explanation) -> list[str]:
+    """What threads hold in registers, and what the machine code uses where that is known."""
+    lines = []
+    for h in found.held:
+        tiles = listed(h.tiles[:4]) + (", ..." if len(h.tiles) > 4 else "")
+        lines.append(
+            f"threads {h.threads} hold {filled(h)} registers in tiles at {h.where}: {tiles}"
+        )
+    m = found.machine
+    if m is not None:
+        lines.append(
+            f"machine code: {m.registers} registers a thread, {m.spilled} bytes spilled, "
+            f"{m.local} in local memory, {m.shared} of shared memory a block; blocks a "
+            f"multiprocessor holds: {m.blocks}, limited by {m.limit}"
+        )
+    return lines
+
+
+def _described(o: OperationEntry) -> str:
+    if not o.instruction:
+        return o.text
+    text = f"{o.text}: {o.instruction}"
+    if o.calls and o.kind != "rearrange":
+        text += f" x{o.calls}"
+    if o.bytes:
+        text += f", {o.bytes} bytes" + ("" if o.detail else " an instruction")
+    if o.conflicts is not None:
+        text += f", {o.conflicts} bank conflicts"
+    return f"{text}, {o.detail}" if o.detail else text
+
+
+def explain_json(solution: Solution, arch: Arch, machine: Machine | None = None) -> str:
+    """The explanation as JSON, its fields those of `Explanation`."""
+    return json.dumps(asdict(explanation(solution, arch, machine)), indent=2) + "\n"
+
+
+def explain_html(solution: Solution, arch: Arch, machine: Machine | None = None) -> str:
+    """A page that stands alone: tables, and a drawing of every layout."""
+    # Drawing is loaded for those who draw.
+    from hexcute_core.synthesis.explain.picture import picture
+
+    found = explanation(solution, arch, machine)
+    tensors = [
+        (t.name, t.space, t.dtype, "x".join(map(str, t.shape)), t.layout, str(t.values or ""))
+        for t in found.tensors
+    ]
+    operations = [
+        (o.where, o.text, o.instruction, str(o.calls or ""), str(o.bytes or ""),
+         "" if o.conflicts is None else str(o.conflicts), f"{o.clocks:.0f}",
+         f"{o.clocks / found.clocks:.0%}" if found.clocks else "", o.detail)
+        for o in found.operations
+    ]  # fmt: skip
+    rejected = [(r.where, r.subject, r.candidate, r.reason) for r in found.rejected]
+    title = f"{found.kernel} for {found.target}"
+    parts = [
+        f"<h1>{escape(title)}</h1>",
+        f"<p>{_summary(found)}</p>",
+        *(f"<p>{escape(line)}</p>" for line in _resources(found)),
+        *(f'<p class="warning">{escape(w)}</p>' for w in found.warnings),
+        "<h2>Tensors</h2>",
+        _table(("tensor", "space", "type", "shape", "layout", "a thread"), tensors),
+        "<h2>Operations</h2>",
+        _table(("line", "operation", "instruction", "calls", "bytes", "conflicts", "clocks",
+                "share", ""), operations),
+        "<h2>Layouts</h2>",
+        picture(solution),
+        f"<details><summary>{len(rejected)} candidates lost</summary>",
+        _table(("line", "subject", "candidate", "reason"), rejected),
+        "</details>",
+    ]  # fmt: skip
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{_STYLE}</style>'
+    body = "\n".join(parts)
+    return f"<!doctype html>\n<html><head>{head}</head><body>\n{body}\n</body></html>\n"
+
+
+_STYLE = (
+    "body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}"
+    "td,th{padding:2px 10px;text-align:left;border-bottom:1px solid #ddd}"
+    "td{font-family:monospace}.warning{color:#a40}"
+)
+
+
+def _summary(found: Explanation) -> str:
+    how = "exact" if found.exact else "ended at its budget"
+    return (
+        f"{found.threads} threads a block; {found.clocks:.0f} clocks of work, an estimated "
+        f"{found.estimate:.0f} for a block alone; the search was {how}."
+    )
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    top = "".join(f"<th>{escape(h)}</th>" for h in head)
+    lines = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
+    body = "\n".join(f"<tr>{line}</tr>" for line in lines)
+    return f"<table><tr>{top}</tr>\n{body}</table>"

@@ -1,0 +1,176 @@
+"""explain(): text against goldens, JSON against the solution, HTML well formed."""
+
+import json
+from html.parser import HTMLParser
+
+import goldens
+import pytest
+import tile_builder
+
+import hexcute_core as hx
+from hexcute_core import f16, f32
+from hexcute_core.arch import arch
+from hexcute_core.frontend import define, trace
+from hexcute_core.scalar import Var
+from hexcute_core.synthesis import synthesize
+from hexcute_core.synthesis.explain.explanation import explanation
+from hexcute_core.synthesis.explain.text import explain_html, explain_json, explain_text
+from hexcute_core.synthesis.timeline import block_clocks
+from hexcute_core.tile.ir import Promise
+
+m, n, k = hx.dims("m n k")
+
+
+def register_gemm(a: f16[m, k], b: f16[n, k], c: f32[m, n]):
+    hx.attrs.cuda.grid_dim = hx.cdiv(m, 64), hx.cdiv(n, 64)
+    hx.attrs.cuda.block_dim = 128
+    bm, bn = hx.blockIdx.x * 64, hx.blockIdx.y * 64
+    ga = hx.global_view(a[bm:, :], ((64, 32, hx.cdiv(k, 32)), (k, 1, 32)))
+    gb = hx.global_view(b[bn:, :], ((64, 32, hx.cdiv(k, 32)), (k, 1, 32)))
+    ra, rb = hx.register_tensor(f16, (64, 32)), hx.register_tensor(f16, (64, 32))
+    rc = hx.register_tensor(f32, (64, 64))
+    hx.fill(rc, 0.0)
+    for i in range(hx.cdiv(k, 32)):
+        hx.copy(ga[:, :, i], ra)
+        hx.copy(gb[:, :, i], rb)
+        hx.gemm(rc, ra, rb)
+    hx.copy(rc, hx.global_view(c[bm:, bn:], ((64, 64), (n, 1))))
+
+
+def staged_gemm(a: f16[m, k], b: f16[k, n], c: f16[m, n]):
+    hx.attrs.cuda.grid_dim = hx.cdiv(m, 64), hx.cdiv(n, 64)
+    hx.attrs.cuda.block_dim = 128
+    bm, bn = hx.blockIdx.x * 64, hx.blockIdx.y * 64
+    ga = hx.global_view(a[bm:, :], ((64, 32, hx.cdiv(k, 32)), (k, 1, 32)))
+    gb = hx.global_view(b[:, bn:], ((64, 32, hx.cdiv(k, 32)), (1, n, 32 * n)))
+    sa, sb = hx.shared_tensor(f16, (64, 32)), hx.shared_tensor(f16, (64, 32))
+    ra, rb = hx.register_tensor(f16, (64, 32)), hx.register_tensor(f16, (64, 32))
+    rc = hx.register_tensor(f32, (64, 64))
+    hx.fill(rc, 0.0)
+    for i in range(hx.cdiv(k, 32)):
+        hx.copy(ga[:, :, i], sa)
+        hx.copy(gb[:, :, i], sb)
+        hx.cp_async_commit()
+        hx.cp_async_wait(0)
+        hx.syncthreads()
+        hx.copy(sa, ra)
+        hx.copy(sb, rb)
+        hx.gemm(rc, ra, rb)
+        hx.syncthreads()
+    sc = hx.shared_tensor(f16, (64, 64))
+    hx.copy(hx.cast(rc, f16), sc)
+    hx.syncthreads()
+    rd = hx.register_tensor(f16, (64, 64))
+    hx.copy(sc, rd)
+    hx.copy(rd, hx.global_view(c[bm:, bn:], ((64, 64), (n, 1))))
+
+
+def softmax(x: f32[m, n], y: f32[m, n]):
+    hx.attrs.cuda.grid_dim = hx.cdiv(m, 16)
+    hx.attrs.cuda.block_dim = 128
+    row = hx.blockIdx.x * 16
+    rx = hx.register_tensor(f32, (16, 256))
+    hx.copy(hx.global_view(x[row:, :], ((16, 256), (n, 1))), rx)
+    e = hx.exp(rx - hx.max(rx, 1))
+    hx.copy(e / hx.sum(e, 1), hx.global_view(y[row:, :], ((16, 256), (n, 1))))
+
+
+KERNELS = {f.__name__: f for f in (register_gemm, staged_gemm, softmax)}
+
+
+def solved(name, target="sm_80", aligned=True):
+    definition = define(KERNELS[name])
+    promise = Promise()
+    if aligned:
+        multiples = tuple((s.name, 8) for s in definition.symbols)
+        promise = Promise(multiples, frozenset(p.name for p in definition.params))
+    return synthesize(trace(definition, {}, promise), arch(target))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("aligned", [True, False])
+def test_text(name, aligned, update_goldens):
+    text = explain_text(solved(name, aligned=aligned), arch("sm_80"))
+    case = "aligned" if aligned else "unaligned"
+    goldens.same(f"explain_{name}_sm80_{case}.txt", text, update_goldens)
+
+
+def test_text_may_list_every_candidate_that_lost():
+    solution = solved("staged_gemm")
+    whole = explain_text(solution, arch("sm_80"), None)
+    assert "more" not in whole.splitlines()[-1]
+    assert len(whole.splitlines()) > len(explain_text(solution, arch("sm_80"), 2).splitlines())
+
+
+def test_json_says_what_the_solution_is():
+    solution = solved("staged_gemm")
+    page = json.loads(explain_json(solution, arch("sm_80")))
+    assert page["kernel"] == "staged_gemm" and page["target"] == "sm_80" and page["threads"] == 128
+    shared = {t["name"]: t["layout"] for t in page["tensors"] if t["space"] == "shared"}
+    assert shared == {name: str(layout) for name, layout in solution.shared.items()}
+    copies = [o for o in page["operations"] if o["kind"] == "copy"]
+    assert [o["bytes"] for o in copies] == [p.row.bytes for _, p in sorted(solution.copies.items())]
+    assert page["clocks"] == pytest.approx(sum(o["clocks"] for o in page["operations"]))
+    assert page["clocks"] == pytest.approx(sum(page["clocks_by_kind"].values()))
+    assert all(r["reason"] for r in page["rejected"]) and page["rejected"]
+
+
+class _Tags(HTMLParser):
+    """Checks that tags close in order."""
+
+    VOID = {"meta", "path", "rect", "line", "circle", "br", "use"}
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen = [], set()
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.add(tag)
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.seen.add(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+
+def test_html_is_one_page_with_tables_and_drawings():
+    solution = solved("staged_gemm")
+    page = explain_html(solution, arch("sm_80"))
+    tags = _Tags()
+    tags.feed(page)
+    assert not tags.open
+    assert {"table", "svg", "details"} <= tags.seen
+    assert "http" not in page.replace("http://www.w3.org", ""), "the page stands alone"
+    for plan in solution.copies.values():
+        assert plan.name in page
+
+
+def test_every_candidate_that_lost_has_a_reason():
+    for name in KERNELS:
+        found = explanation(solved(name, aligned=False), arch("sm_80"))
+        assert all(r.reason and r.candidate for r in found.rejected)
+
+
+def test_a_block_takes_less_than_its_work_and_more_than_its_busiest_unit():
+    found = explanation(solved("staged_gemm"), arch("sm_80"))
+    assert found.clocks_by_kind["gemm"] < found.estimate
+
+
+def test_the_estimate_grows_with_the_loop_by_its_steady_state():
+    def clocks(trips):
+        b = tile_builder.TileBuilder(threads=128)
+        a, c = b.tile("a", f32, 64, 64), b.tile("c", f32, 64, 64)
+        r, total = b.register("r", f32, 64, 64), b.register("t", f32, 64, 64)
+        b.fill(total, 0.0, f32)
+        with b.loop("i", trips):
+            b.copy(a, r)
+            b.map(total, Var("$0", f32) + Var("$1", f32), total, r)
+        b.copy(total, c)
+        return block_clocks(synthesize(b.program(), arch("sm_80")))
+
+    first, second = clocks(20) - clocks(10), clocks(40) - clocks(20)
+    assert first > 0 and second == pytest.approx(2 * first)
