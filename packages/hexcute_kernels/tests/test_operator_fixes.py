@@ -86,6 +86,13 @@ def decoded(queries: int, heads: int) -> Any:
     return lambda: decode_attention(zeros(1, queries, heads, 64), *[zeros(1, 64, 4, 64)] * 2)
 
 
+def paged(page: int = 16, lengths: bool = True) -> Any:
+    """A decoding call against a cache in pages."""
+    numbers = zeros(1, 2, dtype=torch.int32)
+    more = (numbers[0, :1] if lengths else None, numbers)
+    return lambda: decode_attention(zeros(1, 1, 4, 64), *[zeros(2, page, 4, 64)] * 2, *more)
+
+
 def scanned(out: Any = None, u: Any = None) -> Any:
     """A scan with u's channels side by side in memory, where it is not given."""
     u, bc = zeros(1, 20, 64).mT if u is None else u, zeros(1, 16, 20)
@@ -183,6 +190,8 @@ CALLS: list[tuple[str, Any, Any]] = [
     ("let the heads of q be a multiple of those of k_cache", decoded(1, 6), decoded(1, 8)),
     ("call attention(q, k, v, causal=True), which shares its work out by queries", decoded(9, 4),
      lambda: attention(zeros(1, 9, 4, 64), *[zeros(1, 64, 4, 64)] * 2, causal=True)),
+    ("pass seq_lens, the length of each sequence", paged(lengths=False), paged()),
+    ("let k_cache and v_cache be (pages, page, kv_heads, d)", paged(24), paged(32)),
     ("pass what hexcute_kernels.moe.pack(q, scale, zero) gives",
      lambda: w4a16_matmul(zeros(8, 128), zeros(1, 64, 64, dtype=torch.uint8)),
      lambda: w4a16_matmul(zeros(8, 128), packed(128))),

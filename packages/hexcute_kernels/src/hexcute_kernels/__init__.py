@@ -24,6 +24,7 @@ FAMILIES: dict[str, str] = {
     "attention": "attention",
     "attention_with_lse": "attention",
     "decode_attention": "attention",
+    "decode_attention_with_lse": "attention",
     "fp8_blockwise_matmul": "fp8",
     "selective_scan": "scan",
     "selective_scan_with_state": "scan",

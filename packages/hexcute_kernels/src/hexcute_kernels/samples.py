@@ -159,11 +159,17 @@ def attention(
 
 def decode_attention(
     make: Maker, b: int, sk: int, h: int, d: int, sq: int = 1, hk: int | None = None,
-    dtype: str = "float16", ragged: bool = False,
+    dtype: str = "float16", ragged: bool = False, page: int | None = None,
+    cached: str | None = None, left: int | None = None, cap: float = 0.0,
 ) -> tuple[Any, ...]:  # fmt: skip
-    cache = (b, sk, h if hk is None else hk, d)
-    q, k, v = (make.normal(*shape, dtype=dtype) for shape in ((b, sq, h, d), cache, cache))
-    return q, k, v, make.below(1, b) + sk if ragged else None, None
+    most = 0 if page is None else -(-sk // page)
+    where = (b, sk) if page is None else (b * most, page)
+    cache = (*where, h if hk is None else hk, d)
+    q = make.normal(b, sq, h, d, dtype=dtype)
+    k, v = (make.normal(*cache, dtype=cached or dtype) for _ in range(2))
+    lengths = make.below(1, b) + sk if ragged or page is not None else None
+    table = None if page is None else make.first(b * most).view(b, most)
+    return q, k, v, lengths, table, None, left, float(cap), 1.0, 1.0
 
 
 def fp8_blockwise_matmul(
@@ -259,7 +265,10 @@ _BY_NAME: dict[str, Callable[..., tuple[Any, ...]]] = {
         matmul, bmm, linear, attention, decode_attention, fp8_blockwise_matmul, selective_scan,
         selective_state_update, causal_conv1d, causal_conv1d_update, w4a16_matmul, moe,
     )
-} | {"attention_with_lse": attention, "selective_scan_with_state": selective_scan}  # fmt: skip
+} | {
+    "attention_with_lse": attention, "decode_attention_with_lse": decode_attention,
+    "selective_scan_with_state": selective_scan,
+}  # fmt: skip
 
 
 def sample(operator: str, sizes: Sizes, device: str, seed: int = 0) -> tuple[Any, ...]:

@@ -8,27 +8,38 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from hexcute_kernels.attention.splits import CHUNK
 from hexcute_kernels.tables import Row, Table
 
 MOST = 256
 """Splits at most: they are all read again, one after the other."""
+LITTLE = 8
+"""Tiles of keys that one block may read alone, however long other sequences are."""
 
 
 class Cached(Protocol):
-    """A problem of `tiles` tiles of queries' heads, each against sk keys."""
+    """A problem of b sequences of `columns` tiles of queries' heads each, against sk keys, of which
+    a tile sees `seen`; `ragged`, sequences have lengths of their own."""
 
+    @property
+    def b(self) -> int: ...
     @property
     def sk(self) -> int: ...
     @property
-    def tiles(self) -> int: ...
+    def seen(self) -> int: ...
+    @property
+    def columns(self) -> int: ...
+    @property
+    def ragged(self) -> bool: ...
 
 
 @dataclass(frozen=True)
 class DecodeConfig:
-    """BN keys a tile, STAGES of them in shared memory."""
+    """BN keys a tile, STAGES of them in shared memory; COUNT lengths at a time."""
 
     BN: int
     STAGES: int
+    COUNT: int
 
 
 @dataclass(frozen=True)
@@ -40,24 +51,42 @@ class SplitConfig:
     BLOCKS: int
 
     def blocks(self, problem: Cached) -> int:
-        return problem.tiles * self.splits(problem)
+        return problem.columns * self.places(problem)
 
-    def share(self, problem: Cached) -> int:
-        """Tiles of keys a split."""
-        wanted = max(1, min(self.BLOCKS // max(problem.tiles, 1), MOST))
-        return max(1, -(-self._tiles(problem) // wanted))
+    def alone(self, problem: Cached) -> bool:
+        """Whether no sequence is split."""
+        if problem.ragged and problem.b > 1 and self._tiles(problem) > LITTLE:
+            return False
+        return self._wanted(problem) <= problem.b
 
-    def splits(self, problem: Cached) -> int:
-        """How many splits there are, none of them empty."""
-        return max(1, -(-self._tiles(problem) // self.share(problem)))
+    def places(self, problem: Cached) -> int:
+        """The blocks of a column: of sequences of lengths of their own as many as are wanted and
+        one more each, else splits of each."""
+        wanted = self._wanted(problem)
+        if self.alone(problem):
+            return problem.b
+        return wanted + problem.b if problem.ragged else wanted
+
+    def kernel(self, problem: Cached) -> DecodeConfig:
+        """What of it are the kernel's constants."""
+        return DecodeConfig(self.BN, self.STAGES, min(max(_power(problem.b), 32), CHUNK))
+
+    def _wanted(self, problem: Cached) -> int:
+        """Blocks that share the keys of one column of all sequences, where it is to be split."""
+        tiles, b = self._tiles(problem), max(problem.b, 1)
+        wanted = self.BLOCKS // max(problem.columns, 1)
+        if problem.ragged:
+            return max(1, min(wanted, MOST * b, tiles * b))
+        share = -(-tiles // max(1, min(wanted // b, MOST)))
+        return b * max(1, -(-tiles // max(1, share)))
 
     def _tiles(self, problem: Cached) -> int:
-        return -(-problem.sk // self.BN)
+        return -(-problem.seen // self.BN)
 
-    @property
-    def kernel(self) -> DecodeConfig:
-        """What of it are the kernel's constants."""
-        return DecodeConfig(self.BN, self.STAGES)
+
+def _power(number: int) -> int:
+    """The least power of two that is no less."""
+    return 1 << max(number - 1, 0).bit_length()
 
 
 @dataclass(frozen=True)
@@ -79,14 +108,17 @@ SPLIT = Table(
             Row(SplitConfig(16, 3, 324)),
         ),
         "h200": (
-            Row(SplitConfig(32, 6, 264), most={"d": 64, "sk": 8192}),
+            Row(SplitConfig(32, 2, 2112), {"d": 128}, least={"b": 2}, equal={"ragged": "True"}),
             Row(SplitConfig(32, 3, 528), most={"d": 64}),
-            Row(SplitConfig(32, 3, 324), most={"d": 128, "sk": 2048}),
-            Row(SplitConfig(32, 3, 528), most={"d": 128}),
+            Row(SplitConfig(32, 3, 528), most={"d": 128}, least={"tiles": 100}),
+            Row(SplitConfig(32, 3, 264), most={"d": 128}),
             Row(SplitConfig(16, 3, 528)),
         ),
     },
     more=(
+        SplitConfig(32, 6, 264),
+        SplitConfig(32, 3, 324),
+        SplitConfig(16, 6, 528),
         SplitConfig(64, 2, 396),
         SplitConfig(64, 3, 264),
         SplitConfig(64, 2, 792),
