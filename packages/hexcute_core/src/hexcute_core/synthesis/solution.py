@@ -13,19 +13,14 @@ from hexcute_core.errors import SourceSpan
 from hexcute_core.tile import (
     CastTile,
     Copy,
-    Elementwise,
-    Fill,
     ForElements,
     Gemm,
     Prefetch,
     Rearrange,
-    Reduce,
-    Relabel,
-    Scan,
     TileProgram,
     TileRef,
 )
-from hexcute_core.tile.ir import TileOp
+from hexcute_core.tile.ir import Computation, TileOp
 from hexcute_core.tile.visit import results
 from hexcute_core.unions import assert_never
 
@@ -264,7 +259,7 @@ def subject(op: TileOp) -> str:
             names = op.src.tensor
         case ForElements():
             names = op.ref.tensor
-        case Fill() | Gemm() | CastTile() | Relabel() | Elementwise() | Reduce() | Scan():
+        case _ if isinstance(op, Gemm | Computation):
             names = ", ".join(ref.tensor for ref in results(op))
         case _:
             assert_never(op)

@@ -315,10 +315,11 @@ class Role:
     span: SourceSpan
 
 
-TileOp: TypeAlias = (
-    Fill | Copy | Prefetch | Gemm | CastTile | Relabel | Elementwise | Reduce | Scan | Rearrange
-    | ForElements
-)
+Computation: TypeAlias = Fill | CastTile | Relabel | Elementwise | Reduce | Scan
+"""What threads compute from their registers: nothing is planned for it but layouts."""
+Tilewise: TypeAlias = Computation | Copy | Prefetch | Gemm | Rearrange
+"""Operations on whole tiles."""
+TileOp: TypeAlias = Tilewise | ForElements
 """The operations, which have an `id`: all threads of a team run them together."""
 
 Control: TypeAlias = For | While | If | Produce | Role

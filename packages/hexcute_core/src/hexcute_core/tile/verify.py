@@ -28,26 +28,17 @@ from hexcute_core.tile.ir import (
     AsyncCommit,
     AsyncWait,
     CallStmt,
-    CastTile,
-    Copy,
-    Elementwise,
-    Fill,
     For,
     ForElements,
-    Gemm,
     GemmWait,
     If,
-    Prefetch,
     Produce,
-    Rearrange,
-    Reduce,
-    Relabel,
     Role,
-    Scan,
     SetElement,
     Stmt,
     Sync,
     TileProgram,
+    Tilewise,
     While,
 )
 from hexcute_core.tile.remote import verify_reach, verify_slots
@@ -152,18 +143,7 @@ class _Checker:
     def statement(self, stmt: Stmt, scope: Scope) -> None:
         span = stmt.span
         match stmt:
-            case (
-                Fill()
-                | Copy()
-                | Prefetch()
-                | Gemm()
-                | CastTile()
-                | Relabel()
-                | Elementwise()
-                | Reduce()
-                | Scan()
-                | Rearrange()
-            ):
+            case _ if isinstance(stmt, Tilewise):
                 self.outside(scope, span)
                 self.identity(stmt.id, span)
                 verify_operation(self, stmt, scope)

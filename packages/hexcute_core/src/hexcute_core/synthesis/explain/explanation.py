@@ -22,21 +22,16 @@ from hexcute_core.synthesis.timeline import block_clocks
 from hexcute_core.tile import (
     CastTile,
     Copy,
-    Elementwise,
-    Fill,
     ForElements,
     Gemm,
     GlobalView,
     Prefetch,
     Rearrange,
-    Reduce,
     RegisterTensor,
-    Relabel,
-    Scan,
     SharedTensor,
     SubMode,
 )
-from hexcute_core.tile.ir import TileOp
+from hexcute_core.tile.ir import Computation, TileOp
 from hexcute_core.tile.layouts import layout_of
 from hexcute_core.unions import assert_never
 
@@ -255,10 +250,7 @@ def _operation(
         case Rearrange() if op.id in solution.exchanges:
             name = solution.exchanges[op.id].name
             return OperationEntry(where, kind(op), subject(op), name, 1, 0, None, clocks, "")
-        case (
-            Copy() | Fill() | CastTile() | Relabel() | Elementwise() | Reduce() | Scan()
-            | Rearrange() | ForElements()
-        ):  # fmt: skip
+        case _ if isinstance(op, Computation | Copy | Rearrange | ForElements):
             if clocks == 0.0:
                 return None
             way = cast_way({t.name: t for t in solution.program.tensors}, arch, op)
