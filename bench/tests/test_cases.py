@@ -12,6 +12,7 @@ from hexcute_bench.cases.attention import AttentionCase  # noqa: E402
 from hexcute_bench.cases.fp8 import Fp8Case  # noqa: E402
 from hexcute_bench.cases.gemm import GemmCase  # noqa: E402
 from hexcute_bench.cases.moe import MoeCase, MoeSizes, align  # noqa: E402
+from hexcute_bench.cases.norms import EPS, NormsCase  # noqa: E402
 from hexcute_bench.cases.scan import STATES, ScanCase  # noqa: E402
 from hexcute_bench.cases.tensors import F16_TOLERANCE, relative_error  # noqa: E402
 from hexcute_bench.peers.marlin_format import (  # noqa: E402
@@ -84,6 +85,20 @@ def test_the_scan_steps_through_time() -> None:
                 out[batch, channel, t] = y * gate * torch.sigmoid(gate)
     assert case.error(out.half(), 0) < 2.0**-10
     assert case.error(out.half().roll(1, 2), 0) > case.tolerance
+
+
+@pytest.mark.parametrize("called", ["softmax", "rms_norm", "layer_norm"])
+def test_rows_are_normalised_in_float64(called: str) -> None:
+    case = NormsCase(Shape.of({called: 5, "columns": 300}), sets=1, device="cpu")
+    x, given = case.x[0].double(), [t.double() for t in case.given]
+    if called == "softmax":
+        out = x.exp() / x.exp().sum(1, keepdim=True)
+    else:
+        x = x - x.mean(1, keepdim=True) if called == "layer_norm" else x
+        out = x / (x.square().mean(1, keepdim=True) + EPS).sqrt() * given[0]
+        out = out + given[1] if called == "layer_norm" else out
+    assert case.error(out.half(), 0) < 2.0**-10
+    assert case.error(out.half().roll(1, 1), 0) > case.tolerance
 
 
 SMALL = MoeSizes(experts=8, top_k=2, hidden=256, width=64, group=32)

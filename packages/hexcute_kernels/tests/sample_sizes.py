@@ -18,4 +18,7 @@ SIZES = {
     "causal_conv1d_update": "b=3,d=64,slots=5",
     "w4a16_matmul": "m=16,n=128,k=256",
     "moe": "m=40,hidden=256,width=128,experts=4,top_k=2",
+    "softmax": "rows=70,columns=1024",
+    "rms_norm": "rows=5,columns=4096,dtype=bfloat16,given=float32",
+    "layer_norm": "rows=3,columns=20000,dtype=float32",
 }

@@ -13,6 +13,7 @@ from hexcute_bench.suites.gemm import GEMM_SM80, GEMM_SM90, GEMM_UNTUNED
 from hexcute_bench.suites.growth import GROWTH
 from hexcute_bench.suites.layout_algebra import LAYOUT_ALGEBRA
 from hexcute_bench.suites.moe import MOE, MOE_LAYER
+from hexcute_bench.suites.norms import NORMS
 from hexcute_bench.suites.scan import SELECTIVE_SCAN
 from hexcute_bench.suites.tables import BYTES_PER_INSTRUCTION, COMPILE_TIME, LINES_OF_CODE
 
@@ -27,6 +28,7 @@ ALL: tuple[Suite, ...] = (
     MOE,
     MOE_LAYER,
     SELECTIVE_SCAN,
+    NORMS,
     COST_MODEL,
     COMPILE_TIME,
     LINES_OF_CODE,

@@ -33,6 +33,9 @@ FAMILIES: dict[str, str] = {
     "causal_conv1d_update": "scan",
     "w4a16_matmul": "moe",
     "moe": "moe",
+    "softmax": "norms",
+    "rms_norm": "norms",
+    "layer_norm": "norms",
 }
 """Every operator's name, and the family (a package in here) that has it under that name."""
 

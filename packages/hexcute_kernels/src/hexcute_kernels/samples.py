@@ -259,11 +259,33 @@ def moe(
     return make.normal(m, hidden), w13, w2, ids, make.positive(m, top_k), scope
 
 
+def softmax(make: Maker, rows: int, columns: int, dtype: str = "float16") -> tuple[Any, ...]:
+    return (make.normal(rows, columns, dtype=dtype),)
+
+
+def rms_norm(
+    make: Maker, rows: int, columns: int, dtype: str = "float16", given: str | None = None,
+    weighted: bool = True,
+) -> tuple[Any, ...]:  # fmt: skip
+    weight = make.normal(columns, dtype=given or dtype) if weighted else None
+    return make.normal(rows, columns, dtype=dtype), weight, 1e-6
+
+
+def layer_norm(
+    make: Maker, rows: int, columns: int, dtype: str = "float16", given: str | None = None,
+    weighted: bool = True, biased: bool = True,
+) -> tuple[Any, ...]:  # fmt: skip
+    bias = make.normal(columns, dtype=given or dtype) if biased else None
+    x, weight, eps = rms_norm(make, rows, columns, dtype, given, weighted)
+    return x, weight, bias, eps
+
+
 _BY_NAME: dict[str, Callable[..., tuple[Any, ...]]] = {
     function.__name__: function
     for function in (
         matmul, bmm, linear, attention, decode_attention, fp8_blockwise_matmul, selective_scan,
         selective_state_update, causal_conv1d, causal_conv1d_update, w4a16_matmul, moe,
+        softmax, rms_norm, layer_norm,
     )
 } | {
     "attention_with_lse": attention, "decode_attention_with_lse": decode_attention,
