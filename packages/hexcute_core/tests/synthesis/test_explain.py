@@ -16,7 +16,7 @@ from hexcute_core.synthesis import synthesize
 from hexcute_core.synthesis.explain.explanation import explanation
 from hexcute_core.synthesis.explain.text import explain_html, explain_json, explain_text
 from hexcute_core.synthesis.timeline import block_clocks
-from hexcute_core.tile.ir import Promise
+from hexcute_core.tile.promise import Promise
 
 m, n, k = hx.dims("m n k")
 

@@ -174,9 +174,9 @@ class Operand:
 
 @dataclass(frozen=True)
 class BulkPlan:
-    """What TMA does to a tile by primitive `name`: `box` a dimension of the parameter, `dims[d]`
-    the parameter dimension of tile dimension d, `reps` the boxes of the tile, `span` the swizzle's
-    (16 for none)."""
+    """What TMA does to a tile by primitive `name`: `box` an axis of the tensor map, which are the
+    parameter's dimensions, those along which elements follow one another last, `dims[d]` the axis
+    of tile dimension d, `reps` the boxes of the tile, `span` the swizzle's (16 for none)."""
 
     name: str
     param: str

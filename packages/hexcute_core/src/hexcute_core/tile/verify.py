@@ -106,8 +106,11 @@ class _Checker:
             p.span,
         )
         launch = Scope({**self.uniform, MULTIPROCESSORS.name: dtypes.i32})
-        for extent in (*p.grid_dim, *(e for t in p.params for e in t.shape)):
+        for extent in (*p.grid_dim, *(e for t in p.params for e in (*t.shape, *t.strides))):
             self.index(extent, launch, p.span)
+        for t in p.params:
+            agree = len(t.strides) in (0, len(t.shape))
+            self.need(agree, f"`{t.name}` has {len(t.strides)} strides", t.span)
         for name, divisor in p.promise.multiples:
             known = name in p.symbols and divisor >= 1
             self.need(known, f"promise `{name} % {divisor} == 0` names no symbol", p.span)
