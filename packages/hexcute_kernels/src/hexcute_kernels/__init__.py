@@ -25,6 +25,7 @@ FAMILIES: dict[str, str] = {
     "attention_with_lse": "attention",
     "decode_attention": "attention",
     "decode_attention_with_lse": "attention",
+    "append_to_cache": "attention",
     "fp8_blockwise_matmul": "fp8",
     "selective_scan": "scan",
     "selective_scan_with_state": "scan",

@@ -172,6 +172,22 @@ def decode_attention(
     return q, k, v, lengths, table, None, left, float(cap), 1.0, 1.0
 
 
+def append_to_cache(
+    make: Maker, b: int, sk: int, h: int, d: int, sq: int = 1, hk: int | None = None,
+    dtype: str = "float16", page: int | None = None, cached: str | None = None,
+    turned: int | None = None, paired: bool = False,
+) -> tuple[Any, ...]:  # fmt: skip
+    keys, most = h if hk is None else hk, 0 if page is None else -(-sk // page)
+    cache = (*((b, sk) if page is None else (b * most, page)), keys, d)
+    q = make.normal(b, sq, h, d, dtype=dtype)
+    k, v = (make.normal(b, sq, keys, d, dtype=dtype) for _ in range(2))
+    caches = (make.normal(*cache, dtype=cached or dtype) for _ in range(2))
+    table = None if page is None else make.first(b * most).view(b, most)
+    pairs = d // 2 if turned is None else turned
+    angles = (make.normal(sk, pairs, dtype="float32") if pairs else None for _ in range(2))
+    return q, k, v, *caches, make.below(1, b) + sk, table, *angles, paired, 1.0, 1.0
+
+
 def fp8_blockwise_matmul(
     make: Maker, m: int, n: int, k: int, out: str = "bfloat16", scale_major: str = "m"
 ) -> tuple[Any, ...]:
@@ -283,9 +299,9 @@ def layer_norm(
 _BY_NAME: dict[str, Callable[..., tuple[Any, ...]]] = {
     function.__name__: function
     for function in (
-        matmul, bmm, linear, attention, decode_attention, fp8_blockwise_matmul, selective_scan,
-        selective_state_update, causal_conv1d, causal_conv1d_update, w4a16_matmul, moe,
-        softmax, rms_norm, layer_norm,
+        matmul, bmm, linear, attention, decode_attention, append_to_cache, fp8_blockwise_matmul,
+        selective_scan, selective_state_update, causal_conv1d, causal_conv1d_update, w4a16_matmul,
+        moe, softmax, rms_norm, layer_norm,
     )
 } | {
     "attention_with_lse": attention, "decode_attention_with_lse": decode_attention,

@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from hexcute_kernels.attention import decode_attention, decode_attention_with_lse
+from hexcute_kernels.attention import (
+    append_to_cache,
+    decode_attention,
+    decode_attention_with_lse,
+)
 from hexcute_kernels.attention.decode_configs import SPLIT
 
 pytestmark = pytest.mark.gpu
@@ -67,6 +71,32 @@ def test_without_dependent_launches() -> None:
 
 def test_more_heads_than_a_tile_has_rows() -> None:
     check(plain(2, 71, 1, 500, 64, sq=2, lengths=(500, 499)))
+
+
+@pytest.mark.parametrize("page", [None, 1, 16])
+@pytest.mark.parametrize("paired", [False, True])
+def test_appended_keys_are_those_of_the_cache(page: int | None, paired: bool) -> None:
+    p = plain(3, 8, 2, 64, 128, sq=2, lengths=(64, 2, 17), page=page)
+    q, k, v, lengths, table, k_cache, v_cache = tensors(p, "cuda")
+    places = torch.tensor(p.lengths, device="cuda")[:, None] - 2 + torch.arange(2, device="cuda")
+    new = [torch.stack([x[z, places[z]] for z in range(3)]) for x in (k, v)]
+    angles = torch.rand(64, 64, device="cuda") * 6
+    # Turned by the angles of their places, keys are to be those of the cache: turned back first.
+    c, s = (f(angles)[places][:, :, None] for f in (torch.cos, torch.sin))
+    cut = [(..., slice(0, None, 2)), (..., slice(1, None, 2))] if paired else [
+        (..., slice(0, 64)), (..., slice(64, None))]  # fmt: skip
+    a, b = (new[0].float()[half] for half in cut)
+    back = torch.empty_like(new[0])
+    back[cut[0]], back[cut[1]] = (a * c + b * s).half(), (b * c - a * s).half()
+    want = k_cache.clone(), v_cache.clone()
+    rows = [table[z, n // p.page] * p.page + n % p.page if page else z * 64 + n
+            for z in range(3) for n in places[z].tolist()]  # fmt: skip
+    for cache in (k_cache, v_cache):
+        cache.view(-1, 2, 128)[rows] = torch.nan
+    cos, sin = torch.cos(angles), torch.sin(angles)
+    append_to_cache(q, back, new[1], k_cache, v_cache, lengths, table, cos, sin, paired)
+    torch.testing.assert_close(k_cache, want[0], atol=4e-3, rtol=4e-3, equal_nan=True)
+    torch.testing.assert_close(v_cache, want[1], atol=0, rtol=0, equal_nan=True)
 
 
 def test_repeated_calls_give_the_same_bits() -> None:

@@ -23,6 +23,14 @@ def gathers(page: int | None) -> bool:
 
 
 @hx.device
+def row_of(z, key, sk, table, page):
+    """The row of a key of sequence z."""
+    if page is None:
+        return z * sk + key
+    return table[z, key // page] * page + key % page
+
+
+@hx.device
 def look_up(table, z, at, page, count):
     """The rows of `count` keys of sequence z from `at` on, both multiples of `page`."""
     numbers = hx.register_tensor(i32, (count,))
@@ -43,13 +51,11 @@ def bring_keys(k, v, s_k, s_v, kh, z, at, sk, table, page, rows):
     """Starts copies of the keys and values from key `at` of sequence z on to a slot's tiles; `rows`
     are their numbers where they are gathered."""
     count, wide = s_k.shape
-    if page is None:
-        bring(k, v, s_k, s_v, kh, z * sk + at)
-    elif gathers(page):
+    if gathers(page):
         hx.copy(hx.global_view(k[:, kh, :], ((count, wide), (rows, 1))), s_k)
         hx.copy(hx.global_view(v[:, kh, :], ((wide, count), (1, rows))), s_v)
     else:
-        unit = min(page, count)
+        unit = count if page is None else min(page, count)
         for u in hx.static_range(0, count, unit):
-            row = table[z, (at + u) // page] * page + (at + u) % page
+            row = row_of(z, at + u, sk, table, page)
             bring(k, v, s_k[u : u + unit, :], s_v[:, u : u + unit], kh, row)

@@ -100,6 +100,36 @@ class CombineConfig:
 FEW, MANY = CombineConfig(16, 1), CombineConfig(64, 4)
 """How up to 32 splits are combined, and more."""
 
+class Appended(Protocol):
+    """b sequences of sq tokens of h heads of queries and hk of keys and of values."""
+
+    @property
+    def b(self) -> int: ...
+    @property
+    def sq(self) -> int: ...
+    @property
+    def h(self) -> int: ...
+    @property
+    def hk(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class AppendConfig:
+    """HEADS heads of a token by WARPS warps."""
+
+    HEADS: int
+    WARPS: int
+
+    def blocks(self, problem: Appended) -> int:
+        parts = -(-problem.h // self.HEADS) + 2 * -(-problem.hk // self.HEADS)
+        return problem.b * problem.sq * parts
+
+
+APPEND = Table(
+    rows={"h200": (Row(AppendConfig(8, 4)),)},
+    more=(AppendConfig(4, 2), AppendConfig(8, 2), AppendConfig(16, 4)),
+)
+
 SPLIT = Table(
     rows={
         "a100": (

@@ -140,19 +140,9 @@ def describe(
         raise LaunchError(f"{NAME}: left is a number of keys from 0 on, got {left}")
     if not softcap >= 0:
         raise LaunchError(f"{NAME}: softcap is positive, or 0 for none, got {softcap}")
-    page = None
-    if page_table is not None:
-        page, sk = sk, sk * _pages(page_table, seq_lens, b, sk)
-    if many * k_cache.shape[1] >= 1 << 31 or sk >= 1 << 31:
-        raise LaunchError(f"{NAME} takes caches of less than 2^31 rows, got {k_cache.shape}")
+    page, sk = cache_rows(NAME, k_cache, page_table, seq_lens, b)
     if seq_lens is not None:
-        dtype_of(NAME, (hx.i32,), seq_lens=seq_lens)
-        check_contiguous(NAME, seq_lens=seq_lens)
-        if tuple(seq_lens.shape) != (b,):
-            raise LaunchError(
-                f"{NAME}: seq_lens is to be {(b,)}, a length for each sequence, got "
-                f"{tuple(seq_lens.shape)}"
-            )
+        check_lengths(NAME, seq_lens, b)
     return Decoding(
         b=b, sq=sq, sk=sk, h=h, hk=hk, d=d, dtype=dtype,
         scale=scale_of(NAME, d, scale) * scale_of(NAME, d, k_scale),
@@ -161,27 +151,50 @@ def describe(
     )  # fmt: skip
 
 
-def _pages(page_table: torch.Tensor, seq_lens: torch.Tensor | None, b: int, page: int) -> int:
-    """How many pages a sequence has at most. Raises LaunchError."""
-    dtype_of(NAME, (hx.i32,), page_table=page_table)
-    check_rank(NAME, 2, "a page_table (batch, most)", page_table=page_table)
-    check_contiguous(NAME, page_table=page_table)
-    if seq_lens is None:
+def cache_rows(
+    operator: str,
+    cache: torch.Tensor,
+    page_table: torch.Tensor | None,
+    seq_lens: torch.Tensor | None,
+    b: int,
+) -> tuple[int | None, int]:
+    """(page, sk): rows of a page, None where there are none, and how many keys a sequence has at
+    most. Raises LaunchError."""
+    page, sk = None, cache.shape[1]
+    if page_table is not None:
+        dtype_of(operator, (hx.i32,), page_table=page_table)
+        check_rank(operator, 2, "a page_table (batch, most)", page_table=page_table)
+        check_contiguous(operator, page_table=page_table)
+        if seq_lens is None:
+            raise LaunchError(
+                f"{operator}: a page_table says where keys are, not how many",
+                fix="pass seq_lens, the length of each sequence",
+            )
+        if page_table.shape[0] != b:
+            raise LaunchError(
+                f"{operator}: page_table is to have a row for each of {b} sequences, got "
+                f"{tuple(page_table.shape)}"
+            )
+        if sk not in PAGES:
+            raise LaunchError(
+                f"{operator} takes pages of a power of two up to {PAGES[-1]} rows, got {sk}",
+                fix="let k_cache and v_cache be (pages, page, kv_heads, d)",
+            )
+        page, sk = sk, sk * page_table.shape[1]
+    if max(cache.shape[0] * cache.shape[1], sk) >= 1 << 31:
+        raise LaunchError(f"{operator} takes caches of less than 2^31 keys, got {cache.shape}")
+    return page, sk
+
+
+def check_lengths(operator: str, seq_lens: torch.Tensor, b: int) -> None:
+    """That there is a length for each sequence. Raises LaunchError."""
+    dtype_of(operator, (hx.i32,), seq_lens=seq_lens)
+    check_contiguous(operator, seq_lens=seq_lens)
+    if tuple(seq_lens.shape) != (b,):
         raise LaunchError(
-            f"{NAME}: a page_table says where keys are, not how many",
-            fix="pass seq_lens, the length of each sequence",
+            f"{operator}: seq_lens is to be {(b,)}, a length for each sequence, got "
+            f"{tuple(seq_lens.shape)}"
         )
-    if page_table.shape[0] != b:
-        raise LaunchError(
-            f"{NAME}: page_table is to have a row for each of {b} sequences, got "
-            f"{tuple(page_table.shape)}"
-        )
-    if page not in PAGES:
-        raise LaunchError(
-            f"{NAME} takes pages of a power of two up to {PAGES[-1]} rows, got {page}",
-            fix="let k_cache and v_cache be (pages, page, kv_heads, d)",
-        )
-    return int(page_table.shape[1])
 
 
 PAGES = tuple(1 << i for i in range(11))
