@@ -70,6 +70,10 @@ CASES = (
     Case(Sizes(1, 1, 2, 1, 90, 64), SMALL, cap=1.5, cached=hx.f8e4m3, target="sm_90"),
     replace(FOUR, page=16, dtype=hx.bf16, cached=hx.f8e4m3, target="sm_90"),
     replace(FOUR, page=1, cached=hx.f8e4m3, target="sm_90"),
+    Case(Sizes(1, 1, 2, 2, 300, 64), SplitConfig(16, 3, 17, 8), target="sm_90"),
+    Case(Sizes(2, 2, 8, 2, 100, 64), SplitConfig(32, 2, 16, 8), target="sm_90"),
+    Case(Sizes(1, 8, 16, 2, 208, 128), SplitConfig(16, 2, 9, 8), (130,), 16, 100, target="sm_90"),
+    Case(Sizes(1, 1, 2, 2, 64, 64), SplitConfig(16, 3, 5, 8), (0,), target="sm_90"),
 )  # fmt: skip
 NUMPY: dict[str, Any] = {
     "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f8e4m3": ml_dtypes.float8_e4m3fn,
@@ -114,27 +118,29 @@ def run(case: Case, *, how: CombineConfig = FEW, logged: bool = True, seed: int 
     caches: tuple[Any, ...] = (k, v)
     if case.page:
         caches = in_pages(case, used, rng, k, v)
-    alone, blocks, heads = case.config.alone(p), case.config.places(p), p.g
+    joined = case.config.joined(p) if case.target == "sm_90" else 0
+    alone, heads = case.config.alone(p) and not joined, p.g
+    blocks = b * joined or case.config.places(p)
     kind = Kind(
         dtype, cached, d, *p.tile, whole=p.whole, ragged=p.ragged, page=p.page,
         windowed=p.left is not None, capped=p.cap > 0, alone=alone, logged=logged,
-        dependent=case.target == "sm_90",
+        dependent=case.target == "sm_90", joined=joined,
     )  # fmt: skip
     o, logs = np.full((b, sq, h, d), np.nan, q.dtype), np.full((b, h, sq), np.nan, np.float32)
     work = np.full((blocks, sq, hk, heads, workspace_width(d)), np.nan, np.float32)
-    several = p.ragged and not alone
+    several = kind.several
     plan = [np.full((b, 2), -1, np.int32)] * several
     given: list[Any] = [q.reshape(b, sq, hk, heads, d)]
     given += [c.reshape(-1, hk, d) for c in caches[:2]]
     given += [np.array(case.lengths or (), np.int32)] * p.ragged + [*caches[2:]]
-    given += [work] * (not alone) + plan
-    if alone or several:
+    given += [work] * kind.works + plan
+    if several or not kind.works:
         given += [o.reshape(b, sq, hk, heads, d)] + [logs.reshape(b, hk, heads, sq)] * logged
     numbers = (scale, v_scale, case.cap, case.left or 0, sk, blocks)
     decoding_attention(kind).simulate(
         *given, *numbers, target=case.target, **constants(case.config.kernel(p))
     )
-    if not alone:
+    if kind.works:
         parts = work.reshape(blocks, sq, h, -1)
         rest = [*plan, o] + [logs] * logged
         combine(kind).simulate(

@@ -13,13 +13,15 @@ from hexcute_kernels.tables import Row, Table
 
 MOST = 256
 """Splits at most: they are all read again, one after the other."""
+STRIP = 8
+"""Columns that a block of a cluster adds up, at least."""
 LITTLE = 8
 """Tiles of keys that one block may read alone, however long other sequences are."""
 
 
 class Cached(Protocol):
     """A problem of b sequences of `columns` tiles of queries' heads each, against sk keys, of which
-    a tile sees `seen`; `ragged`, sequences have lengths of their own."""
+    a tile sees `seen`; `ragged`, sequences have lengths of their own; `width` columns of o."""
 
     @property
     def b(self) -> int: ...
@@ -31,6 +33,8 @@ class Cached(Protocol):
     def columns(self) -> int: ...
     @property
     def ragged(self) -> bool: ...
+    @property
+    def width(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -44,11 +48,13 @@ class DecodeConfig:
 
 @dataclass(frozen=True)
 class SplitConfig:
-    """BN keys a tile, STAGES of them in shared memory; BLOCKS that fill a GPU."""
+    """BN keys a tile, STAGES of them in shared memory; BLOCKS that fill a GPU. Splits up to JOINED
+    are the blocks of a cluster, where GPUs have clusters."""
 
     BN: int
     STAGES: int
     BLOCKS: int
+    JOINED: int = 0
 
     def blocks(self, problem: Cached) -> int:
         return problem.columns * self.places(problem)
@@ -58,6 +64,16 @@ class SplitConfig:
         if problem.ragged and problem.b > 1 and self._tiles(problem) > LITTLE:
             return False
         return self._wanted(problem) <= problem.b
+
+    def joined(self, problem: Cached) -> int:
+        """Of how many blocks a cluster is that has the splits of a column of a sequence; 0 where
+        they are too many for one, or not the same for all sequences."""
+        tiles = problem.b * problem.columns
+        wanted = min(self.BLOCKS // max(tiles, 1), self._tiles(problem))
+        if not 2 <= wanted < 2 * self.JOINED or (problem.ragged and problem.b > 1):
+            return 0
+        joined = min(self.JOINED, _power(wanted + 1) // 2)
+        return joined if problem.width % (STRIP * joined) == 0 else 0
 
     def places(self, problem: Cached) -> int:
         """The blocks of a column: of sequences of lengths of their own as many as are wanted and
@@ -146,6 +162,10 @@ SPLIT = Table(
         ),
     },
     more=(
+        SplitConfig(32, 3, 264, 8),
+        SplitConfig(32, 3, 528, 8),
+        SplitConfig(32, 6, 264, 8),
+        SplitConfig(32, 2, 528, 8),
         SplitConfig(32, 6, 264),
         SplitConfig(32, 3, 324),
         SplitConfig(16, 6, 528),

@@ -19,6 +19,7 @@ import hexcute_core as hx
 from hexcute_core import f32, i32
 from hexcute_kernels.attention.bounds import tile_width
 from hexcute_kernels.attention.cache import bring_keys, gathers, look_up
+from hexcute_kernels.attention.joining import join
 from hexcute_kernels.attention.splits import (
     number_of_splits,
     part_of_sequence,
@@ -60,7 +61,8 @@ class Kind:
     of a page of the cache, a power of two; None where a sequence's keys lie one after another.
     `windowed`: queries see few keys before their own; `capped`: scores are cap tanh(score / cap).
     `alone`: there is one split, whose result goes to o. `logged`: the logarithm of a row's sum is
-    a result. `dependent`: the launch may begin before the one ahead has ended.
+    a result. `dependent`: the launch may begin before the one ahead has ended. `joined`: how many
+    splits there are where these are the blocks of a cluster, which adds up what they find; else 0.
     """
 
     dtype: hx.DType
@@ -76,6 +78,17 @@ class Kind:
     alone: bool = False
     logged: bool = False
     dependent: bool = False
+    joined: int = 0
+
+    @property
+    def several(self) -> bool:
+        """Whether a sequence's splits are as many as its length asks for."""
+        return self.ragged and not self.alone and not self.joined
+
+    @property
+    def works(self) -> bool:
+        """Whether splits go to a workspace."""
+        return not self.alone and not self.joined
 
 
 @hx.device
@@ -118,12 +131,12 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
     wide, width, warps = tile_width(d), workspace_width(d), high // ROWS
     # Beside the results of wide heads registers have no room for whole queries and keys.
     narrow = wide <= 2 * STEP
-    several = kind.ragged and not kind.alone
+    several, works, joined = kind.several, kind.works, kind.joined
     lengths_type = i32[b] if kind.ragged else None
     table_type = None if page is None else i32[b, most]
-    work_type = None if kind.alone else f32[places, sq, hk, g, width]
+    work_type = f32[places, sq, hk, g, width] if works else None
     plan_type = i32[b, 2] if several else None
-    o_type = dtype[b, sq, hk, g, d] if kind.alone or several else None
+    o_type = dtype[b, sq, hk, g, d] if not works or several else None
     log_type = f32[b, hk, g, sq] if kind.logged and o_type is not None else None
 
     @hx.kernel
@@ -150,9 +163,14 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
     ):
         heads, left = hx.cdiv(g, group), before if kind.windowed else None
         parts = 1 if kind.whole else heads * hx.cdiv(sq, queries)
-        hx.attrs.cuda.grid_dim = hk * parts, blocks
         hx.attrs.cuda.block_dim = 32 * warps
-        kh, z, bg, bq = hx.blockIdx.x, hx.blockIdx.y, 0, 0
+        if joined:
+            hx.attrs.cuda.cluster_dim = joined
+            hx.attrs.cuda.grid_dim = blocks, hk * parts
+            z, kh, bg, bq = hx.blockIdx.x, hx.blockIdx.y, 0, 0
+        else:
+            hx.attrs.cuda.grid_dim = hk * parts, blocks
+            kh, z, bg, bq = hx.blockIdx.x, hx.blockIdx.y, 0, 0
         if not kind.whole:
             part, kh = kh % parts, kh // parts
             bg, bq = part % heads * group, part // heads * queries
@@ -251,9 +269,13 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
                 hx.copy(numbers, found)
             read = hx.select(read == STAGES - 1, 0, read + 1)
             write = hx.select(write == STAGES - 1, 0, write + 1)
-        if kind.alone or (several and splits < 2):
+        column = 0
+        if joined:
+            ro, m, total, column = join(ro, m, total, factor, joined)
+        if not works or (several and splits < 2):
             result = hx.cast(ro * (reciprocal_or_zero(total) * v_scale), dtype)
-            hx.copy(result, hx.global_view(o[z, bq:, kh, bg:, :], ((ordered, wide), steps)))
+            columns = ordered, result.shape[1]
+            hx.copy(result, hx.global_view(o[z, bq:, kh, bg:, column:], (columns, steps)))
             if kind.logged:
                 there = hx.global_view(logs[z, kh, bg:, bq:], ((ordered, 1), ((sq, 1), 0)))
                 hx.copy(log_sum(m, total, factor), there)

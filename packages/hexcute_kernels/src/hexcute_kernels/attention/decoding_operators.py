@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import hexcute_core as hx
 from hexcute_core.errors import LaunchError
+from hexcute_kernels.attention.bounds import tile_width
 from hexcute_kernels.attention.decode_configs import FEW, MANY, SPLIT, SplitConfig
 from hexcute_kernels.attention.decoding import (
     ROWS,
@@ -87,6 +88,11 @@ class Decoding(Problem):
         """How many tiles each sequence has, which read its keys of one head each."""
         group, queries = self.tile
         return self.hk * -(-self.g // group) * -(-self.sq // queries)
+
+    @property
+    def width(self) -> int:
+        """Columns of a tile of results."""
+        return tile_width(self.d)
 
     @property
     def tiles(self) -> int:
@@ -228,20 +234,24 @@ def launch(dependent: bool) -> Callable[[Decoding, SplitConfig], Launch | Steps 
     def of(p: Decoding, config: SplitConfig) -> Launch | Steps | Run:
         if p.b == 0 or p.sq == 0 or p.h == 0 or p.sk == 0:
             return nothing_seen
-        alone, blocks, (group, queries) = config.alone(p), config.places(p), p.tile
+        joined = config.joined(p) if dependent else 0
+        alone, blocks = config.alone(p) and not joined, config.places(p)
+        if joined:
+            blocks = p.b * joined
+        group, queries = p.tile
         kind = Kind(
             p.dtype, p.cached or p.dtype, p.d, group, queries, whole=p.whole, ragged=p.ragged,
             page=p.page, windowed=p.left is not None, capped=p.cap > 0, alone=alone,
-            logged=p.with_lse, dependent=dependent,
+            logged=p.with_lse, dependent=dependent, joined=joined,
         )  # fmt: skip
-        several = p.ragged and not alone
+        several = kind.several
         result, logs = ("out0", "out1") if p.with_lse else ("out", "")
         heads, width = (p.b, p.sq, p.hk, p.g, p.d), workspace_width(p.d)
         tensors: list[Argument] = [("q", lambda q: q.view(heads))]
         tensors += [(name, lambda t: t.view(-1, p.hk, p.d)) for name in ("k_cache", "v_cache")]
         tensors += ["seq_lens"] * p.ragged + ["page_table"] * (p.page is not None)
-        tensors += ["work0"] * (not alone) + ["work1"] * several
-        if alone or several:
+        tensors += ["work0"] * kind.works + ["work1"] * several
+        if several or not kind.works:
             tensors += [(result, lambda out: out.view(heads))]
             logged: Argument = (logs, lambda lse: lse.view(p.b, p.hk, p.g, p.sq))
             tensors += [logged] * p.with_lse
@@ -250,7 +260,7 @@ def launch(dependent: bool) -> Callable[[Decoding, SplitConfig], Launch | Steps 
         first = Launch(
             decoding_attention(kind), config.kernel(p), (*tensors, *numbers, p.cap, *counts)
         )
-        if alone:
+        if not kind.works:
             return first
         work = Output((blocks, *heads[1:-1], width), hx.f32)
         found: Argument = ("work0", lambda work: work.view(blocks, p.sq, p.h, width))
