@@ -17,8 +17,7 @@ class DType:
     kind: Kind
 
     def __getitem__(self, extents: Any) -> TensorType:
-        """`f16[m, k]`: a row-major tensor whose extents are ints or named symbols;
-        `f16[m:s, k:1]`: one with strides of its own, each behind its extent."""
+        """`f16[m, k]`: a row-major tensor whose extents are ints or named symbols."""
         return TensorType(self, extents if isinstance(extents, tuple) else (extents,))
 
     @property
@@ -38,7 +37,7 @@ class DType:
 
 @dataclass(frozen=True)
 class TensorType:
-    """A parameter annotation: element type and extents, as slices where strides are given."""
+    """A parameter annotation: element type and extents, the last one contiguous."""
 
     dtype: DType
     extents: tuple[Any, ...]

@@ -28,7 +28,6 @@ from hexcute_core.runtime import (
 from hexcute_core.runtime.storage import TENSOR_STORAGE
 from hexcute_core.scalar import Compare, Const, Var, land
 from hexcute_core.simulator.lanes.values import storage
-from hexcute_core.simulator.memory.strided import line, steps_of
 from hexcute_core.simulator.primitives import polls
 from hexcute_core.thread import Assign, For, If, Prim, Stmt, ThreadProgram, While
 from hexcute_core.thread.prims_atomics import UPDATES, width_of
@@ -45,13 +44,11 @@ Arrays = dict[str, np.ndarray]
 
 
 def on_gpu(array: np.ndarray) -> Any:
-    """A torch tensor with the array's bits and strides."""
+    """A torch tensor with the array's bits."""
     import torch
 
-    whole = line(array)
-    bits = torch.from_numpy(whole.view(f"i{array.dtype.itemsize}").copy())
-    there = bits.view(getattr(torch, TENSOR_STORAGE[_element(array)].torch)).cuda()
-    return torch.as_strided(there, array.shape, steps_of(array))
+    bits = torch.from_numpy(array.view(f"i{array.dtype.itemsize}").copy())
+    return bits.view(getattr(torch, TENSOR_STORAGE[_element(array)].torch)).cuda()
 
 
 def bits_of(tensor: Any) -> np.ndarray:
@@ -107,10 +104,7 @@ def image_of(program: ThreadProgram, arrays: Arrays, target: str) -> KernelImage
     source = emit(program, target)
     cubin = compile_cubin(guarded(source.text), target)
     params = tuple(
-        TensorParam(
-            p.name, _element(arrays[p.name]), arrays[p.name].shape,
-            tuple(steps_of(arrays[p.name])) if p.strides else (),
-        )
+        TensorParam(p.name, _element(arrays[p.name]), arrays[p.name].shape)
         if p.pointer
         else ScalarParam(p.name, p.dtype.name)
         for p in program.params

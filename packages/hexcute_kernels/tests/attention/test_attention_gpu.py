@@ -13,33 +13,7 @@ from hexcute_kernels.gpus import gpu_of
 
 pytestmark = pytest.mark.gpu
 torch = pytest.importorskip("torch")
-
-
-def reference(
-    q: Any, k: Any, v: Any, scale: float, right: int | None, left: int | None, cap: float
-) -> tuple[Any, Any]:
-    """The result and the logarithms of the sums, in float32."""
-    group, shift = q.shape[2] // k.shape[2], k.shape[1] - q.shape[1]
-    q, k, v = (x.transpose(1, 2).float() for x in (q, k, v))
-    k, v = (x.repeat_interleave(group, 1) for x in (k, v))
-    s = q @ k.mT * scale
-    if cap:
-        s = cap * torch.tanh(s / cap)
-    i = torch.arange(q.shape[2], device=q.device)[:, None]
-    j = torch.arange(k.shape[2], device=q.device)[None, :]
-    hidden = torch.zeros(i.shape[0], j.shape[1], dtype=torch.bool, device=q.device)
-    if right is not None:
-        hidden |= j > i + shift + right
-    if left is not None:
-        hidden |= j < i + shift - left
-    s = s.masked_fill(hidden, -torch.inf)
-    p = torch.softmax(s, 3).nan_to_num(0.0)
-    return (p @ v).transpose(1, 2), torch.logsumexp(s, 3)
-
-
-def exact() -> None:
-    """float32 products of the reference are float32."""
-    torch.backends.cuda.matmul.allow_tf32 = False
+from attention_float32 import exact, reference  # noqa: E402
 
 
 def problem(draw: random.Random) -> tuple[tuple[Any, Any, Any], dict[str, Any], str | None]:

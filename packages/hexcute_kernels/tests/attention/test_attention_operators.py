@@ -12,6 +12,9 @@ from hexcute_kernels.attention import attention, attention_with_lse
 torch = pytest.importorskip("torch")
 from stand_ins import gpu, on_gpu  # noqa: E402
 
+ANY = (None, None, None, 0.0, None, None)
+"""No scale, no bounds, no cap, and no sequences."""
+
 
 def tensors(sq: int = 64, sk: int = 64, h: int = 4, hk: int = 2, d: int = 64, dv: int = 64) -> Any:
     shapes = ((1, sq, h, d), (1, sk, hk, d), (1, sk, hk, dv))
@@ -26,15 +29,15 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_gpu_and_tensors_choose_variant_and_configuration() -> None:
     with gpu("h200", "sm_90"):
-        assert attention.plan((*tensors(), False, None, None, None, 0.0)).variant == "wgmma"
-        odd = (*tensors(d=36), False, None, None, None, 0.0)
+        assert attention.plan((*tensors(), False, *ANY)).variant == "wgmma"
+        odd = (*tensors(d=36), False, *ANY)
         assert attention.plan(odd).variant == "mma"
-        long = (*tensors(sq=16384, h=16), False, None, None, None, 0.0)
+        long = (*tensors(sq=16384, h=16), False, *ANY)
         assert attention.plan(long).config.GROUPS == 3
-        causal = (*tensors(sq=16384, h=16), True, None, None, None, 0.0)
+        causal = (*tensors(sq=16384, h=16), True, *ANY)
         assert attention.plan(causal).config.ORDER == "heads"
     with gpu("a100", "sm_80"):
-        assert attention.plan((*tensors(), False, None, None, None, 0.0)).variant == "mma"
+        assert attention.plan((*tensors(), False, *ANY)).variant == "mma"
 
 
 def test_bounds_and_scale_reach_the_kernel() -> None:
@@ -47,6 +50,54 @@ def test_bounds_and_scale_reach_the_kernel() -> None:
     assert o.shape == (1, 64, 4, 64) and o2.shape == (1, 8, 4, 64) and lse.shape == (1, 4, 8)
     assert launches[2].prepared[4].shape == lse.shape
     assert launches[0].prepared[4].numel() == 0
+
+
+def packed(*ends: int, dtype: Any = torch.int32) -> Any:
+    return on_gpu(torch.tensor(ends, dtype=dtype))
+
+
+@pytest.mark.parametrize(("variant", "bm"), [("wgmma", 64), ("mma", 64)])
+def test_sequences_are_placed_before_they_are_attended_to(variant: str, bm: int) -> None:
+    q, k, v = (x[0] for x in tensors(sq=100, sk=80))
+    at = {"cu_seqlens_q": packed(0, 3, 3, 98), "cu_seqlens_k": packed(0, 9, 40, 80)}
+    with gpu("h200", "sm_90") as launches:
+        o, lse = attention_with_lse(q, k, v, causal=True, variant=variant, **at)
+    assert o.shape == (100, 4, 64) and lse.shape == (4, 100)
+    first, second = launches
+    assert first.constants == {"BM": bm} and second.constants["BM"] == bm
+    place = (100 + 3 * (bm - 1)) // bm, 8
+    assert [tuple(x.shape) for x in first.prepared[:3]] == [(4,), (4,), place]
+    shapes = [(1, 100, 4, 64), (1, 80, 2, 64), (1, 80, 2, 64), (1, 100, 4, 64), (1, 4, 100), place]
+    assert [tuple(x.shape) for x in second.prepared[:6]] == shapes
+    assert first.addresses[2] == second.addresses[5]
+
+
+@pytest.mark.parametrize(
+    ("ends", "words"),
+    [
+        ((packed(0, 9), None), "belong together, one was given"),
+        ((packed(0, 9), packed(0, 4, 9)), r"\(sequences \+ 1,\), .* got \(2,\) and \(3,\)"),
+        ((packed(), packed()), r"got \(0,\) and \(0,\)"),
+        ((packed(0, 9)[None], packed(0, 9)[None]), r"got \(1, 2\)"),
+        ((packed(0, 9, dtype=torch.int64),) * 2, "takes int32"),
+    ],
+)
+def test_ends_that_are_none_are_told(ends: Any, words: str) -> None:
+    q, k, v = (x[0] for x in tensors())
+    with gpu("h200", "sm_90"), pytest.raises(LaunchError, match=words):
+        attention(q, k, v, cu_seqlens_q=ends[0], cu_seqlens_k=ends[1])
+
+
+def test_packed_sequences_have_no_batch() -> None:
+    q, k, v = tensors()
+    at = {"cu_seqlens_q": packed(0, 9), "cu_seqlens_k": packed(0, 9)}
+    with gpu("h200", "sm_90"):
+        with pytest.raises(LaunchError, match=r"q \(total_q, heads, d\)"):
+            attention(q, k, v, **at)
+        with pytest.raises(LaunchError, match=r"q \(batch, sq, heads, d\)"):
+            attention(q[0], k[0], v[0])
+        with pytest.raises(LaunchError, match="attention takes q"):
+            attention(q[0], k[0], v[0, :5], **at)
 
 
 @pytest.mark.parametrize(

@@ -46,8 +46,7 @@ def _box(
 ) -> th.MapRef:
     """The box of global tile `outside` that the digits of `moves` lead to."""
     place = GlobalAddress(ctx.program, ctx.facts, outside, ctx.team, (), moves, ctx.once)
-    coordinates = place.corner()
-    *corner, last = [coordinates[d] for d in place.param.inward]
+    *corner, last = place.corner()
     # A map of packed elements is one of the bytes they lie in.
     per_byte = max(1, 8 // ctx.dtype(outside).bits)
     return th.MapRef(ctx.map_name(plan), (*corner, floordiv(last, per_byte)))

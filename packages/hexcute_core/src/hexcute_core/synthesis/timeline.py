@@ -21,8 +21,11 @@ from hexcute_core.tile import (
     AsyncCommit,
     AsyncWait,
     CallStmt,
+    CastTile,
     ClusterOp,
     Copy,
+    Elementwise,
+    Fill,
     For,
     ForElements,
     Gemm,
@@ -36,15 +39,18 @@ from hexcute_core.tile import (
     Prefetch,
     Produce,
     Rearrange,
+    Reduce,
+    Relabel,
     Role,
     Say,
+    Scan,
     SetElement,
     Stmt,
     Sync,
     UpdateElement,
     While,
 )
-from hexcute_core.tile.ir import Computation, TileOp
+from hexcute_core.tile.ir import TileOp
 from hexcute_core.tile.visit import operands, results, tiles
 from hexcute_core.unions import assert_never
 
@@ -195,9 +201,10 @@ class _Walk:
                 return "global", TMA_LATENCY, True
             case Prefetch():
                 return "global", 0.0, False
-            case Copy() | Rearrange() | ForElements():
-                return "arithmetic", ARITHMETIC_LATENCY, False
-            case _ if isinstance(op, Computation):
+            case (
+                Copy() | Fill() | CastTile() | Relabel() | Elementwise() | Reduce() | Scan()
+                | Rearrange() | ForElements()
+            ):  # fmt: skip
                 return "arithmetic", ARITHMETIC_LATENCY, False
             case _:
                 assert_never(op)

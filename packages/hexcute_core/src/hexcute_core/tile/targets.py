@@ -13,7 +13,6 @@ from hexcute_core.scalar import Binary, Cast, Compare, Scalar, Unary
 from hexcute_core.scalar.visit import walk
 from hexcute_core.tile.ir import (
     CastTile,
-    Computation,
     Copy,
     Elementwise,
     Fill,
@@ -21,7 +20,9 @@ from hexcute_core.tile.ir import (
     Gemm,
     Prefetch,
     Rearrange,
+    Reduce,
     Relabel,
+    Scan,
     TileOp,
     TileProgram,
 )
@@ -67,9 +68,7 @@ def _moves(op: TileOp) -> bool:
             Fill() | Copy() | Prefetch() | Rearrange() | Relabel() | Elementwise() | ForElements()
         ):  # fmt: skip
             return True
-        case Gemm():
-            return False
-        case _ if isinstance(op, Computation):
+        case CastTile() | Gemm() | Reduce() | Scan():
             return False
         case _:
             assert_never(op)

@@ -23,7 +23,6 @@ from hexcute_core.tile.ir import (
     Reduce,
     Relabel,
     Scan,
-    Tilewise,
     scan_operands,
 )
 from hexcute_core.tile.tensors import GlobalView, RegisterTensor, SharedTensor, Tensor, TileRef
@@ -62,7 +61,8 @@ class OperationChecks(Checks, Protocol):
 
 def verify_operation(
     checks: OperationChecks,
-    stmt: Tilewise,
+    stmt: Fill | Copy | Prefetch | Gemm | CastTile | Relabel | Elementwise | Reduce | Scan
+    | Rearrange,
     scope: Scope,
 ) -> None:
     """Spaces, shapes and types of one tile operation."""

@@ -111,8 +111,14 @@ _MASKED = (
 )
 """Where blocks at the end of a sequence see more keys than those at its beginning."""
 
+_PACKED = Row(
+    WgmmaConfig(128, 64, 2, False, ORDER="heads"),
+    most={"width": 256}, least={"sequences": 0, "width": 193}, fills=100,
+)  # fmt: skip
+"""Packed sequences of the widest heads, where numbers of rows take memory that tiles leave."""
+
 WGMMA = Table(
-    rows={"h200": (*_EVEN, *_MASKED, Row(WgmmaConfig(64, 80, 1, False)))},
+    rows={"h200": (_PACKED, *_EVEN, *_MASKED, Row(WgmmaConfig(64, 80, 1, False)))},
     more=(
         WgmmaConfig(192, 128, 3, True),
         WgmmaConfig(128, 128, 2, False),

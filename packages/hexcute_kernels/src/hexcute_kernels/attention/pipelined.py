@@ -13,6 +13,7 @@ from functools import cache
 import hexcute_core as hx
 from hexcute_core import f32, i32
 from hexcute_kernels.attention.bounds import key_tiles, tile_width
+from hexcute_kernels.attention.ragged import PLACE, name_rows, places, taken
 from hexcute_kernels.parts.epilogue import through_shared
 from hexcute_kernels.parts.softmax import (
     LEAST,
@@ -35,6 +36,7 @@ def pipelined_attention(
     bounded_left: bool = False,
     capped: bool = False,
     with_lse: bool = False,
+    ragged: bool = False,
 ) -> hx.Kernel:
     """The kernel for q and k of width d and v of width dv; parameters as those of
     `warp_specialized_attention`."""
@@ -47,6 +49,7 @@ def pipelined_attention(
         v: dtype[b, sk, hk, dv],
         o: dtype[b, sq, hq, dv],
         lse: f32[lb, lh, ls],
+        place: i32[places, PLACE] if ragged else None,
         scale: f32,
         right: i32,
         left: i32,
@@ -57,20 +60,30 @@ def pipelined_attention(
         WARPS: int = 4,
     ):
         rows = hx.cdiv(sq, BM)
-        hx.attrs.cuda.grid_dim = rows, hq, b
         hx.attrs.cuda.block_dim = 32 * WARPS
-        row, h, z = hx.blockIdx.x, hx.blockIdx.y, hx.blockIdx.z
-        if bounded_right:  # The longest rows first.
-            row = rows - 1 - row
-        bm, shift = row * BM, sk - sq
+        q0, nq, k0, nk, bm = 0, sq, 0, sk, 0
+        row_step, sum_step = hq * dv, 1
+        if ragged:
+            hx.attrs.cuda.grid_dim = places * hq
+            h, z = hx.blockIdx.x % hq, 0
+            q0, nq, k0, nk, bm = taken(place, hx.blockIdx.x // hq)
+            row_step = sum_step = hx.shared_tensor(i32, (BM,))
+            name_rows(row_step, bm, nq)
+        else:
+            hx.attrs.cuda.grid_dim = rows, hq, b
+            row, h, z = hx.blockIdx.x, hx.blockIdx.y, hx.blockIdx.z
+            if bounded_right:  # The longest rows first.
+                row = rows - 1 - row
+            bm = row * BM
+        shift = nk - nq
         last, tiles, first_whole, after_whole = key_tiles(
-            bm, sq, sk, right, left, bounded_right, bounded_left, BM, BN
+            bm, nq, nk, right, left, bounded_right, bounded_left, BM, BN
         )
         bounds = right, left, bounded_right, bounded_left
         kh, n = h // (hq // hk), last + 1
-        gq = hx.global_view(q[z, bm:, h, :], ((BM, wide_k), (hq * d, 1)))
-        gk = hx.global_view(k[z, :, kh, :], ((BN, wide_k, n), (hk * d, 1, BN * hk * d)))
-        gv = hx.global_view(v[z, :, kh, :], ((wide_v, BN, n), (1, hk * dv, BN * hk * dv)))
+        gq = hx.global_view(q[z, q0 + bm :, h, :], ((BM, wide_k), (hq * d, 1)))
+        gk = hx.global_view(k[z, k0:, kh, :], ((BN, wide_k, n), (hk * d, 1, BN * hk * d)))
+        gv = hx.global_view(v[z, k0:, kh, :], ((wide_v, BN, n), (1, hk * dv, BN * hk * dv)))
         s_q = hx.shared_tensor(dtype, (BM, wide_k))
         s_k, s_v = hx.shared_tensor(dtype, (BN, wide_k)), hx.shared_tensor(dtype, (wide_v, BN))
         rq = hx.register_tensor(dtype, (BM, wide_k))
@@ -101,20 +114,25 @@ def pipelined_attention(
             if capped:
                 rs = cap * hx.tanh(rs * (scale / cap))
             if i < first_whole or i >= after_whole:
-                hide(rs, bm + shift, (last - i) * BN, sk, *bounds)
+                hide(rs, bm + shift, (last - i) * BN, nk, *bounds)
             p, decay, m, total = online_softmax(rs, m, total, factor)
             ro *= decay
             hx.cp_async_wait(1)
             hx.syncthreads()
             rv = hx.register_tensor(dtype, (wide_v, BN))
             hx.copy(s_v, rv)
+            if ragged and (last - i + 1) * BN > nk:
+                # What follows may be anything, and 0 times that no number.
+                for c, j in hx.elements(rv):
+                    if (last - i) * BN + j >= nk:
+                        rv[c, j] = 0.0
             hx.gemm(ro, hx.cast(p, dtype), rv, warps=(WARPS, 1))
             hx.cp_async_wait(0)
             hx.syncthreads()
         if with_lse:
-            gl = hx.global_view(lse[z, h, bm:], ((BM, 1), (1, 1)))
+            gl = hx.global_view(lse[z, h, q0 + bm :], ((BM, 1), (sum_step, 1)))
             hx.copy(log_sum(m, total, factor), gl)
-        go = hx.global_view(o[z, bm:, h, :], ((BM, wide_v), (hq * dv, 1)))
+        go = hx.global_view(o[z, q0 + bm :, h, :], ((BM, wide_v), (row_step, 1)))
         through_shared(ro * reciprocal_or_zero(total), go)
 
     return attention

@@ -16,6 +16,7 @@ import hexcute_core as hx
 from hexcute_core import f32, i32
 from hexcute_kernels.attention.bounds import key_tiles, tile_width
 from hexcute_kernels.attention.orders import ORDERS, in_sections, key_head
+from hexcute_kernels.attention.ragged import PLACE, name_rows, places, taken
 from hexcute_kernels.parts.softmax import (
     LEAST,
     LOG2_E,
@@ -55,12 +56,14 @@ def warp_specialized_attention(
     bounded_left: bool = False,
     capped: bool = False,
     with_lse: bool = False,
+    ragged: bool = False,
 ) -> hx.Kernel:
     """The kernel for q and k of width d and v of width dv, multiples of 8 and at most 256.
 
     Query i of sq sees keys up to i + sk - sq + right where `bounded_right`, from i + sk - sq - left
     on where `bounded_left`. `capped`: scores are cap tanh(score / cap). `with_lse`: the logarithm
-    of each row's sum goes to lse [b, hq, sq], else that tensor is not touched.
+    of each row's sum goes to lse [b, hq, sq], else that tensor is not touched. `ragged`: b is 1,
+    q and k hold sequences one behind the other, and blocks take them as `place` says, in its order.
     """
 
     wide_k, wide_v = tile_width(d), tile_width(dv)
@@ -72,6 +75,7 @@ def warp_specialized_attention(
         v: dtype[b, sk, hk, dv],
         o: dtype[b, sq, hq, dv],
         lse: f32[lb, lh, ls],
+        place: i32[places, PLACE] if ragged else None,
         scale: f32,
         right: i32,
         left: i32,
@@ -88,7 +92,12 @@ def warp_specialized_attention(
     ):
         assert ORDER in ORDERS and RESCALE in RESCALES, f"they are of {ORDERS} and {RESCALES}"
         rows, group = hx.cdiv(sq, BM), hq // hk
-        if ORDER == "rows":
+        q0, nq, k0, nk, bm = 0, sq, 0, sk, 0
+        if ragged:
+            hx.attrs.cuda.grid_dim = places * hq
+            h, z = hx.blockIdx.x % hq, 0
+            q0, nq, k0, nk, bm = taken(place, hx.blockIdx.x // hq)
+        elif ORDER == "rows":
             hx.attrs.cuda.grid_dim = rows, hq, b
             row, h, z = hx.blockIdx.x, hx.blockIdx.y, hx.blockIdx.z
         elif ORDER == "heads":
@@ -99,22 +108,21 @@ def warp_specialized_attention(
             head_bytes = sk * (d + dv) * dtype.bits // 8
             row, head = in_sections(hx.blockIdx.x, rows, hq * b, group, head_bytes)
             h, z = head % hq, head // hq
-        if bounded_right:  # The longest rows first.
-            row = rows - 1 - row
-        bm = row * BM
+        if not ragged:  # The longest rows first.
+            bm = (rows - 1 - row if bounded_right else row) * BM
 
         last, tiles, first_whole, after_whole = key_tiles(
-            bm, sq, sk, right, left, bounded_right, bounded_left, BM, BN
+            bm, nq, nk, right, left, bounded_right, bounded_left, BM, BN
         )
         bounds = right, left, bounded_right, bounded_left
         stretches = [(True, 1, first_whole), (False, first_whole, after_whole)]
         if bounded_left:
             stretches.append((True, after_whole, tiles))
 
-        gq = hx.global_view(q[z, bm:, h, :], ((BM, wide_k), (hq * d, 1)))
+        gq = hx.global_view(q[z, q0 + bm :, h, :], ((BM, wide_k), (hq * d, 1)))
         kh, n = key_head(h, hq, hk), last + 1
-        gk = hx.global_view(k[z, :, kh, :], ((BN, wide_k, n), (hk * d, 1, BN * hk * d)))
-        gv = hx.global_view(v[z, :, kh, :], ((wide_v, BN, n), (1, hk * dv, BN * hk * dv)))
+        gk = hx.global_view(k[z, k0:, kh, :], ((BN, wide_k, n), (hk * d, 1, BN * hk * d)))
+        gv = hx.global_view(v[z, k0:, kh, :], ((wide_v, BN, n), (1, hk * dv, BN * hk * dv)))
         s_q = hx.shared_tensor(dtype, (BM, max(wide_k, wide_v)))
         s_k = hx.shared_tensor(dtype, (BN, wide_k, STAGES))
         s_v = hx.shared_tensor(dtype, (wide_v, BN, STAGES))
@@ -123,6 +131,8 @@ def warp_specialized_attention(
         high = BM // teams
         if teams > 1:
             order = hx.turns(teams)
+        if ragged:
+            seen = hx.shared_tensor(i32, (BN,))
 
         with hx.warp_groups_producer(registers=PRODUCER[GROUPS]):
             with queries.produce():
@@ -130,10 +140,22 @@ def warp_specialized_attention(
             for i in range(tiles):
                 with keys.produce() as s:
                     hx.copy(gk[:, :, last - i], s_k[:, :, s])
-                with values.produce() as s:
-                    hx.copy(gv[:, :, last - i], s_v[:, :, s])
+                if ragged and (last - i + 1) * BN > nk:
+                    # What follows may be anything, and 0 times that no number.
+                    column = (last - i) * BN
+                    name_rows(seen, column, nk)
+                    hx.sync_role()
+                    named = hx.global_view(v[z, k0 + column :, kh, :], ((wide_v, BN), (1, seen)))
+                    with values.produce() as s:
+                        hx.copy(named, s_v[:, :, s])
+                else:
+                    with values.produce() as s:
+                        hx.copy(gv[:, :, last - i], s_v[:, :, s])
 
         for me in hx.static_range(teams):
+            row_step, sum_step = hq * dv, 1
+            if ragged:
+                row_step = sum_step = hx.shared_tensor(i32, (high,))
             with hx.warp_groups_consumer(GROUPS // teams, registers=CONSUMER[GROUPS]):
                 top = bm + me * high
                 mine = s_q[me * high : (me + 1) * high, :wide_k]
@@ -150,7 +172,7 @@ def warp_specialized_attention(
                         hx.gemm(rs, mine, s_k[:, :, s], accumulate=False)
                     if capped:
                         rs = cap * hx.tanh(rs * (scale / cap))
-                    hide(rs, top + sk - sq, last * BN, sk, *bounds)
+                    hide(rs, top + nk - nq, last * BN, nk, *bounds)
                     m, decay = raised(rs, m, factor)
                     p = exponentials(rs, m, factor)
                     sums = hx.sum(p, 1, keep=SUMS)
@@ -169,7 +191,7 @@ def warp_specialized_attention(
                             if capped:
                                 rs = cap * hx.tanh(rs * (scale / cap))
                             if cut:
-                                hide(rs, top + sk - sq, (last - i) * BN, sk, *bounds)
+                                hide(rs, top + nk - nq, (last - i) * BN, nk, *bounds)
                             m, decay = raised(rs, m, factor, LAZY)
                             if RESCALE == "before":
                                 hx.wait_gemm(0)
@@ -186,15 +208,18 @@ def warp_specialized_attention(
                     with values.consume() as s:
                         hx.gemm(ro, rp, s_v[:, :, s])
                 total = hx.sum(sums, 1)
+                if ragged:
+                    name_rows(row_step, top, nq)
+                    hx.sync_role()
                 if with_lse:
-                    gl = hx.global_view(lse[z, h, top:], ((high, 1), (1, 1)))
+                    gl = hx.global_view(lse[z, h, q0 + top :], ((high, 1), (sum_step, 1)))
                     hx.copy(log_sum(m, total, factor), gl)
                 # The queries have been read: their memory takes the result on its way out.
                 so = s_q[me * high : (me + 1) * high, :wide_v]
                 hx.sync_role()
                 hx.copy(hx.cast(ro * reciprocal_or_zero(total), dtype), so)
                 hx.sync_role()
-                hx.copy(so, hx.global_view(o[z, top:, h, :], ((high, wide_v), (hq * dv, 1))))
+                hx.copy(so, hx.global_view(o[z, q0 + top :, h, :], ((high, wide_v), (row_step, 1))))
                 queries.release()
 
     return attention

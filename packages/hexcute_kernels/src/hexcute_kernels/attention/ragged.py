@@ -1,0 +1,125 @@
+"""Sequences packed one behind the other: which queries of which sequence a block takes.
+
+    place[t] = (first query, queries, first key, keys) of a sequence, and the block's first query
+
+Sequence z has rows ends[z] to ends[z + 1] - 1 of the packed tensors, and both ends are known to the
+GPU alone. Places are numbered by how many keys their queries reach, most first, so that no long
+block is left to the end; those behind the last have no queries and no keys. The host knows how many
+there may be, and so how many blocks to launch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import hexcute_core as hx
+from hexcute_core import i32
+
+ends, places = hx.dims("ends places")
+
+PLACE = 8
+"""Numbers of a place, of which five are used: whole sectors of memory."""
+ROWS, SEQUENCES = 16, 64
+"""Places that are numbered together, and sequences that they are compared with at a time."""
+NOTHING = -(1 << 30)
+"""Fewer keys than any block reaches, and a row before that of any tensor."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """The constant of `placing`: queries a block."""
+
+    BM: int
+
+
+def most_places(queries: int, sequences: int, bm: int) -> int:
+    """How many blocks of bm queries there are at most, whatever the lengths."""
+    return (queries + sequences * (bm - 1)) // bm
+
+
+@hx.device
+def lengths(at, first):
+    """The lengths (1, SEQUENCES) of sequences from `first` on, 0 of those that there are not."""
+    begin, end = (hx.register_tensor(i32, (1, SEQUENCES)) for _ in range(2))
+    hx.copy(hx.global_view(at[first:], ((1, SEQUENCES), (0, 1))), begin)
+    hx.copy(hx.global_view(at[first + 1 :], ((1, SEQUENCES), (0, 1))), end)
+    return hx.maximum(end - begin, 0)
+
+
+@hx.device
+def reaching(goal, nq, nk, right, bounded_right, BM):
+    """How many blocks of BM of nq queries reach `goal` keys of nk or more. Block r reaches those up
+    to (r + 1) BM + nk - nq + right, where a mask bounds them, and the later the more."""
+    blocks = hx.cdiv(nq, BM)
+    found = hx.where(nk >= goal, blocks, 0)
+    if bounded_right:
+        before = hx.maximum(hx.cdiv(goal - (nk - nq + right), BM) - 1, 0)
+        found = hx.where(nk >= goal, hx.maximum(blocks - before, 0), 0)
+    return found
+
+
+@cache
+def placing(bounded_right: bool) -> hx.Kernel:
+    """The kernel that writes the places of sequences: a block for each, and one for what is left.
+    Query i sees keys up to i + keys - queries + right where `bounded_right`."""
+
+    @hx.kernel
+    def place_blocks(
+        at_q: i32[ends], at_k: i32[ends], place: i32[places, PLACE], right: i32, *, BM: int = 128
+    ):
+        hx.attrs.cuda.grid_dim = ends
+        hx.attrs.cuda.block_dim = 128
+        z = hx.blockIdx.x
+        left_over = z == ends - 1
+        q, k = at_q[z], at_k[z]
+        nq, nk = hx.maximum(at_q[z + 1] - q, 0), hx.maximum(at_k[z + 1] - k, 0)
+        rows = ends if left_over else hx.cdiv(nq, BM)
+        numbers = hx.shared_tensor(i32, (ROWS,))
+        number, column = hx.iota((ROWS, 1), 0), hx.iota((1, PLACE), 1)
+        earlier = hx.register_tensor(i32, (ROWS, 1))
+        for first in range(0, rows, ROWS):
+            row = first + number
+            if first == 0 or not left_over:
+                seen, found = (hx.register_tensor(i32, (ROWS, n)) for n in (1, SEQUENCES))
+                hx.fill(seen, NOTHING if left_over else nk)
+                hx.fill(found, 0)
+                if bounded_right:
+                    seen = hx.minimum(seen, (row + 1) * BM + (nk - nq + right))
+                for start in range(0, ends, SEQUENCES):
+                    other = start + hx.iota((1, SEQUENCES), 1)
+                    # Of those that reach as far, the sequences before this one come first.
+                    goal = seen + hx.cast(other > z, i32)
+                    blocks = reaching(
+                        goal, lengths(at_q, start), lengths(at_k, start), right, bounded_right, BM
+                    )
+                    found += hx.where(other == z, 0, blocks)
+                hx.copy(hx.sum(found, 1), earlier)
+            # Within a sequence the last rows reach farthest.
+            order = row if left_over else rows - 1 - row
+            order = hx.where(row < rows, earlier + order, -1)
+            hx.syncthreads()
+            hx.copy(hx.reshape(order, (ROWS,)), numbers)
+            hx.syncthreads()
+            entry = row * BM
+            for at, value in ((0, q), (1, nq), (2, k), (3, nk)):
+                entry = hx.where(column == at, value, entry)
+            hx.copy(entry, hx.global_view(place, ((ROWS, PLACE), (numbers, 1))))
+
+    return place_blocks
+
+
+@hx.device
+def taken(place, block):
+    """(q, nq, k, nk, bm) of a block: its sequence's first query, queries, first key and keys, and
+    how many of its queries come before the block's."""
+    return place[block, 0], place[block, 1], place[block, 2], place[block, 3], place[block, 4]
+
+
+@hx.device
+def name_rows(names, first, length):
+    """Names rows 0, 1, 2 ... of a view that begins at row `first` of a sequence in `names`; those
+    from `length` on are another's, and named by what no tensor has: zeros when read, and not
+    written."""
+    row = hx.iota(names.shape, 0)
+    hx.copy(hx.where(first + row < length, row, NOTHING), names)
