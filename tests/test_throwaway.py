@@ -36,7 +36,6 @@ def test_a_kind_that_is_not_known_is_refused_everywhere(tmp_path: Path) -> None:
 HIDDEN = {
     "compute_cost.py": "compute_clocks op",
     "propagate.py": "rules op",
-    "rewrite.py": "edges op",
     "proof/check.py": "check op",
 }
 
@@ -48,3 +47,9 @@ def test_a_default_that_hides_a_kind_is_noticed(tmp_path: Path) -> None:
         file = root / "packages/hexcute_core/src/hexcute_core/synthesis" / name
         throwaway.swap(file, {"            assert_never(op)\n": "            return []\n"})
     assert set(HIDDEN.values()) <= passed_over(outcomes(root))
+
+
+def test_a_new_tile_operation_takes_twelve_source_files() -> None:
+    """Those that CONTRIBUTING.md lists, and one of its own in lowering; `python tests/throwaway.py`
+    asks mypy whether it names any other."""
+    assert len(throwaway.listed()) == 11

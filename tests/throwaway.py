@@ -16,6 +16,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+CORE = ROOT / "packages/hexcute_core/src/hexcute_core"
 KINDS = '''
 @dataclass(frozen=True)
 class Throwaway:
@@ -36,8 +37,7 @@ class Again:
     span: SourceSpan
 
 
-TileOp: TypeAlias = (
-    Throwaway | '''
+'''
 
 ASKED = {
     "Throwaway": """
@@ -48,14 +48,15 @@ ASKED = {
         synthesis/compute_cost.py:compute_clocks
         synthesis/explain/explanation.py:_operation
         synthesis/propagate.py:_rules
-        synthesis/rewrite.py:_reading
         synthesis/solution.py:subject
         synthesis/timeline.py:_Walk._needs
         tile/printer.py:_Printer.statement
+        tile/targets.py:_moves
         tile/verify.py:_Checker.statement
         tile/visit.py:_own_scalars
         tile/visit.py:operands
         tile/visit.py:results
+        tile/visit.py:with_operands
     """,
     "Again": """
         frontend/language/builder.py:Builder.emit
@@ -83,15 +84,17 @@ ASKED = {
 """The functions that make a difference between kinds, by the kind that they are asked about."""
 
 
-def copied(folder: Path, told: bool) -> Path:
-    """The sources with the two kinds in their unions; where `told`, tile/visit.py knows what they
-    say of themselves, and nobody else does. Returns the root of the copy."""
+def copied(folder: Path, told: bool = False, union: str = "TileOp") -> Path:
+    """The sources with the two kinds in their unions, the operation in `union`; where `told`,
+    tile/visit.py knows what they say of themselves, and nobody else does. Returns the root of the
+    copy."""
     for sources in (ROOT / "packages").glob("*/src"):
         shutil.copytree(sources, folder / sources.relative_to(ROOT))
     shutil.copy(ROOT / "pyproject.toml", folder)
-    tile = folder / "packages/hexcute_core/src/hexcute_core/tile"
+    tile = folder / CORE.relative_to(ROOT) / "tile"
     swap(tile / "ir.py", {
-        "TileOp: TypeAlias = (\n    ": KINDS.lstrip(),
+        "Computation: TypeAlias = ": f"{KINDS.lstrip()}Computation: TypeAlias = ",
+        f"{union}: TypeAlias = ": f"{union}: TypeAlias = Throwaway | ",
         "Control: TypeAlias = ": "Control: TypeAlias = Again | ",
     })  # fmt: skip
     if told:
@@ -125,7 +128,7 @@ def asked(root: Path) -> dict[str, set[str]]:
         for kind in ASKED if match else ():
             if match is not None and re.search(rf"\b{kind}\b", match[3]):
                 file = root / match[1]
-                place = file.relative_to(root / "packages/hexcute_core/src/hexcute_core")
+                place = file.relative_to(root / CORE.relative_to(ROOT))
                 found[kind].add(f"{place}:{function_at(file, int(match[2]))}")
     return found
 
@@ -144,10 +147,21 @@ def function_at(file: Path, line: int) -> str:
     return ".".join(names)
 
 
+def listed() -> set[str]:
+    """The source files that CONTRIBUTING.md lists for a tile operation."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    section = text.partition("### A tile operation\n")[2].partition("\n### ")[0]
+    return {name for name in re.findall(r"`([\w/]+\.py)`", section) if (CORE / name).exists()}
+
+
 def main() -> None:
-    """Exits with what mypy did not name."""
+    """Exits with what mypy did not name, or what it names that CONTRIBUTING.md does not list."""
     with tempfile.TemporaryDirectory() as folder:
-        found = asked(copied(Path(folder), told=False))
+        found = asked(copied(Path(folder)))
+    with tempfile.TemporaryDirectory() as folder:
+        computes = asked(copied(Path(folder), union="Computation"))["Throwaway"]
+    if unlisted := {place.partition(":")[0] for place in computes} - listed():
+        sys.exit(f"CONTRIBUTING.md does not list {', '.join(sorted(unlisted))}")
     missing = [f"{p} of {kind}" for kind in ASKED for p in ASKED[kind].split()
                if p not in found[kind]]  # fmt: skip
     if missing:

@@ -27,7 +27,6 @@ from hexcute_core.synthesis.graph import build_graph
 from hexcute_core.synthesis.multicast import find_multicasts
 from hexcute_core.synthesis.proof.check import check
 from hexcute_core.synthesis.propagate import component_rules
-from hexcute_core.synthesis.rewrite import edges
 from hexcute_core.synthesis.solution import subject
 from hexcute_core.synthesis.timeline import block_clocks
 from hexcute_core.tile import (
@@ -89,7 +88,6 @@ def calls() -> Iterator[tuple[str, Callable[[], object]]]:
     graph = build_graph(program(OP))
     yield "compute_clocks op", lambda: compute_clocks(OP, {}, graph.facts, 1.0)
     yield "rules op", lambda: [component_rules(c) for c in graph.components]
-    yield "edges op", lambda: edges(OP)
     yield "subject op", lambda: subject(OP)
     inside = program(NEST, GemmWait(0, AT), PipelineWait("p", ZERO, ZERO, AT))
     yield "laws nest", lambda: check_laws(inside)

@@ -9,9 +9,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from hexcute_bench.cases.attention import AttentionCase  # noqa: E402
+from hexcute_bench.cases.decoding import DecodingCase, decoding_work  # noqa: E402
 from hexcute_bench.cases.fp8 import Fp8Case  # noqa: E402
 from hexcute_bench.cases.gemm import GemmCase  # noqa: E402
 from hexcute_bench.cases.moe import MoeCase, MoeSizes, align  # noqa: E402
+from hexcute_bench.cases.norms import EPS, NormsCase  # noqa: E402
 from hexcute_bench.cases.scan import STATES, ScanCase  # noqa: E402
 from hexcute_bench.cases.tensors import F16_TOLERANCE, relative_error  # noqa: E402
 from hexcute_bench.peers.marlin_format import (  # noqa: E402
@@ -54,6 +56,23 @@ def test_attention_against_torch() -> None:
     assert case.error(out.half().roll(1, 0), 0) > case.tolerance
 
 
+@pytest.mark.parametrize("page", [0, 16])
+def test_decoding_of_a_batch_against_torch(page: int) -> None:
+    more = {"page": page} if page else {}
+    shape = Shape.of(batch=3, heads=6, kv=2, d=64, s=200, **more)
+    case = DecodingCase(shape, sets=2, device="cpu")
+    assert (len(set(case.lengths)) == 3) == bool(page) and max(case.lengths) <= 200
+    assert decoding_work(shape).bytes == 2 * case.k[0][0, 0].nbytes * sum(case.lengths)
+    out = torch.empty(3, 1, 6, 64, dtype=torch.float64)
+    for z in range(3):
+        keys, values = (x.double().repeat_interleave(3, 0) for x in case.keys(1, z))
+        q = case.q[1][z, 0, :, None].double()
+        out[z, 0] = torch.nn.functional.scaled_dot_product_attention(q, keys, values)[:, 0]
+    assert case.error(out.half(), 1) < 2.0**-10
+    assert case.error(out.half().roll(1, 0), 1) > case.tolerance
+    assert not page or int(case.table.max()) == case.k[0].shape[0] - 1
+
+
 def test_fp8_scales_blocks_of_128() -> None:
     case = Fp8Case(Shape.of(m=5, n=256, k=384), sets=1, device="cpu")
     a, w = case.a[0].double(), case.w[0].double()
@@ -84,6 +103,20 @@ def test_the_scan_steps_through_time() -> None:
                 out[batch, channel, t] = y * gate * torch.sigmoid(gate)
     assert case.error(out.half(), 0) < 2.0**-10
     assert case.error(out.half().roll(1, 2), 0) > case.tolerance
+
+
+@pytest.mark.parametrize("called", ["softmax", "rms_norm", "layer_norm"])
+def test_rows_are_normalised_in_float64(called: str) -> None:
+    case = NormsCase(Shape.of({called: 5, "columns": 300}), sets=1, device="cpu")
+    x, given = case.x[0].double(), [t.double() for t in case.given]
+    if called == "softmax":
+        out = x.exp() / x.exp().sum(1, keepdim=True)
+    else:
+        x = x - x.mean(1, keepdim=True) if called == "layer_norm" else x
+        out = x / (x.square().mean(1, keepdim=True) + EPS).sqrt() * given[0]
+        out = out + given[1] if called == "layer_norm" else out
+    assert case.error(out.half(), 0) < 2.0**-10
+    assert case.error(out.half().roll(1, 1), 0) > case.tolerance
 
 
 SMALL = MoeSizes(experts=8, top_k=2, hidden=256, width=64, group=32)

@@ -9,6 +9,8 @@ SIZES = {
     "attention": "b=1,sq=256,h=4,hk=2,d=64,causal=true",
     "attention_with_lse": "b=1,sq=64,h=2,d=128,sequences=3",
     "decode_attention": "b=2,sk=4096,h=8,hk=2,d=128,ragged=true",
+    "decode_attention_with_lse": "b=2,sk=4096,h=8,d=128,page=16",
+    "append_to_cache": "b=3,sk=64,h=8,hk=2,d=64,page=16",
     "fp8_blockwise_matmul": "m=64,n=256,k=256",
     "selective_scan": "b=1,d=64,length=128",
     "selective_scan_with_state": "b=1,d=64,length=100,sequences=3,starts=true,timed=false",
@@ -17,4 +19,7 @@ SIZES = {
     "causal_conv1d_update": "b=3,d=64,slots=5",
     "w4a16_matmul": "m=16,n=128,k=256",
     "moe": "m=40,hidden=256,width=128,experts=4,top_k=2",
+    "softmax": "rows=70,columns=1024",
+    "rms_norm": "rows=5,columns=4096,dtype=bfloat16,given=float32",
+    "layer_norm": "rows=3,columns=20000,dtype=float32",
 }

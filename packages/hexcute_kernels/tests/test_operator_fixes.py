@@ -12,7 +12,7 @@ import pytest
 
 import hexcute_kernels
 from hexcute_core.errors import HexcuteError
-from hexcute_kernels.attention import attention, decode_attention, sdpa
+from hexcute_kernels.attention import append_to_cache, attention, decode_attention, sdpa
 from hexcute_kernels.gemm import bmm, linear, matmul
 from hexcute_kernels.gemm.configs import MmaConfig
 from hexcute_kernels.scan import causal_conv1d, selective_scan
@@ -84,6 +84,20 @@ def scaled(sign: int, scale: float) -> Any:
 
 def decoded(queries: int, heads: int) -> Any:
     return lambda: decode_attention(zeros(1, queries, heads, 64), *[zeros(1, 64, 4, 64)] * 2)
+
+
+def paged(page: int = 16, lengths: bool = True) -> Any:
+    """A decoding call against a cache in pages."""
+    numbers = zeros(1, 2, dtype=torch.int32)
+    more = (numbers[0, :1] if lengths else None, numbers)
+    return lambda: decode_attention(zeros(1, 1, 4, 64), *[zeros(2, page, 4, 64)] * 2, *more)
+
+
+def appended(cos: Any, sin: Any = None) -> Any:
+    """New keys for a cache of 8 places."""
+    new, caches = [zeros(1, 1, 4, 64)] * 3, [zeros(1, 8, 4, 64), zeros(1, 8, 4, 64)]
+    lengths = zeros(1, dtype=torch.int32)
+    return lambda: append_to_cache(*new, *caches, lengths, None, cos, sin)
 
 
 def scanned(out: Any = None, u: Any = None) -> Any:
@@ -183,6 +197,10 @@ CALLS: list[tuple[str, Any, Any]] = [
     ("let the heads of q be a multiple of those of k_cache", decoded(1, 6), decoded(1, 8)),
     ("call attention(q, k, v, causal=True), which shares its work out by queries", decoded(9, 4),
      lambda: attention(zeros(1, 9, 4, 64), *[zeros(1, 64, 4, 64)] * 2, causal=True)),
+    ("pass seq_lens, the length of each sequence", paged(lengths=False), paged()),
+    ("let k_cache and v_cache be (pages, page, kv_heads, d)", paged(24), paged(32)),
+    ("pass both", appended(zeros(9, 32, dtype=torch.float32)),
+     appended(*[zeros(9, 32, dtype=torch.float32)] * 2)),
     ("pass what hexcute_kernels.moe.pack(q, scale, zero) gives",
      lambda: w4a16_matmul(zeros(8, 128), zeros(1, 64, 64, dtype=torch.uint8)),
      lambda: w4a16_matmul(zeros(8, 128), packed(128))),

@@ -94,7 +94,7 @@ class FlashAttention3(CasePeer):
 
 
 @functools.cache
-def _flashinfer() -> Any:
+def flashinfer() -> Any:
     """FlashInfer; compiles on first use and links with -lcuda."""
     os.environ.setdefault("FLASHINFER_CUDA_ARCH_LIST", "9.0a")
     mapped = Path("/proc/self/maps").read_text().split()
@@ -113,7 +113,7 @@ class FlashInferDecode(CasePeer):
     name = "flashinfer"
 
     def prepare(self, case: AttentionCase) -> Sequence[Candidate]:
-        decode = _flashinfer().single_decode_with_kv_cache
+        decode = flashinfer().single_decode_with_kv_cache
 
         def candidate(tensor_cores: bool) -> Candidate:
             def build() -> Run:

@@ -8,11 +8,13 @@ from hexcute_bench.errors import BenchError
 from hexcute_bench.interface import Suite
 from hexcute_bench.suites.attention import MHA_CAUSAL, MHA_DECODING, MHA_FORWARD
 from hexcute_bench.suites.cost_model import COST_MODEL
+from hexcute_bench.suites.decoding import GQA_DECODING, PAGED_DECODING
 from hexcute_bench.suites.fp8 import FP8_BLOCKWISE
 from hexcute_bench.suites.gemm import GEMM_SM80, GEMM_SM90, GEMM_UNTUNED
 from hexcute_bench.suites.growth import GROWTH
 from hexcute_bench.suites.layout_algebra import LAYOUT_ALGEBRA
 from hexcute_bench.suites.moe import MOE, MOE_LAYER
+from hexcute_bench.suites.norms import NORMS
 from hexcute_bench.suites.scan import SELECTIVE_SCAN
 from hexcute_bench.suites.tables import BYTES_PER_INSTRUCTION, COMPILE_TIME, LINES_OF_CODE
 
@@ -24,9 +26,12 @@ ALL: tuple[Suite, ...] = (
     MHA_FORWARD,
     MHA_CAUSAL,
     MHA_DECODING,
+    GQA_DECODING,
+    PAGED_DECODING,
     MOE,
     MOE_LAYER,
     SELECTIVE_SCAN,
+    NORMS,
     COST_MODEL,
     COMPILE_TIME,
     LINES_OF_CODE,

@@ -2,7 +2,8 @@
 
 `simulate` in their place runs the kernel on the CPU: it needs the sizes too, as in
 `--shape m=256 k=512`, and makes up the arrays; `timeline` does the same by the clocks of the cost
-model, shows when each role did what, and writes the trace that `--trace` names.
+model, shows when each role did what, writes the trace that `--trace` names and draws the picture
+that `--picture` names. In place of a kernel it takes a trace that was written before.
 `python -m hexcute_core cache` shows what is kept on disk, and with `--clear` removes it.
 """
 
@@ -20,6 +21,7 @@ from hexcute_core.driver import CompiledKernel, Kernel, eviction
 from hexcute_core.driver.cache import Cache
 from hexcute_core.driver.simulation import make_arguments
 from hexcute_core.errors import HexcuteError
+from hexcute_core.thread.timeline import Timeline
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -53,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
         help="a block to run instead of the whole grid; may be repeated",
     )  # fmt: skip
     running.add_argument("--trace", metavar="FILE", help="timeline: where to write the trace")
+    running.add_argument("--picture", metavar="FILE", help="timeline: where to draw it, as an SVG")
     return parser
 
 
@@ -97,18 +100,16 @@ def _show(what: str, compiled: CompiledKernel, everything: bool) -> str:
     return {"source": compiled.source, "ptx": compiled.ptx, "sass": compiled.sass}[what]()
 
 
-def _timeline(compiled: CompiledKernel, options: argparse.Namespace) -> int:
-    """Prints when each role did what in a simulation, and writes the trace where one is named."""
-    args = make_arguments(compiled.signature, _settings("--shape", options.shape), options.seed)
-    blocks = [_block(text) for text in options.blocks] if options.blocks else None
-    timeline = compiled.timeline(*args, blocks=blocks)
+def _timeline(timeline: Timeline, options: argparse.Namespace) -> int:
+    """Prints when each role did what, and writes trace and picture where they are named."""
     print(timeline.show(), end="")
-    if options.trace is not None:
+    for path, text in ((options.trace, timeline.trace), (options.picture, timeline.picture)):
         try:
-            timeline.save(options.trace)
+            if path is not None:
+                Path(path).write_text(text(), encoding="utf-8")
         except OSError as error:
             raise HexcuteError(
-                f"{options.trace} cannot be written: {error.strerror}",
+                f"{path} cannot be written: {error.strerror}",
                 fix="name a file in a folder that is there",
             ) from None
     return 0
@@ -163,13 +164,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _cache(words[1:])
     options = _parser().parse_args(words)
     try:
+        if options.what == "timeline" and options.kernel.endswith(".json"):
+            return _timeline(Timeline.load(options.kernel), options)
         found = _load(options.kernel)
         constants = _settings("--set", options.settings)
         compiled = found.compile(options.target, aligned=not options.unaligned, constants=constants)
         if options.what == "simulate":
             return _simulate(compiled, options)
         if options.what == "timeline":
-            return _timeline(compiled, options)
+            sizes = _settings("--shape", options.shape)
+            args = make_arguments(compiled.signature, sizes, options.seed)
+            blocks = [_block(text) for text in options.blocks] if options.blocks else None
+            return _timeline(compiled.timeline(*args, blocks=blocks), options)
         print(_show(options.what, compiled, options.all))
     except HexcuteError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -17,7 +17,8 @@ class DType:
     kind: Kind
 
     def __getitem__(self, extents: Any) -> TensorType:
-        """`f16[m, k]`: a row-major tensor whose extents are ints or named symbols."""
+        """`f16[m, k]`: a row-major tensor whose extents are ints or named symbols;
+        `f16[m:s, k:1]`: one with strides of its own, each behind its extent."""
         return TensorType(self, extents if isinstance(extents, tuple) else (extents,))
 
     @property
@@ -37,7 +38,7 @@ class DType:
 
 @dataclass(frozen=True)
 class TensorType:
-    """A parameter annotation: element type and extents, the last one contiguous."""
+    """A parameter annotation: element type and extents, as slices where strides are given."""
 
     dtype: DType
     extents: tuple[Any, ...]

@@ -18,8 +18,7 @@ from staleness import CHANGES, EDITS, ELSEWHERE
 import hexcute_core as hx
 from hexcute_core import f32
 from hexcute_core.driver.cache import Cache
-from hexcute_core.frontend import trace
-from hexcute_core.frontend.functions import snapshot
+from hexcute_core.frontend import snapshot, trace
 from hexcute_core.tile import digest
 
 KERNEL = """

@@ -241,6 +241,10 @@ def test_the_command_shows_it_and_writes_the_trace(tmp_path: Any, capsys: Any) -
     words = ["timeline", spec, "--shape", "m=64", "n=64", "k=128", "--trace", str(trace)]
     assert main(words) == 0
     assert capsys.readouterr().out == hx.Timeline.load(trace).show()
+    picture = tmp_path / "picture.svg"
+    assert main(["timeline", str(trace), "--picture", str(picture)]) == 0
+    assert picture.read_text() == hx.Timeline.load(trace).picture()
+    assert capsys.readouterr().out == hx.Timeline.load(trace).show()
     words[-1] = str(tmp_path / "nowhere" / "trace.json")
     assert main(words) == 1
     assert "cannot be written" in capsys.readouterr().err

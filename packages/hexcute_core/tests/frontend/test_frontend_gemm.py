@@ -9,8 +9,8 @@ import hexcute_core as hx
 from hexcute_core import f16, f32
 from hexcute_core.frontend import define, trace
 from hexcute_core.simulator import interpret
-from hexcute_core.tile.ir import Promise
 from hexcute_core.tile.printer import show_program
+from hexcute_core.tile.promise import Promise
 from hexcute_core.tile.verify import verify
 
 m, n, k = hx.dims("m n k")

@@ -18,7 +18,7 @@ import hexcute_core as hx
 from hexcute_core import f32, i32
 from hexcute_core.errors import FrontendError
 from hexcute_core.frontend import define, trace
-from hexcute_core.tile.ir import Promise
+from hexcute_core.tile.promise import Promise
 
 is_three = lambda x: x == 3
 half = lambda x: x // 2

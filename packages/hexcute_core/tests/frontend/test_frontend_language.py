@@ -12,8 +12,8 @@ from hexcute_core.frontend import define, trace
 from hexcute_core.scalar import Call, Const, Var, binary
 from hexcute_core.simulator import interpret
 from hexcute_core.tile import Assign, CallStmt, Elementwise, If, RegisterTensor
-from hexcute_core.tile.ir import Promise
 from hexcute_core.tile.printer import show_program
+from hexcute_core.tile.promise import Promise
 from hexcute_core.tile.verify import verify
 
 m, k = hx.dims("m k")

@@ -6,19 +6,24 @@ import pytest
 
 import hexcute_core as hx
 from hexcute_core import f16, i32
-from hexcute_core.errors import FrontendError
+from hexcute_core.errors import FrontendError, SourceSpan
 from hexcute_core.frontend import define, trace
 from hexcute_core.frontend.language.lift import Along, Lifted, Refused, lift, strides
 from hexcute_core.scalar import Const, Var, as_scalar
 from hexcute_core.scalar.poly import constant, difference, divide, poly
-from hexcute_core.tile.ir import Promise
+from hexcute_core.tile import GlobalTensor
+from hexcute_core.tile.promise import Promise
 
 b, m, n, k = (Var(name) for name in "bmnk")
 NONE = frozenset()
 
 
+def buffer(*shape):
+    return GlobalTensor("x", f16, tuple(as_scalar(e) for e in shape), SourceSpan("x.py", 1, 0))
+
+
 def lifted(stride, *shape, extent=8, fixed=NONE):
-    return lift(stride, as_scalar(extent), [as_scalar(e) for e in shape], fixed)
+    return lift(stride, as_scalar(extent), buffer(*shape), fixed)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +84,7 @@ def test_dimensions_indexed_by_an_integer_do_not_move():
 def test_every_lift_over_constant_shapes_addresses_the_same_elements():
     accepted = 0
     for shape in itertools.product((1, 2, 3, 6), repeat=3):
-        units = [constant(unit) for unit in strides([as_scalar(e) for e in shape])]
+        units = [constant(unit) for unit in strides(buffer(*shape))]
         assert units == [shape[1] * shape[2], shape[2], 1]
         for stride in range(1, 13):
             found = lifted(stride, *shape, extent=2)

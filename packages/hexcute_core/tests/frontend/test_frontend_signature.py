@@ -18,7 +18,7 @@ from hexcute_core.frontend import (
     trace,
 )
 from hexcute_core.scalar import Var, show
-from hexcute_core.tile.ir import Promise
+from hexcute_core.tile.promise import Promise
 
 m, n, k = hx.dims("m n k")
 k8 = hx.dim("k", multiple_of=8)

@@ -10,8 +10,8 @@ from hexcute_core.errors import FrontendError
 from hexcute_core.frontend import define, trace
 from hexcute_core.simulator import interpret
 from hexcute_core.tile import CastTile, Elementwise, Fill, Reduce, visit
-from hexcute_core.tile.ir import Promise
 from hexcute_core.tile.printer import show_program
+from hexcute_core.tile.promise import Promise
 from hexcute_core.tile.verify import verify
 
 ROWS, COLS = 8, 16

@@ -7,7 +7,7 @@ from hexcute_core import f32, i32
 from hexcute_core.frontend import define, trace
 from hexcute_core.simulator import interpret
 from hexcute_core.tile import Copy
-from hexcute_core.tile.ir import Promise
+from hexcute_core.tile.promise import Promise
 from hexcute_core.tile.verify import verify
 
 

@@ -10,8 +10,8 @@ from hexcute_core.frontend import define, trace
 from hexcute_core.scalar import MULTIPROCESSORS, substitute
 from hexcute_core.scalar.expr import as_scalar
 from hexcute_core.tile import Assign, NamedBarrier, PipelineWait, Produce, Role
-from hexcute_core.tile.ir import Promise
 from hexcute_core.tile.printer import show_program
+from hexcute_core.tile.promise import Promise
 from hexcute_core.tile.verify import verify
 from hexcute_core.tile.visit import statements
 

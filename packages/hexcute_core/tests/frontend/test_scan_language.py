@@ -14,7 +14,7 @@ from hexcute_core.errors import FrontendError
 from hexcute_core.frontend import define, trace
 from hexcute_core.scalar import Var, free_vars, maximum
 from hexcute_core.tile import Scan, digest
-from hexcute_core.tile.ir import Promise
+from hexcute_core.tile.promise import Promise
 
 m, n = hx.dims("m n")
 refused = Refusals()

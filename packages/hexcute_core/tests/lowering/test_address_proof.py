@@ -17,7 +17,7 @@ from hexcute_core.scalar import Binary, Const, Var, add, compare, mul
 from hexcute_core.scalar.visit import rebuild
 from hexcute_core.thread import For, GlobalPtr, If, Prim, Regs, SharedPtr
 from hexcute_core.tile.facts import Bounds
-from hexcute_core.tile.ir import Promise
+from hexcute_core.tile.promise import Promise
 from hexcute_kernels.gemm.pipelined import pipelined_gemm
 from hexcute_kernels.gemm.simple import simple_gemm
 

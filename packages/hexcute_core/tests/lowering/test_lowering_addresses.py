@@ -20,7 +20,7 @@ from hexcute_core.synthesis.coalesced import coalesced
 from hexcute_core.synthesis.solution import SharedLayout
 from hexcute_core.tile import TileRef
 from hexcute_core.tile.facts import Facts
-from hexcute_core.tile.ir import Promise
+from hexcute_core.tile.promise import Promise
 from hexcute_core.tile.teams import Team
 
 SPAN = SourceSpan("program.py", 1)

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from random_kernels import atomics, bulk, control, movement, operations, packed, roles, shapes
+from random_kernels import (
+    atomics,
+    bulk,
+    control,
+    movement,
+    operations,
+    packed,
+    roles,
+    shapes,
+    small,
+)
 from random_kernels.cells import Invalid
 from random_kernels.running import Kernel, meant
 from random_kernels.writer import Writer
@@ -26,6 +36,11 @@ STATEMENTS = {
     "updated": atomics.updated,
     "packed": packed.moved,
     "relabelled": packed.relabelled,
+    "coordinates": small.coordinates,
+    "bounded": small.bounded,
+    "wide": small.wide,
+    "scattered": small.scattered,
+    "said": small.said,
 }
 BLOCKS = {"branch": control.branch, "loop": control.loop, "repeat": control.repeat}
 ATTEMPTS = 50

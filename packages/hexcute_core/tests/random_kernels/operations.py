@@ -134,17 +134,19 @@ def gemm(w):
     step = depth_step(operand)
     fits = w.holding(
         lambda h: h.dtype == operand and len(h.shape) == 2,
-        lambda h: h.shape[1] % step == 0 and (step == 1 or h.shape[0] % 16 == 0),
+        lambda h: h.shape[1] % step == 0 and (step == 1 or h.shape[0] % 8 == 0),
         lambda h: h.shape[0] * h.shape[1] <= 1024,
     )
     if fits and w.chance(0.7):
         left = w.pick(fits)
         rows, depth = left.shape
     else:
-        rows = w.pick((4, 8, 12, 16) if step == 1 else (16, 16, 32, 48))
+        rows = w.pick((4, 8, 12, 16) if step == 1 else (8, 16, 16, 24, 32, 48))
         depth = w.pick((4, 8, 16)) if step == 1 else step * w.pick((1, 1, 2))
         left = load(w, operand, (rows, depth))
-    columns = w.pick((4, 8, 16) if step == 1 else (8, 8, 16, 24, 32))
+    # Of few rows the instruction takes the operands turned.
+    wide = (4, 8, 16) if step == 1 else (8, 8, 16, 24, 32)
+    columns = w.pick((16, 32) if step > 1 and rows % 16 else wide)
     right = load(w, operand, (columns, depth))
     total = w.register(result, (rows, columns), "c")
     w.line(f"hx.fill({total}, {w.pick((0, 0, 1))})")

@@ -20,6 +20,8 @@ from hexcute_core import dtypes
 from hexcute_core.driver.simulation import compare_with_tile_program
 from hexcute_core.errors import HexcuteError, SimulationError, VerifyError
 from hexcute_core.runtime import bind
+from hexcute_core.simulator.memory.strided import laid
+from hexcute_core.strides import reach
 from hexcute_core.synthesis.solve import RearrangeWarning
 from random_kernels.cells import NUMPY, Buffer, packed, unpacked
 from random_kernels.standin import Machine
@@ -78,11 +80,7 @@ def arguments(kernel):
             found.append(sizes[arg.arg])
             continue
         dtype = TYPES[arg.annotation.value.id]
-        extents = arg.annotation.slice
-        shape = tuple(
-            e.value if isinstance(e, ast.Constant) else sizes[e.id]
-            for e in (extents.elts if isinstance(extents, ast.Tuple) else [extents])
-        )
+        shape, strides = shape_of(arg.annotation, sizes)
         if arg.arg == "known":
             found.append(np.array(KNOWN, np.int32))
             continue
@@ -92,9 +90,24 @@ def arguments(kernel):
             found.append(shifted(rows, kernel.offset))
             continue
         low, high = (0, 4) if dtype.kind == "uint" else (0, 2) if dtype.kind == "bool" else (-3, 4)
-        found.append(shifted(rng.integers(low, high, shape).astype(NUMPY[dtype.name]),
-                             kernel.offset))  # fmt: skip
+        room = (reach(shape, strides),) if strides else shape
+        line = shifted(rng.integers(low, high, room).astype(NUMPY[dtype.name]), kernel.offset)
+        found.append(laid(line, shape, strides) if strides else line)
     return found
+
+
+def shape_of(annotation, sizes):
+    """The extents of a parameter, and its own strides, none for a row-major one."""
+    def number(e):
+        return e.value if isinstance(e, ast.Constant) else sizes[e.id]
+
+    written = annotation.slice
+    entries = written.elts if isinstance(written, ast.Tuple) else [written]
+    pairs = [(e.lower, e.upper) if isinstance(e, ast.Slice) else (e, None) for e in entries]
+    return (
+        tuple(number(extent) for extent, _ in pairs),
+        tuple(number(stride) for _, stride in pairs if stride is not None),
+    )
 
 
 def shifted(array, offset):
@@ -116,6 +129,10 @@ def meant(kernel):
     tree, sizes = ast.parse(kernel.text), dict(kernel.sizes)
     signature = [arg.annotation for arg in definition(kernel.text).args.args]
     types = [TYPES[getattr(annotation, "value", annotation).id] for annotation in signature]
+    strides = [
+        shape_of(annotation, sizes)[1] if isinstance(annotation, ast.Subscript) else ()
+        for annotation in signature
+    ]
     functions = [n for n in tree.body if isinstance(n, ast.FunctionDef)]
     for function in functions:
         function.decorator_list = []
@@ -133,7 +150,10 @@ def meant(kernel):
             machine = Machine((x, y, z), grid, "cp_async" in kernel.text)
             space = {**TYPES, **sizes, "hx": machine}
             exec(code, space)
-            given = (Param(machine, b) if isinstance(b, Buffer) else b for b in buffers)
+            given = (
+                Param(machine, b, units=units) if isinstance(b, Buffer) else b
+                for b, units in zip(buffers, strides)
+            )
             space[definition(kernel.text).name](*given)
             for pipe in machine.pipelines:
                 pipe.check()

@@ -212,6 +212,39 @@ class Machine:
     def min(self, tile, axis):
         return self._reduced(np.min, tile, axis)
 
+    def reduce(self, tile, axis, op, keep=1):
+        cells = np.moveaxis(tile.load(), axis, -1)
+        cells = cells.reshape(*cells.shape[:-1], -1, keep)
+        if op == "sum":
+            exact(np.abs(cells).sum(-2), tile.dtype)
+        cells = {"sum": np.sum, "max": np.max, "min": np.min}[op](cells, axis=-2)
+        return made(self, tile.dtype, np.moveaxis(cells, -1, axis))
+
+    def argmax(self, tile, axis):
+        return made(self, dtypes.i32, np.argmax(tile.load(), axis, keepdims=True))
+
+    def argmin(self, tile, axis):
+        return made(self, dtypes.i32, np.argmin(tile.load(), axis, keepdims=True))
+
+    def iota(self, shape, axis):
+        return made(self, dtypes.i32, np.indices(shape)[axis])
+
+    def clamp(self, tile, low, high):
+        return self.minimum(self.maximum(tile, low), high)
+
+    def floor(self, tile):
+        return made(self, tile.dtype, np.floor(tile.load()))
+
+    def ceil(self, tile):
+        return made(self, tile.dtype, np.ceil(tile.load()))
+
+    def printf(self, text, *values):
+        pass
+
+    def device_assert(self, holds, text=""):
+        if not holds:
+            raise Invalid(text)
+
     def scan(self, tiles, axis, combine, reverse=False):
         several = isinstance(tiles, tuple)
         given = tiles if several else (tiles,)

@@ -214,8 +214,8 @@ class View:
 class Param:
     """A tensor parameter, its origin moved by subscripts."""
 
-    def __init__(self, machine, buffer, origin=None, fixed=()):
-        self.machine, self.buffer, self.fixed = machine, buffer, fixed
+    def __init__(self, machine, buffer, origin=None, fixed=(), units=()):
+        self.machine, self.buffer, self.fixed, self.units = machine, buffer, fixed, units
         self.origin = origin or (0,) * buffer.array.ndim
 
     def __getitem__(self, index):
@@ -230,12 +230,14 @@ class Param:
         if len(fixed) == len(origin):
             # An integer for every dimension: the number there.
             return int(self.buffer.load([np.asarray(at) for at in origin]))
-        return Param(self.machine, self.buffer, tuple(origin), tuple(fixed))
+        return Param(self.machine, self.buffer, tuple(origin), tuple(fixed), self.units)
 
     def view(self, shape, stride):
-        """Strides mean steps along the outermost dimension whose own stride divides them."""
+        """Strides mean the fewest steps, along the outermost of the dimensions whose own stride
+        divides them."""
         extents = self.buffer.array.shape
-        units = [int(np.prod(extents[d + 1 :])) for d in range(len(extents))]
+        row_major = [int(np.prod(extents[d + 1 :])) for d in range(len(extents))]
+        units = list(self.units) or row_major
         free = next(d for d in range(len(units)) if d not in self.fixed)
         modes = [offsets(s, t, units, free) for s, t in zip(shape, stride)]
         at = []
@@ -271,6 +273,7 @@ def offsets(shape, stride, units, free):
     elif isinstance(stride, Along):
         found[stride.dim] = np.arange(shape) * stride.step
     elif stride:
-        dim = next(d for d, unit in enumerate(units) if stride % unit == 0)
+        fits = [d for d, unit in enumerate(units) if unit and stride % unit == 0]
+        dim = min(fits, key=lambda d: (stride // units[d], d))
         found[dim] = np.arange(shape) * (stride // units[dim])
     return found

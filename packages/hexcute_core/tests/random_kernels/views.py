@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from math import prod
 
+from random_kernels.writer import tensor
+
 HOW = ("plain", "plain", "plain", "permuted", "permuted", "strided", "flat", "split", "split",
        "named", "broadcast", "overlap")  # fmt: skip
 ONE_TO_ONE = HOW[:-3]
@@ -22,6 +24,8 @@ def view(w, dtype, shape, output=False, trips=None, how=None):
     With `trips` = (index, count, text of the count) the view has one more mode, of that many
     tiles, and the index picks one.
     """
+    # Atomic updates, which have to find elements apart, say how.
+    expands = not output and how is None
     how = how or w.pick(ONE_TO_ONE if output else HOW)
     if how == "named" and w.barrier != "hx.syncthreads()":
         # A role's threads may stand in a slot, where none of them wait for another.
@@ -38,7 +42,8 @@ def view(w, dtype, shape, output=False, trips=None, how=None):
         step = _span(modes, dim)
         modes.append([(max(trips[1], 1), dim, step)])
     origins, extents = _placed(w, modes, rank, output)
-    text = _text(w, dtype, modes, origins, extents, output, trips, dict(zip(named, rows)))
+    param = w.name("out" if output else "in"), dtype, expands
+    text = _text(w, param, modes, origins, extents, trips, dict(zip(named, rows)))
     if trips is not None:
         return f"{text}[{':, ' * len(shape)}{trips[0]}]"
     if larger and any(larger):
@@ -139,9 +144,10 @@ def _placed(w, modes, rank, output):
     return origins, extents
 
 
-def _text(w, dtype, modes, origins, extents, output, trips, rows):
-    """Declares the parameter, writes the view, and gives its name; `rows` are the tiles that name
-    the places of modes."""
+def _text(w, param, modes, origins, extents, trips, rows):
+    """Declares the parameter, of a name, a type, and whether it may be expanded, writes the view,
+    and gives its name; `rows` are the tiles that name the places of modes."""
+    param, dtype, expands = param
     names = [w.extent(e) for e in extents]
     if len(extents) < 3 and w.chance(0.08):
         # A dimension that is indexed by an integer.
@@ -153,7 +159,8 @@ def _text(w, dtype, modes, origins, extents, output, trips, rows):
         fixed = {at}
     else:
         fixed = set()
-    param = w.tensor("out" if output else "in", dtype, names)
+    strides = _strides(w, dtype, extents, expands)
+    w.params[param] = tensor(dtype, names, [text for text, _ in strides])
     starts = [o if d in fixed else f"{o}:" for d, o in enumerate(origins)]
     base = param
     if fixed or any(o != "0" for o in origins):
@@ -163,7 +170,10 @@ def _text(w, dtype, modes, origins, extents, output, trips, rows):
         counts = [str(e) for e, _, _ in mode]
         if trips is not None and i == len(modes) - 1:
             counts = [trips[2]]
-        steps = [_stride(w, d, step, names, extents) for _, d, step in mode]
+        steps = [
+            _own_stride(w, d, step, strides) if strides else _stride(w, d, step, names, extents)
+            for _, d, step in mode
+        ]
         if i in rows:
             first = mode[0][1] == min({*range(len(extents))} - fixed)
             bare = first and w.chance(0.5)
@@ -178,6 +188,47 @@ def _text(w, dtype, modes, origins, extents, output, trips, rows):
         f"(({', '.join(shape)}{comma}), ({', '.join(stride)}{comma})))"
     )
     return name
+
+
+def _strides(w, dtype, extents, expands):
+    """Strides of the parameter's own as texts and numbers, or none: its dimensions in any order,
+    with gaps between them, one of them expanded where that may be."""
+    if dtype in ("u1", "u2", "u4", "i1", "i2", "i4") or not w.own.random() < 0.2:
+        return []
+    order = [int(d) for d in w.own.permutation(len(extents))]
+    if w.own.random() < 0.5:
+        order.sort(reverse=True)
+    found, reach = [0] * len(extents), 1 if w.own.random() < 0.8 else 2
+    for d in order:
+        if d != order[0] and w.own.random() < 0.4:
+            reach = -(-reach // 16) * 16
+        found[d] = reach
+        reach = reach * extents[d] + int(w.own.choice((0, 0, 1, 8)))
+    if expands and w.own.random() < 0.15:
+        found[int(w.own.integers(len(extents)))] = 0
+    texts = []
+    for stride in found:
+        # A stride of 1 says that elements are neighbours.
+        if w.own.random() < (0.9 if stride == 1 else 0.3):
+            texts.append(str(stride))
+            continue
+        texts.append(w.name("m"))
+        w.symbols.append(texts[-1])
+        w.sizes[texts[-1]] = stride
+    return list(zip(texts, found))
+
+
+def _own_stride(w, dim, step, strides):
+    """As `_stride`, of strides that the parameter has of its own: the least number of steps is
+    meant."""
+    if step == 0:
+        return "0"
+    text, unit = strides[dim]
+    others = [s for d, (_, s) in enumerate(strides) if d != dim and s]
+    clear = unit and all(step * unit % s or step * unit // s > step for s in others)
+    if not clear or w.own.random() < 0.5:
+        return f"hx.along({dim}, {step})" if step != 1 else f"hx.along({dim})"
+    return " * ".join(([str(step)] if step != 1 else []) + [text])
 
 
 def _stride(w, dim, step, names, extents):

@@ -42,11 +42,20 @@ class Rows(Shared):
         super().__setattr__(name, "read" if name == "state" and value == "clean" else value)
 
 
+def tensor(dtype, extents, strides=()):
+    """The annotation of a tensor with `extents`, and `strides` of its own where there are any, as
+    texts."""
+    pairs = [f"{extent}:{stride}" for extent, stride in zip(extents, strides)]
+    return f"{dtype}[{', '.join(pairs or extents)}]"
+
+
 class Writer:
     """Random choices and the lines they write."""
 
     def __init__(self, seed, draft, target, threads):
         self.rng = np.random.default_rng((seed, draft))
+        # What is drawn of strides changes nothing else.
+        self.own = np.random.default_rng((seed, draft, 1))
         self.seed = seed
         self.target, self.threads = target, threads
         self.lines, self.depth, self.counts = [], 1, {}
@@ -128,7 +137,7 @@ class Writer:
     def tensor(self, stem, dtype, extents):
         """A tensor parameter with `extents` as texts."""
         name = self.name(stem)
-        self.params[name] = f"{dtype}[{', '.join(extents)}]"
+        self.params[name] = tensor(dtype, extents)
         return name
 
     # Tiles

@@ -38,7 +38,7 @@ from hexcute_core.tile import (
     TileProgram,
     TileRef,
 )
-from hexcute_core.tile.ir import Promise
+from hexcute_core.tile.promise import Promise
 
 AT = SourceSpan("kernel.py", 12)
 ONE = Const(1, dt.i32)

@@ -15,7 +15,7 @@ from hexcute_core.lowering import lower
 from hexcute_core.simulator import interpret, simulate
 from hexcute_core.synthesis import synthesize
 from hexcute_core.thread import For, Prim, verify
-from hexcute_core.tile.ir import Promise
+from hexcute_core.tile.promise import Promise
 
 m, n, k = hx.dims("m n k")
 RNG = np.random.default_rng(11)

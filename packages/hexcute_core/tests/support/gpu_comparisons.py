@@ -21,6 +21,7 @@ from hexcute_core.scalar.visit import walk
 from hexcute_core.simulator.findings import FoundError
 from hexcute_core.simulator.lanes.values import storage
 from hexcute_core.simulator.launch import simulate
+from hexcute_core.simulator.memory.strided import copied
 from hexcute_core.thread import PRIMS, GlobalPtr, MapRef, Prim, ThreadProgram, visit
 from hexcute_core.thread.prims_atomics import ATOMICS
 from hexcute_core.thread.visit import statements
@@ -68,7 +69,7 @@ class Comparisons:
         self, program: ThreadProgram, arrays: Any, scalars: Any, blocks: Any = None, **options: Any
     ) -> Any:
         """As the simulator's, noting the run."""
-        before = {name: np.array(array) for name, array in arrays.items()}
+        before = {name: copied(np.asarray(array)) for name, array in arrays.items()}
         try:
             report = simulate(program, arrays, scalars, blocks, **options)
         except FoundError as error:
@@ -80,7 +81,7 @@ class Comparisons:
             skipped = "it ran for its findings"
         elif blocks is not None:
             skipped = "only some of its blocks ran"
-        after = {name: array.copy() for name, array in arrays.items()}
+        after = {name: copied(np.asarray(array)) for name, array in arrays.items()}
         self.runs.append(Run(program, before, dict(scalars), after, report, skipped))
         return report
 
@@ -199,13 +200,14 @@ def rounded(run: Run) -> Run:
         if name in scalars:
             scalars[name] = float(whole)
         else:
-            before[name] = whole
-    after = {name: array.copy() for name, array in before.items()}
+            before[name] = copied(before[name])
+            before[name][...] = whole
+    after = {name: copied(array) for name, array in before.items()}
     report = simulate(run.program, after, scalars)
     return Run(run.program, before, scalars, after, report)
 
 
 def ordered(run: Run) -> bool:
     """Whether every one of a few schedules leaves the same."""
-    arrays = {name: array.copy() for name, array in run.before.items()}
+    arrays = {name: copied(array) for name, array in run.before.items()}
     return simulate(run.program, arrays, run.scalars, schedules=SCHEDULES).deterministic

@@ -28,6 +28,7 @@ from hexcute_core.runtime import (
 from hexcute_core.runtime.storage import TENSOR_STORAGE
 from hexcute_core.scalar import Compare, Const, Var, land
 from hexcute_core.simulator.lanes.values import storage
+from hexcute_core.simulator.memory.strided import line, steps_of
 from hexcute_core.simulator.primitives import polls
 from hexcute_core.thread import Assign, For, If, Prim, Stmt, ThreadProgram, While
 from hexcute_core.thread.prims_atomics import UPDATES, width_of
@@ -44,11 +45,13 @@ Arrays = dict[str, np.ndarray]
 
 
 def on_gpu(array: np.ndarray) -> Any:
-    """A torch tensor with the array's bits."""
+    """A torch tensor with the array's bits and strides."""
     import torch
 
-    bits = torch.from_numpy(array.view(f"i{array.dtype.itemsize}").copy())
-    return bits.view(getattr(torch, TENSOR_STORAGE[_element(array)].torch)).cuda()
+    whole = line(array)
+    bits = torch.from_numpy(whole.view(f"i{array.dtype.itemsize}").copy())
+    there = bits.view(getattr(torch, TENSOR_STORAGE[_element(array)].torch)).cuda()
+    return torch.as_strided(there, array.shape, steps_of(array))
 
 
 def bits_of(tensor: Any) -> np.ndarray:
@@ -104,7 +107,10 @@ def image_of(program: ThreadProgram, arrays: Arrays, target: str) -> KernelImage
     source = emit(program, target)
     cubin = compile_cubin(guarded(source.text), target)
     params = tuple(
-        TensorParam(p.name, _element(arrays[p.name]), arrays[p.name].shape)
+        TensorParam(
+            p.name, _element(arrays[p.name]), arrays[p.name].shape,
+            tuple(steps_of(arrays[p.name])) if p.strides else (),
+        )
         if p.pointer
         else ScalarParam(p.name, p.dtype.name)
         for p in program.params

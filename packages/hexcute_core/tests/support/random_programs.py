@@ -15,7 +15,7 @@ from tile_builder import TileBuilder
 from hexcute_core import dtypes as dt
 from hexcute_core.scalar import Const, Element, Var, cast, compare, maximum, minimum, select
 from hexcute_core.simulator.lanes.values import storage
-from hexcute_core.tile.ir import Promise
+from hexcute_core.tile.promise import Promise
 
 THREADS = (32, 64, 96, 128, 160, 256)
 EXTENTS = (1, 3, 5, 8, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 176, 229)

@@ -38,7 +38,7 @@ from hexcute_core.synthesis.parts import begins
 from hexcute_core.synthesis.shared import SharedUse, synthesize_shared
 from hexcute_core.tile import Assign, Copy, SharedTensor
 from hexcute_core.tile.facts import Facts
-from hexcute_core.tile.ir import Promise
+from hexcute_core.tile.promise import Promise
 
 SM80 = arch("sm_80")
 

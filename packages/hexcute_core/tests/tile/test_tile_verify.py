@@ -32,8 +32,8 @@ from hexcute_core.tile import (
     TileRef,
     While,
 )
-from hexcute_core.tile.ir import Promise
 from hexcute_core.tile.printer import show_program
+from hexcute_core.tile.promise import Promise
 from hexcute_core.tile.verify import verify
 
 AT = SourceSpan("k.py", 7)

@@ -10,6 +10,8 @@ from hexcute_core import f8e4m3, f32, i8, i16, i32, u8
 from hexcute_core.driver.grid import decode, encode, grid_function
 from hexcute_core.driver.signature import require
 from hexcute_core.errors import FrontendError, LaunchError, SimulationError
+from hexcute_core.runtime import best_key
+from hexcute_core.runtime.specialisation import LEVEL_BITS
 from hexcute_core.scalar import Const, Var, binary, cdiv, unary
 from hexcute_core.scalar.exact import exact
 from hexcute_core.simulator.lanes.values import storage
@@ -176,7 +178,8 @@ def test_a_kernel_for_small_tensors_does_not_take_a_large_one():
         hx.copy(r, hx.global_view(b, ((1, 16), (16, 1))))
 
     promise = row.compile("sm_80").tile.promise
-    key = 1 << (len(row.signature.tensors) + len(row.divisors)) | 0b111
+    best = best_key(row.signature, row.divisors)
+    key = best | 1 << (len(row.signature.tensors) + LEVEL_BITS * len(row.divisors))
     with pytest.raises(LaunchError, match="fewer than 2\\^31 elements"):
         require(row.signature, row.divisors, promise, key)
 

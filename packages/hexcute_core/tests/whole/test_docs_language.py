@@ -11,7 +11,7 @@ import pytest
 from hexcute_core.driver import bundle
 
 DOCS = Path(__file__).parents[4] / "docs"
-NAMES = ["language.md", "kernels.md", "shipping.md", "tuning.md"]
+NAMES = ["language.md", "kernels.md", "timeline.md", "shipping.md", "tuning.md"]
 PAGES = [page for page in (DOCS / name for name in NAMES) if page.is_file()]
 FENCE = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -24,7 +24,7 @@ import hexcute_core
 import hexcute_core as hx
 from hexcute_core.errors import FrontendError, HexcuteError, LaunchError, NoLayout
 from hexcute_core.frontend import define, trace
-from hexcute_core.tile.ir import Promise
+from hexcute_core.tile.promise import Promise
 from hexcute_core.tile.verify import verify
 
 INSIDE = [*cases.INSIDE, *more.NAMES, *more.PLACES, *words.WORDS]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import math
 from collections import Counter
 from pathlib import Path
@@ -75,6 +76,25 @@ def attention(run, rng, name="attention", both=(True,)):
 
 def attention_hopper(run, rng):
     yield from attention(run, rng, "attention_hopper", (True, False))
+
+
+def varlen_attention(run, rng):
+    lengths = np.array([70, 0, 1, 133], np.int32)
+    start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    for causal in (True, False):
+        q = halves(rng, (start[-1], 2, 64))
+        k, v = (halves(rng, (start[-1], 1, 64)) for _ in range(2))
+        o = blank(q)
+        run("varlen_attention", q, k, v, start, o, 0.125, 133, given=(64, causal))
+        for first, end in itertools.pairwise(start):
+            keys, values = wide(k[first:end, 0]), wide(v[first:end, 0])
+            scores = np.einsum("ihd,jd->hij", wide(q[first:end]), keys) * 0.125
+            if causal:
+                scores = np.where(np.tri(end - first, dtype=bool), scores, -np.inf)
+            if end > first:
+                weights = np.exp(scores - scores.max(-1, keepdims=True))
+                weights /= weights.sum(-1, keepdims=True)
+                yield o[first:end], np.einsum("hij,jd->ihd", weights, values)
 
 
 def paged_decode(run, rng):
@@ -239,7 +259,8 @@ def blank(like, shape=None):
 
 CASES = [
     (rms_norm, BOTH), (softmax, BOTH), (gemm_gelu, BOTH), (gemm_gelu_hopper, HOPPER),
-    (transpose, BOTH), (attention, BOTH), (attention_hopper, HOPPER), (paged_decode, BOTH),
+    (transpose, BOTH), (attention, BOTH), (attention_hopper, HOPPER),
+    (varlen_attention, BOTH), (paged_decode, BOTH),
     (block_sparse, BOTH), (w4a16, BOTH), (fp8_gemm, FP8),
     (fp8_gemm_hopper, HOPPER), (split_k, BOTH), (last_block, BOTH), (work_queue, BOTH),
     (work_queue_hopper, HOPPER), (mixture, BOTH), (selective_scan, BOTH),

@@ -13,7 +13,7 @@ from hexcute_core.errors import SimulationError, VerifyError
 from hexcute_core.lowering import lower, rows
 from hexcute_core.synthesis import memory
 from hexcute_core.synthesis.proof.check import check
-from hexcute_core.tile.ir import Promise
+from hexcute_core.tile.promise import Promise
 
 b, m, n, t = hx.dims("b m n t")
 TARGETS = ("sm_80", "sm_90")

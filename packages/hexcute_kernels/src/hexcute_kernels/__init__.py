@@ -24,6 +24,8 @@ FAMILIES: dict[str, str] = {
     "attention": "attention",
     "attention_with_lse": "attention",
     "decode_attention": "attention",
+    "decode_attention_with_lse": "attention",
+    "append_to_cache": "attention",
     "fp8_blockwise_matmul": "fp8",
     "selective_scan": "scan",
     "selective_scan_with_state": "scan",
@@ -32,6 +34,9 @@ FAMILIES: dict[str, str] = {
     "causal_conv1d_update": "scan",
     "w4a16_matmul": "moe",
     "moe": "moe",
+    "softmax": "norms",
+    "rms_norm": "norms",
+    "layer_norm": "norms",
 }
 """Every operator's name, and the family (a package in here) that has it under that name."""
 

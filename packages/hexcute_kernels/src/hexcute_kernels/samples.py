@@ -161,11 +161,33 @@ def attention(
 
 def decode_attention(
     make: Maker, b: int, sk: int, h: int, d: int, sq: int = 1, hk: int | None = None,
-    dtype: str = "float16", ragged: bool = False,
+    dtype: str = "float16", ragged: bool = False, page: int | None = None,
+    cached: str | None = None, left: int | None = None, cap: float = 0.0,
 ) -> tuple[Any, ...]:  # fmt: skip
-    cache = (b, sk, h if hk is None else hk, d)
-    q, k, v = (make.normal(*shape, dtype=dtype) for shape in ((b, sq, h, d), cache, cache))
-    return q, k, v, make.below(1, b) + sk if ragged else None, None
+    most = 0 if page is None else -(-sk // page)
+    where = (b, sk) if page is None else (b * most, page)
+    cache = (*where, h if hk is None else hk, d)
+    q = make.normal(b, sq, h, d, dtype=dtype)
+    k, v = (make.normal(*cache, dtype=cached or dtype) for _ in range(2))
+    lengths = make.below(1, b) + sk if ragged or page is not None else None
+    table = None if page is None else make.first(b * most).view(b, most)
+    return q, k, v, lengths, table, None, left, float(cap), 1.0, 1.0
+
+
+def append_to_cache(
+    make: Maker, b: int, sk: int, h: int, d: int, sq: int = 1, hk: int | None = None,
+    dtype: str = "float16", page: int | None = None, cached: str | None = None,
+    turned: int | None = None, paired: bool = False,
+) -> tuple[Any, ...]:  # fmt: skip
+    keys, most = h if hk is None else hk, 0 if page is None else -(-sk // page)
+    cache = (*((b, sk) if page is None else (b * most, page)), keys, d)
+    q = make.normal(b, sq, h, d, dtype=dtype)
+    k, v = (make.normal(b, sq, keys, d, dtype=dtype) for _ in range(2))
+    caches = (make.normal(*cache, dtype=cached or dtype) for _ in range(2))
+    table = None if page is None else make.first(b * most).view(b, most)
+    pairs = d // 2 if turned is None else turned
+    angles = (make.normal(sk, pairs, dtype="float32") if pairs else None for _ in range(2))
+    return q, k, v, *caches, make.below(1, b) + sk, table, *angles, paired, 1.0, 1.0
 
 
 def fp8_blockwise_matmul(
@@ -255,13 +277,38 @@ def moe(
     return make.normal(m, hidden), w13, w2, ids, make.positive(m, top_k), scope
 
 
+def softmax(make: Maker, rows: int, columns: int, dtype: str = "float16") -> tuple[Any, ...]:
+    return (make.normal(rows, columns, dtype=dtype),)
+
+
+def rms_norm(
+    make: Maker, rows: int, columns: int, dtype: str = "float16", given: str | None = None,
+    weighted: bool = True,
+) -> tuple[Any, ...]:  # fmt: skip
+    weight = make.normal(columns, dtype=given or dtype) if weighted else None
+    return make.normal(rows, columns, dtype=dtype), weight, 1e-6
+
+
+def layer_norm(
+    make: Maker, rows: int, columns: int, dtype: str = "float16", given: str | None = None,
+    weighted: bool = True, biased: bool = True,
+) -> tuple[Any, ...]:  # fmt: skip
+    bias = make.normal(columns, dtype=given or dtype) if biased else None
+    x, weight, eps = rms_norm(make, rows, columns, dtype, given, weighted)
+    return x, weight, bias, eps
+
+
 _BY_NAME: dict[str, Callable[..., tuple[Any, ...]]] = {
     function.__name__: function
     for function in (
-        matmul, bmm, linear, attention, decode_attention, fp8_blockwise_matmul, selective_scan,
-        selective_state_update, causal_conv1d, causal_conv1d_update, w4a16_matmul, moe,
+        matmul, bmm, linear, attention, decode_attention, append_to_cache, fp8_blockwise_matmul,
+        selective_scan, selective_state_update, causal_conv1d, causal_conv1d_update, w4a16_matmul,
+        moe, softmax, rms_norm, layer_norm,
     )
-} | {"attention_with_lse": attention, "selective_scan_with_state": selective_scan}  # fmt: skip
+} | {
+    "attention_with_lse": attention, "decode_attention_with_lse": decode_attention,
+    "selective_scan_with_state": selective_scan,
+}  # fmt: skip
 
 
 def sample(operator: str, sizes: Sizes, device: str, seed: int = 0) -> tuple[Any, ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import re
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -13,7 +15,7 @@ from attention_reference import attention
 import hexcute_core as hx
 from hexcute_core.errors import MissingDependency
 from hexcute_kernels.attention.decode_configs import FEW, MANY, CombineConfig, SplitConfig
-from hexcute_kernels.attention.decoding import combine, decoding_attention, workspace_width
+from hexcute_kernels.attention.decoding import Kind, combine, decoding_attention, workspace_width
 from hexcute_kernels.attention.decoding_operators import Decoding
 from hexcute_kernels.tables import constants
 
@@ -27,101 +29,202 @@ class Sizes(NamedTuple):
     d: int
 
 
+@dataclass(frozen=True)
+class Case:
+    """A problem; the cache of a paged one holds its pages in any order."""
+
+    sizes: Sizes
+    config: SplitConfig
+    lengths: tuple[int, ...] | None = None
+    page: int | None = None
+    left: int | None = None
+    cap: float = 0.0
+    dtype: hx.DType = hx.f16
+    cached: hx.DType | None = None
+    target: str = "sm_80"
+
+
 SMALL, TWO = SplitConfig(16, 3, 8), SplitConfig(32, 2, 12)
-CASES: tuple[tuple[Sizes, SplitConfig, list[int] | None], ...] = (
-    (Sizes(1, 1, 2, 2, 100, 64), SMALL, None),
-    (Sizes(1, 1, 1, 1, 70, 128), SplitConfig(32, 4, 1), None),
-    (Sizes(2, 1, 2, 2, 90, 64), SplitConfig(32, 3, 1), [90, 33]),
-    (Sizes(4, 1, 8, 2, 100, 64), TWO, [100, 0, 1, 47]),
-    (Sizes(1, 3, 6, 2, 100, 64), TWO, None),
-    (Sizes(3, 8, 4, 1, 75, 72), TWO, [75, 3, 64]),
-    (Sizes(1, 5, 40, 2, 90, 40), TWO, None),
-    (Sizes(2, 2, 71, 1, 60, 64), SplitConfig(16, 2, 12), [60, 17]),
-    (Sizes(1, 8, 2, 2, 5, 64), SMALL, None),
-    (Sizes(1, 1, 1, 1, 300, 64), SplitConfig(16, 2, 19), None),
-    (Sizes(2, 1, 4, 2, 200, 256), SplitConfig(16, 3, 16), [-3, 500]),
-)
-NUMPY: dict[str, Any] = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
-TYPED = [(hx.f16, *case) for case in CASES] + [(hx.bf16, *CASES[3])]
+FOUR = Case(Sizes(4, 1, 8, 2, 128, 64), TWO, (100, 0, 1, 47))
+CASES = (
+    Case(Sizes(1, 1, 2, 2, 100, 64), SMALL),
+    Case(Sizes(1, 1, 1, 1, 70, 128), SplitConfig(32, 4, 1)),
+    Case(Sizes(2, 1, 2, 2, 90, 64), SplitConfig(32, 3, 1), (90, 33)),
+    FOUR,
+    replace(FOUR, dtype=hx.bf16, target="sm_90"),
+    Case(Sizes(1, 3, 6, 2, 100, 64), TWO),
+    Case(Sizes(3, 8, 4, 1, 75, 72), TWO, (75, 3, 64)),
+    Case(Sizes(1, 5, 40, 2, 90, 40), TWO),
+    Case(Sizes(2, 2, 71, 1, 60, 64), SplitConfig(16, 2, 12), (60, 17)),
+    Case(Sizes(1, 8, 2, 2, 5, 64), SMALL),
+    Case(Sizes(1, 1, 1, 1, 300, 64), SplitConfig(16, 2, 19)),
+    Case(Sizes(2, 1, 4, 2, 200, 256), SplitConfig(16, 3, 16), (-3, 500)),
+    Case(Sizes(40, 1, 1, 1, 40, 64), SMALL, (*range(36), 40, 40, 40, 40)),
+    *(replace(FOUR, page=page, target=target)
+      for page, target in ((1, "sm_80"), (2, "sm_90"), (16, "sm_90"), (64, "sm_80"))),
+    Case(Sizes(2, 2, 8, 2, 256, 96), TWO, (256, 131), page=256),
+    replace(FOUR, left=40, cap=2.0),
+    replace(FOUR, left=0, page=8),
+    Case(Sizes(2, 4, 4, 2, 192, 192), SplitConfig(16, 3, 24), (192, 90), page=16, left=60),
+    Case(Sizes(1, 2, 2, 1, 150, 64), SMALL, left=30),
+    Case(Sizes(1, 1, 2, 1, 90, 64), SMALL, cap=1.5, cached=hx.f8e4m3, target="sm_90"),
+    replace(FOUR, page=16, dtype=hx.bf16, cached=hx.f8e4m3, target="sm_90"),
+    replace(FOUR, page=1, cached=hx.f8e4m3, target="sm_90"),
+    Case(Sizes(1, 1, 2, 2, 300, 64), SplitConfig(16, 3, 17, 8), target="sm_90"),
+    Case(Sizes(2, 2, 8, 2, 100, 64), SplitConfig(32, 2, 16, 8), target="sm_90"),
+    Case(Sizes(1, 8, 16, 2, 208, 128), SplitConfig(16, 2, 9, 8), (130,), 16, 100, target="sm_90"),
+    Case(Sizes(1, 1, 2, 2, 64, 64), SplitConfig(16, 3, 5, 8), (0,), target="sm_90"),
+)  # fmt: skip
+NUMPY: dict[str, Any] = {
+    "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f8e4m3": ml_dtypes.float8_e4m3fn,
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("how", [FEW, MANY], ids=["few", "many"])
-@pytest.mark.parametrize(("dtype", "sizes", "config", "lengths"), TYPED, ids=str)
-def test_against_the_definition(
-    dtype: hx.DType,
-    sizes: Sizes,
-    config: SplitConfig,
-    lengths: list[int] | None,
-    how: CombineConfig,
-) -> None:
-    b, sq, h, hk, sk, d = sizes
-    rng, scale = np.random.default_rng(0), 0.3
-    p = Decoding(
-        b=b, sq=sq, sk=sk, h=h, hk=hk, d=d, dtype=dtype, scale=scale, ragged=lengths is not None
-    )
+def problem_of(case: Case, logged: bool, scale: float) -> Decoding:
+    return Decoding(
+        **case.sizes._asdict(), dtype=case.dtype, scale=scale, ragged=case.lengths is not None,
+        cached=case.cached, page=case.page, left=case.left, cap=case.cap, with_lse=logged,
+    )  # fmt: skip
 
-    def normal(*shape: int) -> np.ndarray:
-        return rng.normal(size=shape).astype(np.float32).astype(NUMPY[dtype.name])
 
-    q, k, v = normal(b, sq, h, d), normal(b, sk, hk, d), normal(b, sk, hk, d)
-    o = np.full((b, sq, h, d), np.nan, q.dtype)
-    used = [min(max(n, 0), sk) for n in (lengths or [sk] * b)]
+def in_pages(case: Case, used: list[int], rng: Any, *caches: Any) -> tuple[Any, ...]:
+    """The caches in pages, and the table; whatever stands behind a sequence's last page."""
+    b, _, _, hk, sk, d = case.sizes
+    most, page = sk // (case.page or 1), case.page
+    table = rng.permutation(b * most + 3)[: b * most].astype(np.int32).reshape(b, most)
+    paged = [np.full((b * most + 3, page, hk, d), np.nan, c.dtype) for c in caches]
+    for many, cache in zip(paged, caches):
+        many[table.ravel()] = cache.reshape(b * most, page, hk, d)
+    for z, n in enumerate(used):
+        behind = table[z, -(-n // (page or 1)) :]
+        behind[:] = rng.integers(-(2**31), 2**31 - 1, behind.shape)
+    return (*paged, table)
+
+
+def run(case: Case, *, how: CombineConfig = FEW, logged: bool = True, seed: int = 0) -> None:
+    """One problem against the definition."""
+    b, sq, h, hk, sk, d = case.sizes
+    rng, scale, v_scale = np.random.default_rng(seed), 0.3, 1.5
+    p, dtype, cached = problem_of(case, logged, scale), case.dtype, case.cached or case.dtype
+
+    def normal(kind: hx.DType, *shape: int) -> np.ndarray:
+        return rng.normal(size=shape).astype(np.float32).astype(NUMPY[kind.name])
+
+    q, k, v = normal(dtype, b, sq, h, d), normal(cached, b, sk, hk, d), normal(cached, b, sk, hk, d)
+    used = [min(max(n, 0), sk) for n in (case.lengths or [sk] * b)]
     for z, n in enumerate(used):
         # What the cache holds behind a sequence is not looked at.
         k[z, n:] = v[z, n:] = np.nan
-    splits, share, heads = config.splits(p), config.share(p), (b, sq, hk, p.g, d)
-    kernel = decoding_attention(
-        dtype, d, *p.tile, whole=p.whole, ragged=p.ragged, alone=splits == 1
+    caches: tuple[Any, ...] = (k, v)
+    if case.page:
+        caches = in_pages(case, used, rng, k, v)
+    joined = case.config.joined(p) if case.target == "sm_90" else 0
+    alone, heads = case.config.alone(p) and not joined, p.g
+    blocks = b * joined or case.config.places(p)
+    kind = Kind(
+        dtype, cached, d, *p.tile, whole=p.whole, ragged=p.ragged, page=p.page,
+        windowed=p.left is not None, capped=p.cap > 0, alone=alone, logged=logged,
+        dependent=case.target == "sm_90", joined=joined,
+    )  # fmt: skip
+    o, logs = np.full((b, sq, h, d), np.nan, q.dtype), np.full((b, h, sq), np.nan, np.float32)
+    work = np.full((blocks, sq, hk, heads, workspace_width(d)), np.nan, np.float32)
+    several = kind.several
+    plan = [np.full((b, 2), -1, np.int32)] * several
+    given: list[Any] = [q.reshape(b, sq, hk, heads, d)]
+    given += [c.reshape(-1, hk, d) for c in caches[:2]]
+    given += [np.array(case.lengths or (), np.int32)] * p.ragged + [*caches[2:]]
+    given += [work] * kind.works + plan
+    if several or not kind.works:
+        given += [o.reshape(b, sq, hk, heads, d)] + [logs.reshape(b, hk, heads, sq)] * logged
+    numbers = (scale, v_scale, case.cap, case.left or 0, sk, blocks)
+    decoding_attention(kind).simulate(
+        *given, *numbers, target=case.target, **constants(case.config.kernel(p))
     )
-    given: list[Any] = [q.reshape(heads), k, v]
-    if lengths is not None:
-        given.append(np.array(lengths, np.int32))
-    work = np.full((splits, *heads[:-1], workspace_width(d)), np.nan, np.float32)
-    result = o.reshape(heads) if splits == 1 else work
-    kernel.simulate(*given, result, scale, share, target="sm_80", **constants(config.kernel))
-    if splits > 1:
-        rows = b * sq * h
-        flat = work.reshape(splits, rows, -1), o.reshape(rows, d)
-        combine(dtype, d).simulate(*flat, scale, target="sm_80", **constants(how))
+    if kind.works:
+        parts = work.reshape(blocks, sq, h, -1)
+        rest = [*plan, o] + [logs] * logged
+        combine(kind).simulate(
+            parts, *rest, scale, v_scale, target=case.target, **constants(how)
+        )
     bits = 11 if dtype is hx.f16 else 8
     for z, n in enumerate(used):
-        want, _ = attention(q[z : z + 1], k[z : z + 1, :n], v[z : z + 1, :n], scale, right=0)
+        seen = k[z : z + 1, :n], v[z : z + 1, :n]
+        want, sums = attention(q[z : z + 1], *seen, scale, right=0, left=case.left, cap=case.cap)
         got = o[z : z + 1].astype(np.float64)
-        np.testing.assert_allclose(got, want, atol=3 * 2.0**-bits, rtol=2.0**-bits)
+        np.testing.assert_allclose(got, v_scale * want, atol=5 * 2.0**-bits, rtol=2.0**-bits)
+        if logged:
+            np.testing.assert_allclose(logs[z : z + 1], sums, atol=1e-4, rtol=1e-4)
 
 
-def problem(sk: int, b: int = 1, h: int = 32, hk: int = 32, sq: int = 1) -> Decoding:
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_against_the_definition(case: Case) -> None:
+    run(case)
+
+
+@pytest.mark.parametrize("case", [CASES[0], FOUR, CASES[11]], ids=str)
+def test_combined_many_at_a_time_and_without_logarithms(case: Case) -> None:
+    run(case, how=MANY, logged=False)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_random_problems(seed: int) -> None:
+    """Shapes, heads, lengths, pages and bounds as they are drawn."""
+    draw = random.Random(seed)
+    hk, b, page = draw.choice([1, 2]), draw.choice([1, 2, 3, 5]), draw.choice([None, 1, 4, 16, 64])
+    sk = draw.randrange(1, 200)
+    sk = sk if page is None else -(-sk // page) * page
+    sizes = Sizes(
+        b, draw.choice([1, 1, 2, 8]), hk * draw.choice([1, 3, 8]), hk, sk, 8 * draw.randrange(2, 17)
+    )
+    lengths = tuple(draw.randint(0, sk) for _ in range(b))
+    run(
+        Case(
+            sizes, SplitConfig(draw.choice([16, 32, 64]), draw.choice([2, 3]), draw.randint(1, 40)),
+            draw.choice([None, lengths]) if page is None else lengths, page,
+            left=draw.choice([None, draw.randint(0, 90)]), cap=draw.choice([0.0, 3.0]),
+            target=draw.choice(["sm_80", "sm_90"]),
+        ),
+        seed=seed,
+    )  # fmt: skip
+
+
+def problem(sk: int, b: int = 1, h: int = 32, hk: int = 32, sq: int = 1, **more: Any) -> Decoding:
     return Decoding(
-        b=b, sq=sq, sk=sk, h=h, hk=hk, d=128, dtype=hx.f16, scale=1.0, ragged=False
+        b=b, sq=sq, sk=sk, h=h, hk=hk, d=128, dtype=hx.f16, scale=1.0,
+        **{"ragged": False, **more},
     )  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("given", "tile", "splits"),
+    ("given", "tile", "places"),
     [
         ({"sk": 1024}, (1, 16), 16),
         ({"sk": 65536}, (1, 16), 16),
         ({"sk": 1}, (1, 16), 1),
         ({"sk": 0}, (1, 16), 1),
-        ({"sk": 1000, "b": 64}, (1, 16), 1),
+        ({"sk": 1000, "b": 64}, (1, 16), 64),
         ({"sk": 4096, "hk": 4}, (8, 2), 128),
         ({"sk": 65536, "hk": 1, "sq": 8}, (32, 2), 128),
         ({"sk": 65536, "h": 71, "hk": 1}, (64, 1), 256),
         ({"sk": 65536, "h": 12, "hk": 4, "sq": 3}, (4, 4), 128),
+        ({"sk": 65536, "left": 100}, (1, 16), 4),
+        ({"sk": 65536, "hk": 8, "b": 3, "ragged": True}, (4, 4), 69),
+        ({"sk": 200, "hk": 8, "b": 300, "ragged": True}, (4, 4), 300),
     ],
 )
-def test_tiles_and_splits(given: dict[str, int], tile: tuple[int, int], splits: int) -> None:
+def test_tiles_and_places(given: dict[str, Any], tile: tuple[int, int], places: int) -> None:
     p, config = problem(**given), SplitConfig(32, 3, 528)
-    assert p.tile == tile and config.splits(p) == splits
-    # Together they have all keys, and none is without.
-    covered = config.share(p) * config.BN
-    assert covered * splits >= p.sk and (covered * (splits - 1) < p.sk or splits == 1)
+    assert p.tile == tile and config.places(p) == places
+    assert config.alone(p) == (places == p.b)
 
 
 @pytest.mark.parametrize("d", [64, 128, 256])
 @pytest.mark.parametrize("high", [(1, 16), (64, 1)], ids=str)
-def test_the_machine_code_moves_16_bytes_and_spills_nothing(d: int, high: tuple[int, int]) -> None:
-    kernel = decoding_attention(hx.f16, d, *high, ragged=True)
+@pytest.mark.parametrize("page", [None, 16])
+def test_the_machine_code_moves_16_bytes_and_spills_nothing(
+    d: int, high: tuple[int, int], page: int | None
+) -> None:
+    kernel = decoding_attention(Kind(hx.f16, hx.f16, d, *high, ragged=True, page=page))
     try:
         text = kernel.compile("sm_90", BN=32 if d <= 128 else 16, STAGES=3).sass()
     except MissingDependency as error:

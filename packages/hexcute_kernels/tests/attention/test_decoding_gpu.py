@@ -1,93 +1,112 @@
-"""decode_attention on a GPU: random problems against float32, ragged caches, graphs, torch."""
+"""decode_attention on a GPU: random problems against float32, ragged and paged caches, graphs,
+torch."""
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
 
-from hexcute_kernels.attention import decode_attention
+from hexcute_kernels.attention import (
+    append_to_cache,
+    decode_attention,
+    decode_attention_with_lse,
+)
 from hexcute_kernels.attention.decode_configs import SPLIT
 
 pytestmark = pytest.mark.gpu
 torch = pytest.importorskip("torch")
+from decoding_problems import Drawn, compare, drawn, tensors  # noqa: E402
 
 
-def reference(q: Any, k: Any, v: Any, lengths: list[int], scale: float) -> Any:
-    """The result in float32, sequence by sequence."""
-    out = torch.zeros(q.shape, dtype=torch.float32, device=q.device)
-    sq, group = q.shape[1], q.shape[2] // k.shape[2]
-    for z, n in enumerate(lengths):
-        keys, values = (x[z, :n].float().repeat_interleave(group, 1) for x in (k, v))
-        s = torch.einsum("ihd,jhd->hij", q[z].float(), keys) * scale
-        i = torch.arange(sq, device=q.device)[:, None]
-        j = torch.arange(n, device=q.device)[None, :]
-        p = torch.softmax(s.masked_fill(j > i + n - sq, -torch.inf), 2).nan_to_num(0.0)
-        out[z] = torch.einsum("hij,jhd->ihd", p, values)
-    return out
-
-
+@pytest.fixture(autouse=True)
 def exact() -> None:
     """float32 products of the reference are float32."""
     torch.backends.cuda.matmul.allow_tf32 = False
 
 
-def tensors(b: int, sq: int, h: int, hk: int, sk: int, d: int, dtype: Any = None) -> Any:
-    shapes = ((b, sq, h, d), (b, sk, hk, d), (b, sk, hk, d))
-    return tuple(torch.randn(s, device="cuda").to(dtype or torch.float16) for s in shapes)
-
-
-def compare(q: Any, k: Any, v: Any, lengths: list[int] | None, **how: Any) -> None:
-    """One call against the reference, its output poisoned before, as what nobody may look at."""
-    used = [k.shape[1]] * q.shape[0] if lengths is None else lengths
-    for z, n in enumerate(used):
-        k[z, n:] = v[z, n:] = torch.nan
-    given = None if lengths is None else torch.tensor(lengths, dtype=torch.int32, device="cuda")
+def check(p: Drawn, **how: Any) -> None:
+    """One call against the reference, its results poisoned before; again, it gives the same."""
+    given = tensors(p, "cuda")
+    q, _, _, lengths, table, k, v = given
     out = torch.full_like(q, torch.nan)
-    decode_attention(q, k, v, given, out=out, **how)
-    want = reference(q, k, v, used, how.get("scale") or q.shape[3] ** -0.5)
-    bits = 11 if q.dtype == torch.float16 else 8
-    torch.testing.assert_close(out.float(), want, atol=6 * 2.0**-bits, rtol=2 * 2.0**-bits)
-    assert torch.equal(decode_attention(q, k, v, given, **how), out)
+    logs = torch.full((p.b, p.h, p.sq), torch.nan, device="cuda")
+    decode_attention_with_lse(q, k, v, lengths, table, out=(out, logs), **p.options, **how)
+    compare(p, given, out, logs)
+    assert torch.equal(decode_attention(q, k, v, lengths, table, **p.options, **how), out)
+
+
+def plain(b: int, h: int, hk: int, sk: int, d: int, **more: Any) -> Drawn:
+    fields = {
+        "sq": 1, "dtype": torch.float16, "cached": torch.float16, "lengths": None, "page": None,
+        "left": None, "cap": 0.0, "scale": None, "seed": 0,
+    }  # fmt: skip
+    return Drawn(b=b, h=h, hk=hk, sk=sk, d=d, **{**fields, **more})
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_random_problems(seed: int) -> None:
-    exact()
-    draw = random.Random(seed)
-    torch.manual_seed(seed)
-    for _ in range(12):
-        hk, sk = draw.choice([1, 2, 3, 8]), draw.choice([1, 5, 64, 100, 257, 1000, 4099])
-        b, sq = draw.choice([1, 1, 2, 5, 40]), draw.choice([1, 1, 1, 2, 3, 5, 8])
-        h, d = hk * draw.choice([1, 1, 2, 4, 5, 8]), draw.choice([64, 128, 128, 40, 256])
-        dtype = draw.choice([torch.float16, torch.bfloat16])
-        lengths = draw.choice([None, [draw.randint(0, sk) for _ in range(b)]])
-        scale = draw.choice([None, 0.3])
-        compare(*tensors(b, sq, h, hk, sk, d, dtype), lengths, scale=scale)
+    for p in drawn(seed, 12):
+        check(p)
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("seed", range(1000, 1120))
+def test_three_thousand_random_problems(seed: int) -> None:
+    for p in drawn(seed, 25):
+        check(p)
 
 
 @pytest.mark.parametrize("config", list(SPLIT), ids=str)
 @pytest.mark.parametrize("d", [64, 128])
 def test_every_configuration(config: Any, d: int) -> None:
-    exact()
-    compare(*tensors(2, 1, 8, 8, 3000, d), [3000, 777], config=config)
-    compare(*tensors(1, 4, 8, 2, 3000, d), None, config=config)
+    check(plain(2, 8, 8, 3000, d, lengths=(3000, 777)), config=config)
+    check(plain(1, 8, 2, 3000, d, sq=4), config=config)
+    check(plain(2, 8, 2, 3008, d, lengths=(3000, 777), page=16), config=config)
+
+
+def test_without_dependent_launches() -> None:
+    check(plain(3, 8, 2, 1000, 128, lengths=(1000, 0, 1)), variant="splits")
 
 
 def test_more_heads_than_a_tile_has_rows() -> None:
-    exact()
-    compare(*tensors(2, 2, 71, 1, 500, 64), [500, 499])
+    check(plain(2, 71, 1, 500, 64, sq=2, lengths=(500, 499)))
+
+
+@pytest.mark.parametrize("page", [None, 1, 16])
+@pytest.mark.parametrize("paired", [False, True])
+def test_appended_keys_are_those_of_the_cache(page: int | None, paired: bool) -> None:
+    p = plain(3, 8, 2, 64, 128, sq=2, lengths=(64, 2, 17), page=page)
+    q, k, v, lengths, table, k_cache, v_cache = tensors(p, "cuda")
+    places = torch.tensor(p.lengths, device="cuda")[:, None] - 2 + torch.arange(2, device="cuda")
+    new = [torch.stack([x[z, places[z]] for z in range(3)]) for x in (k, v)]
+    angles = torch.rand(64, 64, device="cuda") * 6
+    # Turned by the angles of their places, keys are to be those of the cache: turned back first.
+    c, s = (f(angles)[places][:, :, None] for f in (torch.cos, torch.sin))
+    cut = [(..., slice(0, None, 2)), (..., slice(1, None, 2))] if paired else [
+        (..., slice(0, 64)), (..., slice(64, None))]  # fmt: skip
+    a, b = (new[0].float()[half] for half in cut)
+    back = torch.empty_like(new[0])
+    back[cut[0]], back[cut[1]] = (a * c + b * s).half(), (b * c - a * s).half()
+    want = k_cache.clone(), v_cache.clone()
+    rows = [table[z, n // p.page] * p.page + n % p.page if page else z * 64 + n
+            for z in range(3) for n in places[z].tolist()]  # fmt: skip
+    for cache in (k_cache, v_cache):
+        cache.view(-1, 2, 128)[rows] = torch.nan
+    cos, sin = torch.cos(angles), torch.sin(angles)
+    append_to_cache(q, back, new[1], k_cache, v_cache, lengths, table, cos, sin, paired)
+    torch.testing.assert_close(k_cache, want[0], atol=4e-3, rtol=4e-3, equal_nan=True)
+    torch.testing.assert_close(v_cache, want[1], atol=0, rtol=0, equal_nan=True)
 
 
 def test_repeated_calls_give_the_same_bits() -> None:
-    q, k, v = tensors(1, 1, 32, 32, 5000, 128)
+    q, k, v, *_ = tensors(plain(1, 32, 32, 5000, 128), "cuda")
     first = decode_attention(q, k, v)
     assert all(torch.equal(decode_attention(q, k, v), first) for _ in range(100))
 
 
 def test_a_graph_replays_it_with_other_lengths() -> None:
-    q, k, v = tensors(2, 1, 4, 4, 3000, 64)
+    q, k, v, *_ = tensors(plain(2, 4, 4, 3000, 64), "cuda")
     lengths = torch.tensor([3000, 10], dtype=torch.int32, device="cuda")
     decode_attention.warm_up(q, k, v, lengths)
     graph, out = torch.cuda.CUDAGraph(), torch.empty_like(q)
@@ -100,7 +119,7 @@ def test_a_graph_replays_it_with_other_lengths() -> None:
 
 
 def test_torch_compiles_and_checks_it() -> None:
-    q, k, v = tensors(2, 1, 4, 2, 3000, 64)
+    q, k, v, *_ = tensors(plain(2, 4, 2, 3000, 64), "cuda")
     lengths = torch.tensor([3000, 10], dtype=torch.int32, device="cuda")
 
     @torch.compile(fullgraph=True)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hexcute_core.errors import LaunchError
-from hexcute_kernels.attention import decode_attention
+from hexcute_kernels.attention import decode_attention, decode_attention_with_lse
 from hexcute_kernels.attention.decode_configs import SplitConfig
 
 torch = pytest.importorskip("torch")
@@ -25,7 +25,8 @@ def lengths(*values: int, dtype: Any = None) -> Any:
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decode_attention, "_ready", {})
+    for operator in (decode_attention, decode_attention_with_lse):
+        monkeypatch.setattr(operator, "_ready", {})
 
 
 def test_split_keys_are_two_launches_that_share_a_workspace() -> None:
@@ -36,7 +37,7 @@ def test_split_keys_are_two_launches_that_share_a_workspace() -> None:
     assert o.shape == q.shape and len(launches) == 4
     first, second = launches[:2]
     splits = second.prepared[0].shape[0]
-    assert splits > 1 and first.prepared[3].shape[0] == splits
+    assert splits > 1 and first.prepared[3].shape[0] == splits == first.prepared[9]
     assert first.prepared[4] == second.prepared[2] == 0.5
     assert first.addresses[:3] == [t.data_ptr() for t in (q, k, v)]
     assert first.addresses[3] == second.addresses[0] != first.addresses[2]
@@ -48,13 +49,36 @@ def test_one_split_is_one_launch_and_its_result_the_output() -> None:
     with gpu("h200", "sm_90") as launches:
         o = decode_attention(q, k, v, lengths(20, 3))
     assert len(launches) == 1 and launches[0].addresses[-1] == o.data_ptr()
-    assert len(launches[0].prepared) == 7
+    assert launches[0].prepared[5:] == (64**-0.5, 1.0, 0.0, 0, 20, 2)
+
+
+def test_lengths_of_their_own_are_shared_out_on_the_device() -> None:
+    q, k, v = tensors(b=3, sk=4096)
+    with gpu("h200", "sm_90") as launches:
+        o, lse = decode_attention_with_lse(q, k, v, lengths(4096, 3, 70), left=500)
+    assert o.shape == q.shape and tuple(lse.shape) == (3, 8, 1) and len(launches) == 2
+    first, second = launches
+    work, plan = first.addresses[4:6]
+    assert second.addresses == [work, plan, o.data_ptr(), lse.data_ptr()]
+    assert first.addresses[6:] == [o.data_ptr(), lse.data_ptr()]
+    assert first.prepared[4].shape[0] == first.prepared[-1] > 3
+
+
+def test_a_table_of_pages_is_handed_on() -> None:
+    q, k, v = tensors(b=2, sk=16)
+    table = on_gpu(torch.zeros((2, 100), dtype=torch.int32))
+    with gpu("h200", "sm_90") as launches:
+        decode_attention(q, k, v, lengths(20, 3), table)
+    assert launches[0].addresses[4] == table.data_ptr()
+    assert launches[0].prepared[-2] == 1600
+    assert launches[0].prepared[1].shape == (32, 2, 64)
 
 
 def test_nothing_to_see_launches_nothing() -> None:
     with gpu("h200", "sm_90") as launches:
         assert (decode_attention(*tensors(sk=0)) == 0).all()
         assert decode_attention(*tensors(b=0)).numel() == 0
+        assert (decode_attention_with_lse(*tensors(sk=0))[1] == -torch.inf).all()
     assert launches == []
 
 
@@ -64,7 +88,7 @@ def test_given_outputs_and_configurations_are_used() -> None:
     with gpu("a100", "sm_80") as launches:
         config = SplitConfig(16, 4, 8)
         assert decode_attention(q, k, v, out=out, config=config) is out
-    assert launches[0].constants == {"BN": 16, "STAGES": 4}
+    assert launches[0].constants == {"BN": 16, "STAGES": 4, "COUNT": 32}
     assert launches[0].prepared[3].shape[0] == 4
     assert launches[1].addresses[1] == out.data_ptr()
 
@@ -87,6 +111,42 @@ def test_what_cannot_be_is_told(changed: Any, words: str) -> None:
 def test_a_scale_that_orders_scores_otherwise_is_told(scale: float) -> None:
     with gpu("h200", "sm_90"), pytest.raises(LaunchError, match="scale is a positive number"):
         decode_attention(*tensors(), scale=scale)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"left": -1}, "left is a number of keys from 0 on, got -1"),
+        ({"softcap": -1.0}, "softcap is positive, or 0 for none, got -1.0"),
+        ({"k_scale": 0.0}, "scale is a positive number"),
+        ({"page_table": torch.zeros((1, 4), dtype=torch.int32)}, "says where keys are"),
+        ({"page_table": torch.zeros((1, 4)), "seq_lens": 4}, "int32, one for all"),
+        ({"page_table": torch.zeros(4, dtype=torch.int32), "seq_lens": 4}, "page_table"),
+        ({"page_table": torch.zeros((2, 4), dtype=torch.int32), "seq_lens": 4}, "each of 1"),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_options_that_cannot_be_are_told(options: dict[str, Any], words: str) -> None:
+    given = dict(options)
+    if "page_table" in given:
+        given["page_table"] = on_gpu(given["page_table"])
+    if "seq_lens" in given:
+        given["seq_lens"] = lengths(given["seq_lens"])
+    with gpu("h200", "sm_90"), pytest.raises(LaunchError, match=words):
+        decode_attention(*tensors(sk=16), **given)
+
+
+def test_pages_of_odd_sizes_and_other_types_of_caches_are_told() -> None:
+    q, k, v = tensors(sk=24)
+    table = on_gpu(torch.zeros((1, 4), dtype=torch.int32))
+    with gpu("h200", "sm_90"):
+        with pytest.raises(LaunchError, match="power of two up to 1024 rows, got 24"):
+            decode_attention(q, k, v, lengths(20), table)
+        with pytest.raises(LaunchError, match="one for all tensors; got k_cache float32"):
+            decode_attention(q, k.float(), v.float())
+        narrow = (x[..., :40].contiguous() for x in (q, *[k.to(torch.float8_e4m3fn)] * 2))
+        with pytest.raises(LaunchError, match="multiple of 16 in 8 bits, got 40"):
+            decode_attention(*narrow)
 
 
 def test_tensors_that_do_not_meet_are_told() -> None:

@@ -120,4 +120,7 @@ def _map(row: object) -> TensorMap:
     if not isinstance(row, dict):
         raise Malformed("its tensor maps are not what they should be")
     name, param = _of(row, "name", str), _of(row, "param", str)
-    return TensorMap(name, param, _numbers(row, "box"), _count(_of(row, "swizzle", int)))
+    swizzle, dims = _count(_of(row, "swizzle", int)), _numbers(row, "dims")
+    if sorted(dims) != list(range(len(dims))):
+        raise Malformed("its tensor maps are not what they should be")
+    return TensorMap(name, param, _numbers(row, "box"), swizzle, dims)

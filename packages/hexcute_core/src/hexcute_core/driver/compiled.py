@@ -27,6 +27,7 @@ from hexcute_core.synthesis.explain.text import explain_html, explain_json, expl
 from hexcute_core.thread import ThreadProgram
 from hexcute_core.thread.timeline import Timeline
 from hexcute_core.tile import TileProgram, digest
+from hexcute_core.tile.promise import Promise
 
 if TYPE_CHECKING:
     from hexcute_core.simulator import SimulationReport
@@ -79,6 +80,12 @@ class CompiledKernel(Listings):
     def divisors(self) -> Mapping[str, int]:
         """For each symbol that calls are told apart by, the divisor in question."""
         return dict(self._divisors)
+
+    @property
+    def promise(self) -> Promise:
+        """What calls have to keep: what was asked for, but of tensors that are only read not where
+        their elements lie."""
+        return replace(self._request.promise, apart=self.tile.promise.apart)
 
     @property
     def tile(self) -> TileProgram:
@@ -154,7 +161,7 @@ class CompiledKernel(Listings):
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Writes machine code, listings and signature to one file, which `hx.load` gives back;
         its path. Raises SavedKernelError."""
-        promise, program = self._request.promise, self.program
+        promise, program = self.promise, self.program
         parts = saved.Parts(self.built, self._signature, self._divisors, promise, program)
         return saved.save(path, parts)
 
@@ -201,7 +208,7 @@ class CompiledKernel(Listings):
                 )
             return replace(report, wrong=wrong)
         bound, arrays = bind_host(self._signature, self._divisors, args)
-        require(self._signature, self._divisors, self._request.promise, bound.key)
+        require(self._signature, self._divisors, self.promise, bound.key)
         numbers = {**bound.scalars, **bound.symbols}
         if timeline:
             if (seed, schedules) != (0, 1):

@@ -21,7 +21,15 @@ from hexcute_core.driver.simulation import compile_for
 from hexcute_core.driver.stamping import ROOM
 from hexcute_core.errors import LaunchError
 from hexcute_core.frontend import REQUIRED, KernelDef, TensorParam, define, snapshot
-from hexcute_core.runtime import HOST, LoadedKernel, best_key, bind, device_target, make_binder
+from hexcute_core.runtime import (
+    HOST,
+    LoadedKernel,
+    best_key,
+    bind,
+    device_target,
+    make_binder,
+    plain_key,
+)
 from hexcute_core.runtime.binding import Binder
 from hexcute_core.thread.timeline import Timeline
 
@@ -88,9 +96,7 @@ class Kernel:
 
     def __repr__(self) -> str:
         written = [
-            f"{p.name}: {p.dtype}[{', '.join(map(str, p.extents))}]"
-            if isinstance(p, TensorParam)
-            else f"{p.name}: {p.dtype}"
+            f"{p.name}: {p if isinstance(p, TensorParam) else p.dtype}"
             for p in self.definition.params
         ]
         constants = self.definition.constants
@@ -165,7 +171,7 @@ class Kernel:
         if code is not None:
             options.target("code", code, span)
         options.narrowing(only, span)
-        key = best_key(self.signature, self.divisors) if aligned else 0
+        key = (best_key if aligned else plain_key)(self.signature, self.divisors)
         given = {**options.mapping("constants", constants, span), **named}
         whole = constants_of(self.definition, given)
         return self.specialise(target, key, whole, code, trace, verify, only)

@@ -18,7 +18,7 @@ from hexcute_core.synthesis.proof.check import check
 from hexcute_core.thread import ThreadProgram
 from hexcute_core.thread.verify import verify as verify_thread
 from hexcute_core.tile import TileProgram
-from hexcute_core.tile.ir import Promise
+from hexcute_core.tile.promise import Promise
 from hexcute_core.tile.targets import refuse_missing
 from hexcute_core.tile.verify import verify as verify_tile
 from hexcute_core.toolchain import Cubin, compile_cubin

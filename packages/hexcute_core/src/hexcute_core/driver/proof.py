@@ -17,7 +17,7 @@ values were found.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from random import Random
@@ -37,8 +37,8 @@ from hexcute_core.driver.accesses import (
     Touched,
 )
 from hexcute_core.driver.lookups import Numbers, found_at, named_side, numbers_at
+from hexcute_core.driver.places import Unsuited, places
 from hexcute_core.errors import SimulationError, VerifyError
-from hexcute_core.runtime.specialisation import NARROW_LIMIT
 from hexcute_core.scalar import Scalar, Var
 from hexcute_core.scalar.visit import walk
 from hexcute_core.simulator.lanes.state import LaneState
@@ -53,7 +53,6 @@ from hexcute_core.tile import (
     RegisterTensor,
     Scan,
     SharedTensor,
-    SubMode,
     TileRef,
 )
 from hexcute_core.tile.facts import Facts
@@ -80,10 +79,6 @@ class AddressProof:
             f"not covered: {subject(op)}, line {op.span.line}: {why}" for op, why in self.left
         ]
         return "\n".join(lines)
-
-
-class _Unsuited(Exception):
-    """These values of variables name no part of a tensor, or a tensor too large for the kernel."""
 
 
 def prove(solution: Solution, lowered: ThreadProgram) -> AddressProof:
@@ -153,7 +148,7 @@ class _Prover:
                     touched = self._accesses.touched(
                         site, names, team, self._array(op), self._found(op, rows)
                     )
-                except (_Unsuited, SimulationError) as error:
+                except (Unsuited, SimulationError) as error:
                     why = str(error) if isinstance(error, SimulationError) else why
                     continue
                 self._compare(op, touched, wanted, beyond)
@@ -193,7 +188,8 @@ class _Prover:
             scalars += [] if ref.rows is None else ref.rows.starts
             view = self._program.tensor(ref.tensor)
             if isinstance(view, GlobalView):
-                scalars += [*view.origin, *self._program.param(view.param).shape]
+                param = self._program.param(view.param)
+                scalars += [*view.origin, *param.shape, *param.strides]
                 scalars += [e for mode in view.modes for s in mode for e in (s.extent, s.step)]
         for e in scalars:
             yield from (node for node in walk(e) if isinstance(node, Var))
@@ -271,7 +267,7 @@ class _Prover:
                         not 0 <= at <= size - extent
                         for at, size, extent in zip(begin, tensor.shape, ref.extents)
                     ):
-                        raise _Unsuited
+                        raise Unsuited
                     table = self._table(ref.tensor)
                     rows[:, SHARED] = table[tuple(where)] * tensor.dtype.bits // 8
                     if ref.rank is not None:
@@ -282,46 +278,14 @@ class _Prover:
                         first = [self._number(e, names) for e in ref.rows.starts]
                         named = numbers_at(tensor, ref.rows, first, where, numbers)
                         if named is None:
-                            raise _Unsuited
-                    rows[:, GLOBAL], there = self._element(tensor, where, names, named)
+                            raise Unsuited
+                    rows[:, GLOBAL], there = places(
+                        self._program, tensor, where, named, lambda e: self._number(e, names)
+                    )
                     exists &= there
         zeroed, beyond = rows[held & ~exists], rows[~held]
         zeroed[:, GLOBAL] = beyond[:, GLOBAL] = -1
         return Touched(rows[held & exists], zeroed), beyond
-
-    def _element(
-        self,
-        view: GlobalView,
-        where: Sequence[Table],
-        names: dict[str, Value],
-        named: Table | None,
-    ) -> tuple[Table, Table]:
-        """The row-major number of a view's elements in their tensor, and which exist; `named` are
-        the numbers of their rows, where a tile names them."""
-        shape = [self._number(e, names) for e in self._program.param(view.param).shape]
-        if prod(shape) >= (1 << 62 if self._program.promise.wide else NARROW_LIMIT):
-            raise _Unsuited
-        at = [np.full(len(where[0]), self._number(e, names)) for e in view.origin]
-        for m, (index, subs) in enumerate(zip(where, view.modes)):
-            if named is not None and m == view.named:
-                at[subs[0].dim] = at[subs[0].dim] + named
-                continue
-            for sub, digit in self._digits(subs, index, names):
-                at[sub.dim] = at[sub.dim] + digit * self._number(sub.step, names)
-        number, exists = np.zeros_like(at[0]), np.ones(len(at[0]), dtype=bool)
-        for coordinate, extent in zip(at, shape):
-            number = number * extent + coordinate
-            exists &= (coordinate >= 0) & (coordinate < extent)
-        return number, exists
-
-    def _digits(
-        self, subs: Sequence[SubMode], index: Table, names: dict[str, Value]
-    ) -> Iterable[tuple[SubMode, Table]]:
-        for sub in subs[:-1]:
-            extent = self._number(sub.extent, names)
-            yield sub, index % extent
-            index = index // extent
-        yield subs[-1], index
 
     def _register(self, ref: TileRef, begin: Sequence[int]) -> int:
         """The first register of the part of a register tensor that begins there."""
@@ -331,7 +295,7 @@ class _Prover:
         values = digits(np.arange(f.values), f.value, len(f.shape))
         found = np.flatnonzero((values == np.array(begin)).all(axis=1))
         if not len(found):
-            raise _Unsuited
+            raise Unsuited
         return int(found[0])
 
     def _table(self, name: str) -> Table:

@@ -25,7 +25,7 @@ from hexcute_core.errors import HexcuteError, LaunchError, SavedKernelError
 from hexcute_core.runtime import Signature, make_binder
 from hexcute_core.runtime.binding import Binder
 from hexcute_core.scalar import MULTIPROCESSORS
-from hexcute_core.tile.ir import Promise
+from hexcute_core.tile.promise import Promise
 from hexcute_core.version import VERSION
 
 SUFFIX = ".hexcute"

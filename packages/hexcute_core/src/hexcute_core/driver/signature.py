@@ -22,13 +22,16 @@ from hexcute_core.runtime import (
     packed_divisors,
 )
 from hexcute_core.runtime.specialisation import NARROW_LIMIT
-from hexcute_core.tile.ir import Promise
+from hexcute_core.strides import reach
+from hexcute_core.tile.promise import Promise
 
 
 def signature_of(definition: KernelDef) -> Signature:
     """How the runtime calls the kernel."""
     params = tuple(
-        TensorParam(p.name, p.dtype.name, tuple(_extent(e) for e in p.extents))
+        TensorParam(
+            p.name, p.dtype.name, tuple(map(_extent, p.extents)), tuple(map(_extent, p.strides))
+        )
         if isinstance(p, Tensor)
         else ScalarParam(p.name, p.dtype.name)
         for p in definition.params
@@ -66,7 +69,9 @@ def promise_of(
                 "pad the tensor, or drop the promise",
             )
     wide = known.wide or any(_wide(tensor) for tensor in definition.tensors)
-    return Promise(tuple(multiples.items()), frozenset(known.aligned), wide)
+    return Promise(
+        tuple(multiples.items()), frozenset(known.aligned), wide, frozenset(known.apart)
+    )
 
 
 def _multiples(signature: Signature, divisors: Mapping[str, int], key: int) -> dict[str, int]:
@@ -80,8 +85,13 @@ def _multiples(signature: Signature, divisors: Mapping[str, int], key: int) -> d
 
 def _wide(tensor: Tensor) -> bool:
     """Whether a tensor of fixed extents needs 64-bit offsets, whatever it is called with."""
-    known = [extent for extent in tensor.extents if isinstance(extent, int)]
-    return len(known) == len(tensor.extents) and prod(known) >= NARROW_LIMIT
+    shape, strides = (
+        [number for number in numbers if isinstance(number, int)]
+        for numbers in (tensor.extents, tensor.strides)
+    )
+    if len(shape) < len(tensor.extents) or len(strides) < len(tensor.strides):
+        return False
+    return (reach(shape, strides) if strides else prod(shape)) >= NARROW_LIMIT
 
 
 def constants_of(definition: KernelDef, given: Mapping[str, object]) -> dict[str, object]:
@@ -124,6 +134,15 @@ def require(signature: Signature, divisors: Mapping[str, int], promise: Promise,
             f"{signature.kernel}: compiled for tensors of fewer than 2^31 elements",
             signature.span,
             "call the kernel itself, or its simulate: it is compiled for what it gets",
+        )
+    alike = promise.apart - set(found.apart)
+    if alike:
+        name = min(alike)
+        raise LaunchError(
+            f"{signature.kernel}: it writes {name!r}, and several of its elements are one place of "
+            "memory, as those of an expanded tensor are",
+            signature.span,
+            f"pass {name}.clone(), whose elements lie apart",
         )
     missing = promise.aligned - set(found.aligned)
     if missing:

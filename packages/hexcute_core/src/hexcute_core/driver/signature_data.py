@@ -9,7 +9,7 @@ from typing import Any
 from hexcute_core.driver.container import Malformed
 from hexcute_core.errors import LaunchError, SourceSpan
 from hexcute_core.runtime import ParamSpec, ScalarParam, Signature, SymbolParam, TensorParam
-from hexcute_core.tile.ir import Promise
+from hexcute_core.tile.promise import Promise
 
 
 def to_data(signature: Signature, divisors: Mapping[str, int], promise: Promise) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def to_data(signature: Signature, divisors: Mapping[str, int], promise: Promise)
     return {
         "kernel": signature.kernel,
         "params": [
-            [p.name, p.dtype_name, list(p.shape)]
+            [p.name, p.dtype_name, list(p.shape), list(p.strides)]
             if isinstance(p, TensorParam)
             else [p.name, p.dtype_name]
             for p in signature.params
@@ -29,6 +29,7 @@ def to_data(signature: Signature, divisors: Mapping[str, int], promise: Promise)
         "multiples": [list(pair) for pair in promise.multiples],
         "aligned": sorted(promise.aligned),
         "wide": promise.wide,
+        "apart": sorted(promise.apart),
     }
 
 
@@ -41,7 +42,9 @@ def from_data(data: Mapping[str, Any]) -> tuple[Signature, dict[str, int], Promi
         signature = Signature(data["kernel"], params, symbols, span)
         divisors = dict(data["divisors"])
         multiples = tuple((name, multiple) for name, multiple in data["multiples"])
-        promise = Promise(multiples, frozenset(data["aligned"]), data["wide"])
+        promise = Promise(
+            multiples, frozenset(data["aligned"]), data["wide"], frozenset(data["apart"])
+        )
         same = to_data(signature, divisors, promise) == data and _sound(signature, promise)
         fits = {*divisors, *dict(multiples)} <= {s.name for s in symbols}
         numbers = [*divisors.values(), *dict(multiples).values()]
@@ -55,8 +58,8 @@ def from_data(data: Mapping[str, Any]) -> tuple[Signature, dict[str, int], Promi
 
 def _param(row: list[Any]) -> ParamSpec:
     match row:
-        case [str(name), str(dtype), list(shape)]:
-            return TensorParam(name, dtype, tuple(shape))
+        case [str(name), str(dtype), list(shape), list(strides)]:
+            return TensorParam(name, dtype, tuple(shape), tuple(strides))
         case [str(name), str(dtype)]:
             return ScalarParam(name, dtype)
         case _:
@@ -67,14 +70,16 @@ def _sound(signature: Signature, promise: Promise) -> bool:
     """Whether names are names, each once, and extents are numbers or symbols."""
     names = [param.name for param in (*signature.params, *signature.symbols)]
     symbols = {symbol.name for symbol in signature.symbols}
-    extents = [extent for tensor in signature.tensors for extent in tensor.shape]
+    extents = [e for tensor in signature.tensors for e in (*tensor.shape, *tensor.strides)]
     span = signature.span
     return (
         isinstance(signature.kernel, str)
         and all(isinstance(name, str) for name in names)
         and len(set(names)) == len(names)
         and all(e in symbols if isinstance(e, str) else type(e) is int and e >= 0 for e in extents)
+        and all(len(t.strides) in (0, len(t.shape)) for t in signature.tensors)
         and promise.aligned <= {tensor.name for tensor in signature.tensors}
+        and promise.apart <= {tensor.name for tensor in signature.strided}
         and type(promise.wide) is bool
         and (span is None or (isinstance(span.file, str) and type(span.line) is int))
     )

@@ -14,6 +14,7 @@ from hexcute_core.dtypes import BY_NAME
 from hexcute_core.errors import LaunchError, SimulationError
 from hexcute_core.runtime import HOST, Signature, TensorParam, bind
 from hexcute_core.runtime.binding import BoundArguments
+from hexcute_core.strides import reach
 from hexcute_core.tile import TileProgram
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def make_arguments(signature: Signature, sizes: Mapping[str, object], seed: int)
             signature.span,
             f"write --shape {' '.join(f'{name}=...' for name in wanted)}",
         )
+    from hexcute_core.simulator.memory.strided import laid
+
     # A seed that is none is refused by the run.
     rng = np.random.default_rng(max(seed, 0))
     args: list[Any] = []
@@ -79,10 +82,11 @@ def make_arguments(signature: Signature, sizes: Mapping[str, object], seed: int)
         if not isinstance(param, TensorParam):
             args.append(sizes[param.name])
             continue
-        shape = tuple(
-            e if isinstance(e, int) else _extent(signature, e, sizes) for e in param.shape
+        shape, strides = (
+            tuple(e if isinstance(e, int) else _extent(signature, e, sizes) for e in numbers)
+            for numbers in (param.shape, param.strides)
         )
-        if prod(shape) >= MOST:
+        if (reach(shape, strides) if strides else prod(shape)) >= MOST:
             raise LaunchError(
                 f"{signature.kernel}: {param.name} of shape {shape} does not fit the host",
                 signature.span,
@@ -95,7 +99,8 @@ def make_arguments(signature: Signature, sizes: Mapping[str, object], seed: int)
                 signature.span,
                 f"write --shape with a last extent that is a multiple of {per_byte}",
             )
-        args.append(_array(param.dtype_name, shape, rng))
+        line = _array(param.dtype_name, (reach(shape, strides),) if strides else shape, rng)
+        args.append(laid(line, shape, strides) if strides else line)
     return tuple(args)
 
 
@@ -132,9 +137,10 @@ def compare_with_tile_program(
     Raises SimulationError where the tile program itself cannot be interpreted.
     """
     from hexcute_core.simulator import interpret
+    from hexcute_core.simulator.memory.strided import copied
 
     signature = compiled.signature
-    meant_args = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
+    meant_args = [copied(a) if isinstance(a, np.ndarray) else a for a in args]
     report = compiled.simulate(*args, **options)
     bound, meant = bind_host(signature, compiled.divisors, meant_args)
     interpret(compiled.tile, meant, _numbers(compiled.tile, bound), options.get("blocks"))

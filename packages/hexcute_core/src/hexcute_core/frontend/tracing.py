@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 from hexcute_core.errors import FrontendError
 from hexcute_core.frontend.functions.signature import REQUIRED, KernelDef, TensorParam
@@ -23,9 +24,10 @@ from hexcute_core.frontend.language.turns import barriers_of
 from hexcute_core.frontend.laws.agreement import check_agreement
 from hexcute_core.frontend.laws.pending import check_pending
 from hexcute_core.frontend.laws.role_laws import check_laws
+from hexcute_core.frontend.laws.writes import check_writes
 from hexcute_core.scalar import Scalar, Var, as_scalar
 from hexcute_core.tile import GlobalTensor, TileProgram
-from hexcute_core.tile.ir import Promise
+from hexcute_core.tile.promise import Promise
 
 _EXPRESSIONS: dict[type[ast.expr], ExprHandler] = {**EXPRESSIONS, ast.Call: call}
 
@@ -77,17 +79,17 @@ def _promise(kernel: KernelDef, promise: Promise) -> Promise:
         divisor = math.lcm(multiples.get(symbol.name, 1), symbol.multiple_of)
         if divisor > 1:
             multiples[symbol.name] = divisor
-    return Promise(tuple(sorted(multiples.items())), promise.aligned, promise.wide)
+    return replace(promise, multiples=tuple(sorted(multiples.items())))
 
 
-def _extent(extent: int | Symbol) -> Scalar:
-    return Var(extent.name, extent.dtype) if isinstance(extent, Symbol) else as_scalar(extent)
+def _extents(numbers: tuple[int | Symbol, ...]) -> tuple[Scalar, ...]:
+    return tuple(Var(n.name, n.dtype) if isinstance(n, Symbol) else as_scalar(n) for n in numbers)
 
 
 def _trace(kernel: KernelDef, values: Mapping[str, object], promise: Promise) -> TileProgram:
     """One pass over the kernel."""
     params = tuple(
-        GlobalTensor(p.name, p.dtype, tuple(_extent(e) for e in p.extents), p.span)
+        GlobalTensor(p.name, p.dtype, _extents(p.extents), p.span, _extents(p.strides))
         for p in kernel.tensors
     )
     scalars = tuple((p.name, p.dtype) for p in kernel.scalars)
@@ -146,7 +148,7 @@ def _trace(kernel: KernelDef, values: Mapping[str, object], promise: Promise) ->
     check_passing(builder.rings)
     check_remote(program)
     check_pending(program)
-    return program
+    return check_writes(program)
 
 
 def _bind_parameters(

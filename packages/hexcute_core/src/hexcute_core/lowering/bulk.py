@@ -46,7 +46,8 @@ def _box(
 ) -> th.MapRef:
     """The box of global tile `outside` that the digits of `moves` lead to."""
     place = GlobalAddress(ctx.program, ctx.facts, outside, ctx.team, (), moves, ctx.once)
-    *corner, last = place.corner()
+    coordinates = place.corner()
+    *corner, last = [coordinates[d] for d in place.param.inward]
     # A map of packed elements is one of the bytes they lie in.
     per_byte = max(1, 8 // ctx.dtype(outside).bits)
     return th.MapRef(ctx.map_name(plan), (*corner, floordiv(last, per_byte)))

@@ -56,7 +56,7 @@ class Context:
     # Whether one thread of the team runs everything.
     alone: bool = False
     rings: dict[str, Ring] = field(default_factory=dict)
-    maps: dict[tuple[str, tuple[int, ...], int], str] = field(default_factory=dict)
+    maps: dict[tuple[str, tuple[int, ...], int, tuple[int, ...]], str] = field(default_factory=dict)
     _bases: dict[Scalar, Var] = field(default_factory=dict)
     _count: int = 0
     _taken: set[str] = field(default_factory=set)
@@ -124,9 +124,11 @@ class Context:
 
     def map_name(self, plan: BulkPlan) -> str:
         """The tensor map of a TMA copy; copies with equal boxes share one."""
-        per_byte = max(1, 8 // self.program.param(plan.param).dtype.bits)
+        param = self.program.param(plan.param)
+        per_byte = max(1, 8 // param.dtype.bits)
         box = (*plan.box[:-1], plan.box[-1] // per_byte)
-        key = (plan.param, box, plan.span if plan.span > 16 else 0)
+        dims = param.inward if param.inward != tuple(range(len(box))) else ()
+        key = (plan.param, box, plan.span if plan.span > 16 else 0, dims)
         return self.maps.setdefault(key, f"{plan.param}_map{len(self.maps)}")
 
     def fresh(self, stem: str) -> str:

@@ -86,6 +86,8 @@ class GlobalAddress:
         for d in reversed(range(rank - 1)):
             extent = self.param.shape[d + 1]
             self._strides[d] = mul(self._strides[d + 1], cast(extent, self._index))
+        if self.param.strides:
+            self._strides = [cast(stride, self._index) for stride in self.param.strides]
 
     def _carries(self, subs: Sequence[SubMode], start: Scalar, modes: Sequence[Mode]) -> bool:
         """Whether the digits of start and `modes`, split over `subs` apart, may need a carry."""

@@ -175,7 +175,7 @@ def _scratch(solution: Solution, op: TileOp, threads: int) -> int:
 def _params(program: TileProgram) -> tuple[th.ThreadParam, ...]:
     aligned = program.promise.aligned
     pointers = [
-        th.ThreadParam(p.name, p.dtype, p.shape, pointer=True, aligned=p.name in aligned)
+        th.ThreadParam(p.name, p.dtype, p.shape, True, p.name in aligned, p.strides)
         for p in program.params
     ]
     scalars = [th.ThreadParam(name, dtype) for name, dtype in program.scalars]

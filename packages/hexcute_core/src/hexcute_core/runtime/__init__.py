@@ -18,7 +18,7 @@ from hexcute_core.runtime.signature import (
     default_divisors,
     packed_divisors,
 )
-from hexcute_core.runtime.specialisation import Specialisation, best_key, decode
+from hexcute_core.runtime.specialisation import Specialisation, best_key, decode, levels, plain_key
 from hexcute_core.runtime.stamps import StampBuffer, Written
 
 __all__ = [
@@ -45,6 +45,8 @@ __all__ = [
     "packed_divisors",
     "device_count",
     "device_target",
+    "levels",
     "make_binder",
     "multiprocessors",
+    "plain_key",
 ]

@@ -21,8 +21,10 @@ from hexcute_core.runtime.signature import (
     default_divisors,
     number_limits,
 )
-from hexcute_core.runtime.specialisation import NARROW_LIMIT
+from hexcute_core.runtime.specialisation import LEVEL_BITS, NARROW_LIMIT, levels
 from hexcute_core.runtime.storage import TENSOR_STORAGE, Storage
+from hexcute_core.runtime.strided import steps_of
+from hexcute_core.strides import apart
 
 Bound: TypeAlias = tuple[int, int, tuple[Any, ...]]
 Binder: TypeAlias = Callable[[Sequence[Any]], Bound]
@@ -54,8 +56,8 @@ _Known: TypeAlias = tuple[str, ...] | str | dict[str, int]
 class _Source:
     """The body of a binder: statements that read the arguments, and what must then hold.
 
-    Its names are its own (`a0` an argument, `p0` a pointer, `e0` an extent, `d0` a dtype);
-    nothing of the user's text enters the code.
+    Its names are its own (`a0` an argument, `p0` a pointer, `e0` an extent, `s0` a stride, `d0` a
+    dtype); nothing of the user's text enters the code.
     """
 
     def __init__(self, signature: Signature, divisors: Mapping[str, int], host: bool) -> None:
@@ -71,6 +73,8 @@ class _Source:
         # What a dtype has to be: one of these names, this one, or one of these words.
         self.dtypes: dict[str, _Known] = {}
         self.elements: list[str] = []
+        self.shapes: dict[str, list[str]] = {}
+        self.apart: list[str] = []
         self.fresh = 0
 
     def name(self, letter: str) -> str:
@@ -96,21 +100,43 @@ class _Source:
             if not storage.packed:
                 self.dtypes[dtype] = storage.numpy
                 self.failures.append(f"{arg}.dtype.name not in {dtype}")
-            self.failures.append(f"not {arg}.flags.c_contiguous")
+            if not param.strides:
+                self.failures.append(f"not {arg}.flags.c_contiguous")
             self.addresses.append(f"{pointer} = {arg}.__array_interface__['data'][0]")
         else:
             if not storage.packed:
                 self.dtypes[dtype] = storage.torch
                 self.failures.append(f"{arg}.dtype is not {dtype}")
-            self.failures.append(f"not {arg}.is_contiguous()")
+            if not param.strides:
+                self.failures.append(f"not {arg}.is_contiguous()")
             if len(self.pointers) == 1:
                 self.reads.append(f"device = {arg}.get_device()")
                 self.failures.append("device < 0")
             else:
                 self.failures.append(f"{arg}.get_device() != device")
             self.addresses.append(f"{pointer} = {arg}.data_ptr()")
-        if any(isinstance(extent, str) for extent in param.shape):
+        self.shapes[arg] = axes
+        if not param.strides and any(isinstance(extent, str) for extent in param.shape):
             self.elements.append(" * ".join(axes))
+
+    def strided(self, arg: str, param: TensorParam) -> None:
+        """Strides in elements, when all extents are known: one symbol may be both."""
+        axes, steps = self.shapes[arg], []
+        for stride, axis in zip(param.strides, axes, strict=True):
+            if isinstance(stride, str) and stride not in self.extents:
+                self.extents[stride] = step = self.name("s")
+                self.failures.append(f"{step} < 0")
+            else:
+                step = self.name("s")
+                known = self.extents[stride] if isinstance(stride, str) else str(stride)
+                self.failures.append(f"({axis} > 1 and {step} != {known})")
+            steps.append(step)
+        names = "".join(step + ", " for step in steps)
+        self.reads.append(f"({names}) = steps_of({arg})")
+        self.elements.append(
+            "1 + " + " + ".join(f"({axis} - 1) * {step}" for axis, step in zip(axes, steps))
+        )
+        self.apart.append(f"apart(({''.join(axis + ', ' for axis in axes)}), ({names}))")
 
     def packed(self, arg: str, axis: str, dtype: str, storage: Storage) -> None:
         """The last extent counts elements, the argument's counts words that hold several."""
@@ -131,15 +157,28 @@ class _Source:
 
     def key(self) -> str:
         """`usual if <one cheap test> else <bit by bit>`, as in `specialisation`."""
-        tests = [(pointer, ALIGNMENT) for pointer in self.pointers.values()]
-        tests += [(self.extents[name], divisor) for name, divisor in self.divisors.items()]
-        bits = [f"({value} % {n} == 0) << {i}" for i, (value, n) in enumerate(tests)]
+        bits: list[str] = []
+        unusual: list[str] = []
+        usual = at = 0
+        for pointer in self.pointers.values():
+            bits.append(f"({pointer} % {ALIGNMENT} == 0) << {at}")
+            unusual.append(f"{pointer} % {ALIGNMENT}")
+            usual, at = usual | 1 << at, at + 1
+        for name, divisor in self.divisors.items():
+            value, found = self.extents[name], levels(divisor)
+            count = " + ".join(f"({value} % {n} == 0)" for n in found)
+            bits.append(f"({count}) << {at}")
+            unusual.append(f"{value} % {divisor}")
+            usual, at = usual | len(found) << at, at + LEVEL_BITS
+        for lies in self.apart:
+            bits.append(f"{lies} << {at}")
+            unusual.append(f"not {lies}")
+            usual, at = usual | 1 << at, at + 1
         wide = [f"{count} >= {NARROW_LIMIT}" for count in self.elements]
         if wide:
-            bits.append(f"({' or '.join(wide)}) << {len(tests)}")
-        odd = [f"{' or '.join(f'{value} % {n}' for value, n in tests)}"] if tests else []
-        unusual = " or ".join([*odd, *wide]) or "False"
-        return f"{' | '.join(bits) or '0'} if {unusual} else {(1 << len(tests)) - 1}"
+            bits.append(f"({' or '.join(wide)}) << {at}")
+        odd = " or ".join([*unusual, *wide]) or "False"
+        return f"{' | '.join(bits) or '0'} if {odd} else {usual}"
 
     def text(self) -> str:
         args = [self.name("a") for _ in self.signature.params]
@@ -149,6 +188,9 @@ class _Source:
                     self.tensor(arg, param)
                 case ScalarParam():
                     self.scalar(arg, param)
+        for arg, param in zip(args, self.signature.params, strict=True):
+            if isinstance(param, TensorParam) and param.strides:
+                self.strided(arg, param)
         symbols = [self.extents[symbol.name] for symbol in self.signature.symbols]
         if self.host:
             for extent, symbol in zip(symbols, self.signature.symbols, strict=True):
@@ -210,7 +252,7 @@ def make_binder(
 
     source = _Source(signature, default_divisors(signature) if divisors is None else divisors, host)
     text = source.text()
-    scope: dict[str, Any] = {"refuse": refuse}
+    scope: dict[str, Any] = {"refuse": refuse, "steps_of": steps_of, "apart": apart}
     for dtype, known in source.dtypes.items():
         scope[dtype] = known if host else _of_torch(known)
     exec(compile(text, f"<binder of {signature.kernel}>", "exec"), scope)

@@ -24,6 +24,9 @@ class Described:
     def is_contiguous(self) -> bool:
         return bool(self.tensor.is_contiguous())
 
+    def stride(self) -> tuple[int, ...]:
+        return tuple(self.tensor.stride())
+
     def get_device(self) -> int:
         return 0
 

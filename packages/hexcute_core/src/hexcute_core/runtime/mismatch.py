@@ -16,6 +16,7 @@ from hexcute_core.runtime.signature import (
     number_limits,
 )
 from hexcute_core.runtime.storage import TENSOR_STORAGE
+from hexcute_core.runtime.strided import steps_of
 
 
 def is_torch(value: Any) -> bool:
@@ -72,7 +73,10 @@ class _Explainer:
                 found = self.tensor(param, value)
             if found is not None:
                 return found
-        return None
+        # One symbol may be an extent of one tensor and a stride of another.
+        pairs = zip(params, args, strict=True)
+        strided = [(p, v) for p, v in pairs if isinstance(p, TensorParam) and p.strides]
+        return next(filter(None, (self.strides(p, v) for p, v in strided)), None)
 
     def scalar(self, param: ScalarParam, value: Any) -> LaunchError | None:
         floating = param.dtype_name.startswith("f")
@@ -160,7 +164,7 @@ class _Explainer:
         return (*shape[:-1], shape[-1] * per[str(value.dtype).removeprefix("torch.")])
 
     def layout(self, param: TensorParam, value: Any) -> LaunchError | None:
-        if _contiguous(value):
+        if param.strides or _contiguous(value):
             return None
         return self.error(
             f"argument {param.name!r}: expected a contiguous row-major tensor, strides "
@@ -169,6 +173,37 @@ class _Explainer:
             if self.host
             else f"pass {param.name}.contiguous(), or declare the transposed tensor",
         )
+
+    def strides(self, param: TensorParam, value: Any) -> LaunchError | None:
+        fix = f"pass {'np.ascontiguousarray' if self.host else 'torch.clone'}({param.name})"
+        found = zip(param.strides, steps_of(value), strict=True)
+        for axis, (stride, step) in enumerate(found):
+            here = f"{param.name!r} dimension {axis}"
+            text = f"argument {param.name!r}: stride {_strides(value)[axis]} of dimension {axis}"
+            if step < 0:
+                return self.error(f"{text}, strides are whole elements, from 0 on", fix=fix)
+            if isinstance(stride, int):
+                if step != stride and value.shape[axis] > 1:
+                    return self.error(
+                        f"{text}, expected {stride} as in {param}",
+                        fix="pass a tensor with that stride, or declare it by a symbol",
+                    )
+                continue
+            if value.shape[axis] < 2:
+                self.bound.setdefault(stride, (0, here))
+                continue
+            if step > self.largest[stride]:
+                return self.error(
+                    f"{text}, {stride}, is {step}, at most {self.largest[stride]} can be passed",
+                    fix="pass parts of the tensor, a launch each",
+                )
+            known, where = self.bound.setdefault(stride, (step, here))
+            if step != known:
+                return self.error(
+                    f"{text}, expected {stride} = {known} (from {where})",
+                    fix="declare the strides of each tensor by symbols of its own",
+                )
+        return None
 
     def place(self, param: TensorParam, value: Any) -> LaunchError | None:
         if value.device.type != "cuda":

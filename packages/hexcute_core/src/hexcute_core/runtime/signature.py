@@ -24,14 +24,25 @@ ALIGNMENT = 16
 
 @dataclass(frozen=True)
 class TensorParam:
-    """A row-major tensor of `shape`, whose extents are integers or names of symbols."""
+    """A tensor of `shape`, whose extents are integers or names of symbols, and so are its
+    `strides`, in elements; a row-major tensor has none."""
 
     name: str
     dtype_name: str
     shape: tuple[int | str, ...]
+    strides: tuple[int | str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.dtype_name}[{', '.join(map(str, self.shape))}]"
+        pairs = [f"{extent}:{stride}" for extent, stride in zip(self.shape, self.strides)]
+        return f"{self.dtype_name}[{', '.join(pairs or map(str, self.shape))}]"
+
+    @property
+    def inner(self) -> tuple[int | str, ...]:
+        """The extents along which a thread may move several elements at once: the last one of a
+        row-major tensor, else those with a stride of 1."""
+        if not self.strides:
+            return self.shape[-1:]
+        return tuple(e for e, stride in zip(self.shape, self.strides) if stride == 1)
 
 
 @dataclass(frozen=True)
@@ -47,7 +58,7 @@ class ScalarParam:
 
 @dataclass(frozen=True)
 class SymbolParam:
-    """An extent passed to the kernel as an integer of type i32 or i64."""
+    """An extent or a stride passed to the kernel as an integer of type i32 or i64."""
 
     name: str
     dtype_name: str = "i32"
@@ -73,7 +84,7 @@ class Signature:
             self._expect(tensor.name, tensor.dtype_name, TENSOR_STORAGE, "a tensor")
         for scalar in self.scalars:
             self._expect(scalar.name, scalar.dtype_name, SCALAR_CODES, "a number")
-        bound = {extent for tensor in self.tensors for extent in tensor.shape}
+        bound = {e for tensor in self.tensors for e in (*tensor.shape, *tensor.strides)}
         for symbol in self.symbols:
             self._expect(symbol.name, symbol.dtype_name, ("i32", "i64"), "a symbol")
             if symbol.name not in bound:
@@ -96,6 +107,11 @@ class Signature:
     @property
     def tensors(self) -> tuple[TensorParam, ...]:
         return tuple(param for param in self.params if isinstance(param, TensorParam))
+
+    @property
+    def strided(self) -> tuple[TensorParam, ...]:
+        """The tensors with strides of their own."""
+        return tuple(tensor for tensor in self.tensors if tensor.strides)
 
     @property
     def scalars(self) -> tuple[ScalarParam, ...]:
@@ -136,14 +152,15 @@ def packed_divisors(signature: Signature) -> dict[str, int]:
 
 
 def default_divisors(signature: Signature) -> dict[str, int]:
-    """For each symbol that is a tensor's last extent, the elements in 16 bytes, at most.
+    """For each symbol that is the extent of a tensor's rows, or a stride, the elements in 16 bytes,
+    at most.
 
-    These are the extents that decide whether rows start aligned. With tensors of several
+    These are the numbers that decide whether rows start aligned. With tensors of several
     widths the narrowest type counts, so that one bit promises 16 bytes to all of them.
     """
     divisors: dict[str, int] = {}
     for tensor in signature.tensors:
-        for extent in tensor.shape[-1:]:
+        for extent in (*tensor.inner, *tensor.strides):
             if isinstance(extent, str):
                 elements = ALIGNMENT * 8 // BY_NAME[tensor.dtype_name].bits
                 divisors[extent] = max(elements, divisors.get(extent, 1))

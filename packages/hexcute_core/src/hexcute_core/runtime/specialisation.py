@@ -1,8 +1,9 @@
 """What one compiled kernel assumes of its arguments, packed into one integer key.
 
-    bit i              tensor i's pointer is a multiple of 16 bytes
-    bit tensors + j    the j-th symbol with a divisor is a multiple of it
-    the last bit       some tensor has 2^31 elements or more: index in 64 bits
+    a bit a tensor                     its pointer is a multiple of 16 bytes
+    two bits a symbol with a divisor   of how many of `levels(divisor)` it is a multiple
+    a bit a tensor with strides        its elements lie at places of their own
+    the last bit                       some tensor reaches over 2^31 elements: index in 64 bits
 """
 
 from __future__ import annotations
@@ -13,31 +14,60 @@ from dataclasses import dataclass
 from hexcute_core.runtime.signature import Signature
 
 NARROW_LIMIT = 2**31
-"""Tensors of fewer elements than this are indexed in 32 bits."""
+"""Tensors that reach over fewer elements than this are indexed in 32 bits."""
+LEVEL_BITS = 2
+
+
+def levels(divisor: int) -> tuple[int, ...]:
+    """The divisors that a symbol is told apart by, each a multiple of the next: `divisor`, a half
+    and a quarter of it, which of elements in 16 bytes are those in 8 and 4."""
+    found = [divisor]
+    while len(found) < (1 << LEVEL_BITS) - 1 and found[-1] % 2 == 0 and found[-1] > 2:
+        found.append(found[-1] // 2)
+    return tuple(found)
 
 
 @dataclass(frozen=True)
 class Specialisation:
-    """Names of the aligned tensors, the divisor each symbol is known to have, and the width."""
+    """Names of the aligned tensors, the divisor each symbol is known to have, the width, and the
+    tensors with strides whose elements lie apart."""
 
     aligned: tuple[str, ...]
     multiples: tuple[tuple[str, int], ...]
     wide: bool = False
+    apart: tuple[str, ...] = ()
 
 
 def decode(signature: Signature, divisors: Mapping[str, int], key: int) -> Specialisation:
     """The assumptions behind a key that a `Binder` of the same signature and divisors made."""
-    tensors = [tensor.name for tensor in signature.tensors]
-    multiples = list(divisors.items())
-    return Specialisation(
-        aligned=tuple(name for i, name in enumerate(tensors) if key >> i & 1),
-        multiples=tuple(
-            pair for j, pair in enumerate(multiples) if key >> (len(tensors) + j) & 1
-        ),
-        wide=bool(key >> (len(tensors) + len(multiples)) & 1),
-    )
+    def bits(count: int) -> int:
+        nonlocal key
+        found, key = key & ((1 << count) - 1), key >> count
+        return found
+
+    aligned = tuple(tensor.name for tensor in signature.tensors if bits(1))
+    counts = [(name, levels(divisor), bits(LEVEL_BITS)) for name, divisor in divisors.items()]
+    apart = tuple(tensor.name for tensor in signature.strided if bits(1))
+    # Of two that hold the first is the multiple of the other.
+    multiples = tuple((name, found[len(found) - count]) for name, found, count in counts if count)
+    return Specialisation(aligned, multiples, bool(bits(1)), apart)
+
+
+def _key(signature: Signature, divisors: Mapping[str, int], aligned: bool) -> int:
+    at = len(signature.tensors)
+    key = (1 << at) - 1 if aligned else 0
+    for divisor in divisors.values():
+        key |= (len(levels(divisor)) if aligned else 0) << at
+        at += LEVEL_BITS
+    return key | ((1 << len(signature.strided)) - 1) << at
 
 
 def best_key(signature: Signature, divisors: Mapping[str, int]) -> int:
-    """The key of the usual call: all aligned, all divisible, 32-bit indices."""
-    return (1 << (len(signature.tensors) + len(divisors))) - 1
+    """The key of the usual call: all aligned, all divisible, all apart, 32-bit indices."""
+    return _key(signature, divisors, True)
+
+
+def plain_key(signature: Signature, divisors: Mapping[str, int]) -> int:
+    """The key of a call of which nothing is known but 32-bit indices, and elements that lie apart.
+    """
+    return _key(signature, divisors, False)

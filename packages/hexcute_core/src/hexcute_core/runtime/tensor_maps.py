@@ -1,12 +1,13 @@
 """Tensor maps at launch: a kernel's values -> the 128 bytes of each descriptor, kept for reuse.
 
-A descriptor depends on the tensor's address and extents alone; one seen before costs the look-up
-of a tuple.
+A descriptor depends on the tensor's address, extents and strides alone; one seen before costs the
+look-up of a tuple.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from operator import itemgetter
 from typing import Any, TypeAlias
 
@@ -55,22 +56,31 @@ class _Maker:
 
     @property
     def places(self) -> tuple[int, ...]:
-        """Where the address and the run-time extents stand among the kernel's values."""
-        extents = dict.fromkeys(e for e in self.param.shape if isinstance(e, str))
+        """Where the address, run-time extents and strides stand among the kernel's values."""
+        written = (*self.param.shape, *self.param.strides)
+        extents = dict.fromkeys(e for e in written if isinstance(e, str))
         return tuple(self.names.index(name) for name in (self.param.name, *extents))
 
     def make(self, values: Sequence[Any]) -> bytes:
         at = self.names.index
         address = values[at(self.param.name)]
-        extents = [e if isinstance(e, int) else values[at(e)] for e in self.param.shape]
+        extents, steps = (
+            [e if isinstance(e, int) else values[at(e)] for e in numbers]
+            for numbers in (self.param.shape, self.param.strides)
+        )
         extents[-1] //= self.per_byte
+        steps = steps or [prod(extents[d + 1 :]) for d in range(len(extents))]
+        dims = self.map.dims or range(len(extents))
+        extents, steps = [extents[d] for d in dims], [steps[d] for d in dims]
         if 0 in extents:
             row = ALIGNMENT * 8 // self.bits
-            extents, address = [*(1 for _ in extents[1:]), row], _NOWHERE
-        strides, step = [], self.bits // 8
-        for extent in reversed(extents[1:]):
-            step *= extent
-            strides.append(step)
+            extents, steps, address = [*(1 for _ in dims[1:]), row], [row for _ in dims], _NOWHERE
+        size = self.bits // 8
+        strides = [step * size for step in steps[-2::-1]]
+        if self.param.strides:
+            # The stride of a dimension with one element is never taken, and may be any.
+            pairs = zip(extents[-2::-1], strides)
+            strides = [stride if extent > 1 else ALIGNMENT for extent, stride in pairs]
         self._check(address, extents, strides)
         return self.driver.tensor_map(
             self.element, address, extents[::-1], strides, self.map.box[::-1],

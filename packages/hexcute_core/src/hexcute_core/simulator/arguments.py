@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from hexcute_core.scalar.exact import exact
 from hexcute_core.simulator.lanes.scalars import compile_scalar, constant_value
 from hexcute_core.simulator.lanes.state import Block, LaneState
 from hexcute_core.simulator.lanes.values import Array, Value, storage
+from hexcute_core.thread import ThreadParam
+from hexcute_core.tile import GlobalTensor
 
 MAX_GRID = (2**31 - 1, 65535, 65535)
 SIMULATED = 2
@@ -125,44 +127,36 @@ def bind_clusters(blocks: Sequence[Block], cluster: Block) -> list[list[int]]:
 
 def bind_arrays(
     program: str,
-    expected: Mapping[str, tuple[DType, tuple[Scalar, ...]]],
+    expected: Iterable[GlobalTensor | ThreadParam],
     arrays: Mapping[str, object],
     values: Mapping[str, Value],
 ) -> dict[str, Array]:
-    """The caller's arrays, each checked against the type and extents of its parameter.
+    """The caller's arrays, each checked against the type, extents and strides of its parameter.
 
-    An array is C-contiguous, of the parameter's element type (or an unsigned integer of the same
-    width) and shape; types narrower than a byte come packed, any shape of the right size.
+    An array is C-contiguous where its parameter has no strides of its own, of the parameter's
+    element type (or an unsigned integer of the same width) and shape; types narrower than a byte
+    come packed, any shape of the right size.
     """
-    if set(arrays) != set(expected):
+    names = sorted(param.name for param in expected)
+    if sorted(arrays) != names:
         raise SimulationError(
-            f"{program} takes the arrays {sorted(expected)}, got {sorted(arrays)}",
+            f"{program} takes the arrays {names}, got {sorted(arrays)}",
             fix="pass arrays={name: numpy array} for each of them",
         )
     bound = {}
-    for name, (dtype, extents) in expected.items():
-        shape = tuple(evaluate_symbols(e, values) for e in extents)
-        bound[name] = _check_array(name, dtype, shape, arrays[name])
+    for p in expected:
+        shape, strides = (
+            tuple(evaluate_symbols(e, values) for e in written) for written in (p.shape, p.strides)
+        )
+        bound[p.name] = _check_array(p.name, p.dtype, shape, strides, arrays[p.name])
     return bound
-
-
-def map_extents(
-    expected: Mapping[str, tuple[DType, tuple[Scalar, ...]]], values: Mapping[str, Value]
-) -> dict[str, tuple[int, ...]]:
-    """The extents that tensor maps count in: those of the parameter, the last in bytes where its
-    elements are packed."""
-    found = {}
-    for name, (dtype, extents) in expected.items():
-        *outer, last = (evaluate_symbols(e, values) for e in extents)
-        found[name] = (*outer, last // max(1, 8 // dtype.bits))
-    return found
 
 
 def refuse_overlap(program: str, arrays: Mapping[str, Array], written: set[str]) -> None:
     """Refuses arguments that share memory which the kernel writes: its code relies on pointers that
-    lead to memory of their own."""
+    lead to memory of their own. Parts of one array may lie between each other's rows."""
     for (one, a), (other, b) in itertools.combinations(arrays.items(), 2):
-        if written & {one, other} and np.may_share_memory(a, b):
+        if written & {one, other} and np.may_share_memory(a, b) and np.shares_memory(a, b):
             changed = other if other in written else one
             raise SimulationError(
                 f"arguments {one} and {other} overlap in memory, and {program} writes {changed}",
@@ -170,7 +164,9 @@ def refuse_overlap(program: str, arrays: Mapping[str, Array], written: set[str])
             )
 
 
-def _check_array(name: str, dtype: DType, shape: tuple[int, ...], array: object) -> Array:
+def _check_array(
+    name: str, dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...], array: object
+) -> Array:
     if not isinstance(array, np.ndarray):
         raise SimulationError(
             f"argument {name}: expected a numpy array, got {type(array).__name__}",
@@ -181,7 +177,7 @@ def _check_array(name: str, dtype: DType, shape: tuple[int, ...], array: object)
             f"argument {name}: a masked array, whose mask a kernel does not see",
             fix=f"pass {name}.filled(0)",
         )
-    if not array.flags.c_contiguous:
+    if not strides and not array.flags.c_contiguous:
         raise SimulationError(
             f"argument {name}: the array is not contiguous", fix="pass np.ascontiguousarray(...)"
         )
@@ -199,6 +195,13 @@ def _check_array(name: str, dtype: DType, shape: tuple[int, ...], array: object)
         raise SimulationError(
             f"argument {name}: expected shape {shape}, got {array.shape}",
             fix="pass the shape that the symbols give, or other symbols",
+        )
+    found = zip(array.strides, strides, shape)
+    if any(extent > 1 and step != stride * array.itemsize for step, stride, extent in found):
+        raise SimulationError(
+            f"argument {name}: expected the strides {strides}, in elements, got {array.strides} in "
+            "bytes",
+            fix="pass an array with the strides that the symbols give, or other symbols",
         )
     return array
 

@@ -22,12 +22,12 @@ from hexcute_core.simulator.arguments import (
     bind_grid,
     bind_scalars,
     check_schedules,
-    map_extents,
     refuse_overlap,
 )
 from hexcute_core.simulator.code import Code, NeedsAgents, Routine
 from hexcute_core.simulator.counting import Counters, Tally
 from hexcute_core.simulator.findings import Findings, RunEnds
+from hexcute_core.simulator.instructions.boxes import mapped
 from hexcute_core.simulator.lanes.state import WARP, Block
 from hexcute_core.simulator.lanes.values import Array, Value
 from hexcute_core.simulator.machine import Machine
@@ -66,8 +66,9 @@ def simulate(
 ) -> SimulationReport:
     """Runs `program` on the CPU, every lane of every block of `blocks` (default: the whole grid).
 
-    `arrays` holds a C-contiguous numpy array for each pointer parameter, written in place by the
-    first schedule when it has ended; `scalars` a number for each scalar parameter and symbol.
+    `arrays` holds a numpy array for each pointer parameter, C-contiguous unless it has strides of
+    its own, written in place by the first schedule when it has ended; `scalars` a number for each
+    scalar parameter and symbol.
     Seeds `seed` to `seed + schedules - 1` are run: 0 is the adversary, for whom everything
     asynchronous is as late as its waits allow, the others draw the order of warps and of
     completions. With `check` the first finding (a race, a deadlock, an access that is out of
@@ -131,9 +132,9 @@ class _Launch:
         )
         self.chosen = bind_blocks(self.grid, self.blocks)
         self.pointers = {p.name: p for p in program.params if p.pointer}
-        expected = {name: (p.dtype, p.shape) for name, p in self.pointers.items()}
-        self.arrays = bind_arrays(program.name, expected, self.given, self.values)
-        self.extents = map_extents(expected, self.values)
+        pointers = tuple(self.pointers.values())
+        self.arrays = bind_arrays(program.name, pointers, self.given, self.values)
+        self.mapped = {p.name: mapped(p, self.values) for p in pointers}
         self.granules = global_granules(program)
         self.granule = shared_granule(program)
         for name, array in self.arrays.items():
@@ -169,7 +170,7 @@ class _Launch:
             findings, seed,
         )  # fmt: skip
         world.maps = {tensor_map.name: tensor_map for tensor_map in self.program.maps}
-        world.extents = self.extents
+        world.mapped = self.mapped
         world.meter = self.meter
         try:
             if agents:

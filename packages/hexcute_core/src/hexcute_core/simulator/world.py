@@ -18,6 +18,7 @@ from hexcute_core.thread import TensorMap
 
 if TYPE_CHECKING:
     from hexcute_core.simulator.agents import Scheduler
+    from hexcute_core.simulator.instructions.boxes import Mapped
     from hexcute_core.simulator.meter import Meter
 
 SLACK = 64
@@ -54,7 +55,7 @@ class World:
         self.seed = seed
         self.random = np.random.default_rng(seed)
         self.maps: Mapping[str, TensorMap] = {}
-        self.extents: Mapping[str, tuple[int, ...]] = {}
+        self.mapped: Mapping[str, Mapped] = {}
         self.scheduler: Scheduler | None = None
         self.watched = False
         self.changes = 0

@@ -6,7 +6,7 @@ a shuffle: CUDA C++ Programming Guide, "Arithmetic Instructions", compute capabi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from hexcute_core.arch import Arch, Fragment, Mode, product
 from hexcute_core.arch.conversions import Conversion, conversion
@@ -144,6 +144,25 @@ def compute_clocks(
             assert_never(op)
 
 
+def special_functions(
+    op: Elementwise | ForElements, fragments: Mapping[str, Fragment], facts: Facts, warps: float
+) -> float:
+    """How often warps of one block ask the special-function units, once."""
+    match op:
+        case Elementwise():
+            return warps * layout_of(fragments, op.dst).values * _specials(op.expr)
+        case ForElements():
+            each = _body_total(op.body, facts, lambda stmt: sum(map(_specials, scalars(stmt))))
+            return warps * layout_of(fragments, op.ref).values * each
+        case _:
+            assert_never(op)
+
+
+def _specials(e: Scalar) -> float:
+    """Nodes of `e` that are special functions."""
+    return sum(isinstance(n, Unary) and _unary_clocks(n.op) == SPECIAL for n in walk(e))
+
+
 def cast_way(tensors: Mapping[str, Tensor], arch: Arch, op: TileOp) -> Conversion | None:
     """How `op` converts two values, where it is a cast that converts two at a time."""
     if not isinstance(op, CastTile):
@@ -202,9 +221,13 @@ def _scan_clocks(op: Scan, f: Fragment, warps: float) -> float:
 def _body_clocks(body: Iterable[Stmt], facts: Facts) -> float:
     """Clocks of one warp for statements of thread-level code: its lanes take both sides of a
     branch, and all rounds of a loop."""
+    return _body_total(body, facts, lambda stmt: SIMPLE + sum(map(scalar_clocks, scalars(stmt))))
+
+
+def _body_total(body: Iterable[Stmt], facts: Facts, of: Callable[[Stmt], float]) -> float:
+    """The sum of `of` over statements, each as often as it runs."""
     total = 0.0
     for stmt in body:
-        once = SIMPLE + sum(map(scalar_clocks, scalars(stmt)))
-        once += sum(_body_clocks(part, facts) for part in bodies(stmt))
+        once = of(stmt) + sum(_body_total(part, facts, of) for part in bodies(stmt))
         total += once * facts.trips(stmt) if isinstance(stmt, For | While) else once
     return total

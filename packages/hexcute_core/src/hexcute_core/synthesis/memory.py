@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from math import gcd
 
 from hexcute_core.arch import Mode, product
-from hexcute_core.scalar import Const, is_const, mul
-from hexcute_core.tile import GlobalView, SubMode, TileProgram, TileRef
+from hexcute_core.scalar import Const, Scalar, is_const, mul
+from hexcute_core.tile import GlobalTensor, GlobalView, SubMode, TileProgram, TileRef
 from hexcute_core.tile.facts import Facts
 
 WIDEST = 16
@@ -50,11 +50,10 @@ def describe_global(program: TileProgram, facts: Facts, ref: TileRef) -> GlobalT
     view = program.tensor(ref.tensor)
     assert isinstance(view, GlobalView)
     param = program.param(view.param)
-    last = len(param.shape) - 1
     modes: list[tuple[Mode, ...]] = []
     for m in ref.kept:
         modes.append(tuple(_constant(s) for s in view.modes[m]))
-    run, places = _contiguous(view, ref, modes, last)
+    run, places = _contiguous(view, ref, modes, param.unit)
     contiguous, vector = None, 1
     if run:
         limit = _alignment(program, facts, view, ref, places)
@@ -62,7 +61,7 @@ def describe_global(program: TileProgram, facts: Facts, ref: TileRef) -> GlobalT
         vector &= -vector
         if len(run) == 1 and run[0].step == 1:
             contiguous, run = run[0].dim, ()
-    strides = _order_key(modes, last)
+    strides = _order_key(modes, param.inward)
     # Vectors run along the contiguous dimension; what only repeats elements comes last.
     order = tuple(sorted(range(len(modes)), key=lambda d: (d != contiguous, *strides[d])))
     return GlobalTile(tuple(modes), contiguous, vector, order, view.named is not None, run)
@@ -80,7 +79,7 @@ def _whole_digits(run: Sequence[Mode]) -> int:
 
 
 def _contiguous(
-    view: GlobalView, ref: TileRef, modes: list[tuple[Mode, ...]], last: int
+    view: GlobalView, ref: TileRef, modes: list[tuple[Mode, ...]], last: int | None
 ) -> tuple[tuple[Mode, ...], frozenset[tuple[int, int]]]:
     """The digits of the tile that memory has one after another, fastest first, those that go on
     along the tile as one; and which sub-modes of the view they are, as (mode, number)."""
@@ -119,18 +118,20 @@ def _contiguous(
 
 def _constant(s: SubMode) -> Mode:
     """Extents of tile modes are constants; a run-time step counts as 0, since only constant steps
-    along the last dimension can be contiguous."""
+    along the innermost dimension can be contiguous."""
     extent = int(s.extent.value) if isinstance(s.extent, Const) else 1
     step = int(s.step.value) if isinstance(s.step, Const) else 0
     return Mode(extent, step, s.dim)
 
 
-def _order_key(modes: list[tuple[Mode, ...]], last: int) -> list[tuple[bool, int, int]]:
+def _order_key(
+    modes: list[tuple[Mode, ...]], inward: tuple[int, ...]
+) -> list[tuple[bool, int, int]]:
     keys = []
     for subs in modes:
         first = subs[0] if subs else Mode(1, 0, 0)
         repeats = all(s.step == 0 or s.size == 1 for s in subs)
-        keys.append((repeats, last - first.dim, first.step))
+        keys.append((repeats, -inward.index(first.dim), first.step))
     return keys
 
 
@@ -139,12 +140,24 @@ def _alignment(
 ) -> int:
     """Elements by which every vector of the tile is aligned in memory and away from edges."""
     param = program.param(view.param)
-    last = len(param.shape) - 1
+    assert param.unit is not None
     known = 128 if param.name in program.promise.aligned else 8
     limit = max(1, known // view.dtype.bits)
-    # The row length is both the stride of the other dimensions and the edge along this one.
-    limit = gcd(limit, facts.divisor(param.shape[last]))
-    return gcd(limit, start_in_row(facts, view, ref, last, run))
+    # The row length is the edge along this dimension, and of a row-major tensor what the strides of
+    # the others are made of.
+    limit = gcd(limit, facts.divisor(param.shape[param.unit]))
+    limit = gcd(limit, *(facts.divisor(stride) for _, stride in outer_strides(param)))
+    return gcd(limit, start_in_row(facts, view, ref, param.unit, run))
+
+
+def outer_strides(param: GlobalTensor) -> tuple[tuple[int, Scalar], ...]:
+    """Dimensions whose strides a tensor has of its own and that elements lie along, with those
+    strides; but for the one along which elements follow one another."""
+    return tuple(
+        (d, stride)
+        for d, stride in enumerate(param.strides)
+        if d != param.unit and not is_const(param.shape[d], 1)
+    )
 
 
 Places = frozenset[tuple[int, int]]
@@ -152,7 +165,7 @@ Places = frozenset[tuple[int, int]]
 
 
 def start_in_row(facts: Facts, view: GlobalView, ref: TileRef, last: int, run: Places) -> int:
-    """What divides the coordinate along the `last` dimension of the tensor where the tile, and
+    """What divides the coordinate along the dimension `last` of the tensor where the tile, and
     every step of it but those of its sub-modes `run`, may begin."""
     limit = facts.divisor(view.origin[last])
     for m, subs in enumerate(view.modes):

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from cute_layout import Swizzle
 from hexcute_core.arch import Arch
-from hexcute_core.scalar import Scalar, is_const
-from hexcute_core.synthesis.memory import start_in_row
+from hexcute_core.scalar import Scalar, is_const, show
+from hexcute_core.synthesis.memory import outer_strides, start_in_row
 from hexcute_core.synthesis.solution import BulkPlan, CopyPlan, Operand, Rep
 from hexcute_core.tile import GlobalView, TileProgram, TileRef
 from hexcute_core.tile.facts import Facts
@@ -113,8 +113,7 @@ def bulk_plan(
     view = program.tensor(ref.tensor)
     assert isinstance(view, GlobalView)
     param = program.param(view.param)
-    last = len(param.shape) - 1
-    bits = view.dtype.bits
+    last, bits = param.unit, view.dtype.bits
     if not name.startswith(LOADING) and any(facts.may_be_negative(e) for e in _begins(view, ref)):
         # CUDA C++ Programming Guide, "Tensor memory access": a box may be read from a corner with
         # negative coordinates, but not written there.
@@ -130,8 +129,17 @@ def bulk_plan(
         return f"{view.dtype} tensors of rank {len(param.shape)} have no tensor map"
     if param.name not in program.promise.aligned:
         return f"`{param.name}` is not known to be aligned to {bulk.alignment} bytes"
-    if last and facts.divisor(param.shape[last]) * bits % (bulk.alignment * 8):
+    if last is None:
+        return f"no dimension of `{param.name}` is declared with a stride of 1"
+    rows = last and not param.strides
+    if rows and facts.divisor(param.shape[last]) * bits % (bulk.alignment * 8):
         return f"rows of `{param.name}` are not known to be multiples of {bulk.alignment} bytes"
+    for d, stride in outer_strides(param):
+        if facts.divisor(stride) * bits % (bulk.alignment * 8):
+            return (
+                f"the stride {show(stride)} of dimension {d} of `{param.name}` is not known to be "
+                f"a multiple of {bulk.alignment} bytes"
+            )
     dims = []
     for m in ref.kept:
         subs = view.modes[m]
@@ -168,7 +176,9 @@ def bulk_plan(
     if reps and prod(box) * bits % (CORE_ROWS * span * 8):
         return f"boxes of {' x '.join(map(str, box))} elements do not fill whole swizzles"
     total = prod(ref.shape) * bits // 8
-    return BulkPlan(name, param.name, tuple(box), tuple(dims), tuple(reps), span, total)
+    axes = [param.inward.index(d) for d in dims]
+    box = [box[d] for d in param.inward]
+    return BulkPlan(name, param.name, tuple(box), tuple(axes), tuple(reps), span, total)
 
 
 def _bytes(bits: int) -> str:

@@ -12,18 +12,10 @@ from dataclasses import dataclass, replace
 from hexcute_core.dtypes import i32
 from hexcute_core.scalar import Const
 from hexcute_core.tile import (
-    CastTile,
     Copy,
-    Elementwise,
     Fill,
-    ForElements,
-    Gemm,
-    Prefetch,
     Rearrange,
-    Reduce,
     RegisterTensor,
-    Relabel,
-    Scan,
     SharedTensor,
     Stmt,
     Sync,
@@ -32,8 +24,7 @@ from hexcute_core.tile import (
     TileRef,
 )
 from hexcute_core.tile.ir import TileOp
-from hexcute_core.tile.visit import change, operands, operations
-from hexcute_core.unions import assert_never
+from hexcute_core.tile.visit import change, operands, operations, with_operands
 
 
 @dataclass(frozen=True)
@@ -136,7 +127,7 @@ def insert(
         taken = whole(moved.name, moved.shape)
         rearrange = Rearrange(number, taken, ref, None, op.span, cut)
         refs = tuple(taken if i == edge else r for i, r in enumerate(operands(op)))
-        reading = _reading(op, refs)
+        reading = with_operands(op, refs)
         assert reading is not None, "`edge` is one of `edges(op)`"
         changed[op.id] = (rearrange, reading)
 
@@ -149,22 +140,4 @@ def insert(
 
 def edges(op: TileOp) -> range:
     """The places, in `operands(op)`, of those that a rearrange may bring."""
-    return range(0 if _reading(op, operands(op)) is None else len(operands(op)))
-
-
-def _reading(op: TileOp, refs: tuple[TileRef, ...]) -> TileOp | None:
-    """`op` with other operands, or None where a rearrange in front of it would help nobody."""
-    match op:
-        case Copy() if op.update is not None and op.update.compare is not None:
-            return replace(op, src=refs[0], update=replace(op.update, compare=refs[1]))
-        case Copy() | CastTile() | Relabel() | Reduce():
-            return replace(op, src=refs[0])
-        case Gemm():
-            return replace(op, a=refs[0], b=refs[1])
-        case Elementwise() | Scan():
-            return replace(op, srcs=refs)
-        case Fill() | Prefetch() | Rearrange() | ForElements():
-            # These read no registers, or in any layout, or what they read they also visit.
-            return None
-        case _:
-            assert_never(op)
+    return range(0 if with_operands(op, operands(op)) is None else len(operands(op)))

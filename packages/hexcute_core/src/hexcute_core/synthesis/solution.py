@@ -13,19 +13,14 @@ from hexcute_core.errors import SourceSpan
 from hexcute_core.tile import (
     CastTile,
     Copy,
-    Elementwise,
-    Fill,
     ForElements,
     Gemm,
     Prefetch,
     Rearrange,
-    Reduce,
-    Relabel,
-    Scan,
     TileProgram,
     TileRef,
 )
-from hexcute_core.tile.ir import TileOp
+from hexcute_core.tile.ir import Computation, TileOp
 from hexcute_core.tile.visit import results
 from hexcute_core.unions import assert_never
 
@@ -179,9 +174,9 @@ class Operand:
 
 @dataclass(frozen=True)
 class BulkPlan:
-    """What TMA does to a tile by primitive `name`: `box` a dimension of the parameter, `dims[d]`
-    the parameter dimension of tile dimension d, `reps` the boxes of the tile, `span` the swizzle's
-    (16 for none)."""
+    """What TMA does to a tile by primitive `name`: `box` an axis of the tensor map, which are the
+    parameter's dimensions, those along which elements follow one another last, `dims[d]` the axis
+    of tile dimension d, `reps` the boxes of the tile, `span` the swizzle's (16 for none)."""
 
     name: str
     param: str
@@ -264,7 +259,7 @@ def subject(op: TileOp) -> str:
             names = op.src.tensor
         case ForElements():
             names = op.ref.tensor
-        case Fill() | Gemm() | CastTile() | Relabel() | Elementwise() | Reduce() | Scan():
+        case _ if isinstance(op, Gemm | Computation):
             names = ", ".join(ref.tensor for ref in results(op))
         case _:
             assert_never(op)

@@ -21,11 +21,8 @@ from hexcute_core.tile import (
     AsyncCommit,
     AsyncWait,
     CallStmt,
-    CastTile,
     ClusterOp,
     Copy,
-    Elementwise,
-    Fill,
     For,
     ForElements,
     Gemm,
@@ -39,18 +36,15 @@ from hexcute_core.tile import (
     Prefetch,
     Produce,
     Rearrange,
-    Reduce,
-    Relabel,
     Role,
     Say,
-    Scan,
     SetElement,
     Stmt,
     Sync,
     UpdateElement,
     While,
 )
-from hexcute_core.tile.ir import TileOp
+from hexcute_core.tile.ir import Computation, TileOp
 from hexcute_core.tile.visit import operands, results, tiles
 from hexcute_core.unions import assert_never
 
@@ -201,10 +195,9 @@ class _Walk:
                 return "global", TMA_LATENCY, True
             case Prefetch():
                 return "global", 0.0, False
-            case (
-                Copy() | Fill() | CastTile() | Relabel() | Elementwise() | Reduce() | Scan()
-                | Rearrange() | ForElements()
-            ):  # fmt: skip
+            case Copy() | Rearrange() | ForElements():
+                return "arithmetic", ARITHMETIC_LATENCY, False
+            case _ if isinstance(op, Computation):
                 return "arithmetic", ARITHMETIC_LATENCY, False
             case _:
                 assert_never(op)

@@ -19,7 +19,8 @@ from hexcute_core.scalar import Scalar, Var
 class ThreadParam:
     """A kernel parameter, in launch order: pointers to global tensors, then scalars and symbols.
 
-    `shape` is empty for a scalar. A pointer's `aligned` promises 16-byte alignment.
+    `shape` is empty for a scalar, `strides` (in elements) for a row-major tensor. A pointer's
+    `aligned` promises 16-byte alignment.
     """
 
     name: str
@@ -27,6 +28,7 @@ class ThreadParam:
     shape: tuple[Scalar, ...] = ()
     pointer: bool = False
     aligned: bool = False
+    strides: tuple[Scalar, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -218,18 +220,21 @@ class Stamps:
 
 @dataclass(frozen=True)
 class TensorMap:
-    """A TMA descriptor the host makes for parameter `param`: its whole extent, row-major.
+    """A TMA descriptor the host makes for parameter `param`: its whole extent.
 
-    `box` is in elements, one a dimension, outermost first; the innermost spans at most `swizzle`
-    bytes where that is not 0. Of types narrower than a byte it maps the bytes that hold them: the
-    innermost extent, and the innermost coordinate of a box, count those. Passed by value behind the
-    scalars, in `ThreadProgram.maps` order.
+    Axis i of the map is dimension `dims[i]` of the parameter, i itself where `dims` is empty; the
+    last axis is one along which elements follow one another. `box` is in elements, one a dimension,
+    outermost first; the innermost spans at most `swizzle` bytes where that is not 0. Of types
+    narrower than a byte it maps the bytes that hold them: the innermost extent, and the innermost
+    coordinate of a box, count those. Passed by value behind the scalars, in `ThreadProgram.maps`
+    order.
     """
 
     name: str
     param: str
     box: tuple[int, ...]
     swizzle: int
+    dims: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

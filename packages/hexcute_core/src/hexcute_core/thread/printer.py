@@ -45,7 +45,8 @@ def show_program(program: ThreadProgram, spans: bool = False) -> str:
         head[-1] += f" clusters {program.cluster_dim}"
     head.append(f"{INDENT}shared {program.shared_bytes} bytes")
     for m in program.maps:
-        head.append(f"{INDENT}map {m.name}: {m.box} of {m.param}, swizzle {m.swizzle}")
+        along = f" along {m.dims}" if m.dims else ""
+        head.append(f"{INDENT}map {m.name}: {m.box}{along} of {m.param}, swizzle {m.swizzle}")
     if program.stamps is not None:
         head.append(f"{INDENT}stamps to {program.stamps.param}")
         for i, interval in enumerate(program.stamps.intervals):
@@ -58,6 +59,8 @@ def _param(param: ThreadParam) -> str:
     if not param.pointer:
         return f"{param.name}: {param.dtype}"
     extents = ", ".join(show(e) for e in param.shape)
+    if param.strides:
+        extents = ", ".join(f"{show(e)}:{show(s)}" for e, s in zip(param.shape, param.strides))
     aligned = " aligned" if param.aligned else ""
     return f"{param.name}: {param.dtype}[{extents}]{aligned}"
 

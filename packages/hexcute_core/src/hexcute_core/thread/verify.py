@@ -57,7 +57,10 @@ def verify(program: ThreadProgram) -> None:
     known = Scope(dict(scalars), {}, frozenset(), program)
     if program.stamps is not None and scalars.get(program.stamps.param) != dtypes.u64:
         raise VerifyError(f"{program.name} has no u64 {program.stamps.param} for its stamps")
-    for e in (*program.grid_dim, *(e for p in program.params for e in p.shape)):
+    for p in program.params:
+        if len(p.strides) not in (0, len(p.shape)):
+            raise VerifyError(f"{p.name} has {len(p.shape)} extents and {len(p.strides)} strides")
+    for e in (*program.grid_dim, *(e for p in program.params for e in (*p.shape, *p.strides))):
         known.check_scalar(e, None)
     del known.variables[MULTIPROCESSORS.name]
     for name in BUILTINS:

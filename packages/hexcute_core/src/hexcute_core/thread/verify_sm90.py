@@ -15,7 +15,7 @@ from hexcute_core.arch.boxes import HINTS, REDUCED
 from hexcute_core.arch.groups import BARRIER_BYTES
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import VerifyError
-from hexcute_core.scalar import Const, Scalar
+from hexcute_core.scalar import Const, Scalar, is_const
 from hexcute_core.scalar.expr import ScalarBase
 from hexcute_core.thread.ir import (
     GlobalPtr,
@@ -303,8 +303,20 @@ def verify_launch(program: ThreadProgram) -> None:
         problem = box_problem(tensor_map.box, tensor_map.swizzle, bits)
         if problem is None and len(tensor_map.box) != len(params[0].shape):
             problem = f"the tensor has {len(params[0].shape)} dimensions"
+        problem = problem or _axes_problem(tensor_map, params[0])
         if problem is not None:
             raise VerifyError(f"the tensor map {_show(tensor_map, params[0])}: {problem}")
+
+
+def _axes_problem(tensor_map: TensorMap, param: ThreadParam) -> str | None:
+    """Why the axes of a map are not those of its tensor, None where they are."""
+    dims = tensor_map.dims or tuple(range(len(param.shape)))
+    if sorted(dims) != list(range(len(param.shape))):
+        return f"{dims} are not the tensor's dimensions"
+    inner = param.strides[dims[-1]] if param.strides else None
+    if dims[-1] != len(dims) - 1 if inner is None else not is_const(inner, 1):
+        return f"elements along dimension {dims[-1]} do not follow one another"
+    return None
 
 
 def _show(tensor_map: TensorMap, param: ThreadParam) -> str:

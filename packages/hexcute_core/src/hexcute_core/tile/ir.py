@@ -27,6 +27,7 @@ from hexcute_core.tile.barriers import (
     PipelineRelease,
     PipelineWait,
 )
+from hexcute_core.tile.promise import Promise
 from hexcute_core.tile.says import Say
 from hexcute_core.tile.tensors import GlobalTensor, Tensor, TileRef
 from hexcute_core.tile.updates import Update, UpdateElement
@@ -315,10 +316,11 @@ class Role:
     span: SourceSpan
 
 
-TileOp: TypeAlias = (
-    Fill | Copy | Prefetch | Gemm | CastTile | Relabel | Elementwise | Reduce | Scan | Rearrange
-    | ForElements
-)
+Computation: TypeAlias = Fill | CastTile | Relabel | Elementwise | Reduce | Scan
+"""What threads compute from their registers: nothing is planned for it but layouts."""
+Tilewise: TypeAlias = Computation | Copy | Prefetch | Gemm | Rearrange
+"""Operations on whole tiles."""
+TileOp: TypeAlias = Tilewise | ForElements
 """The operations, which have an `id`: all threads of a team run them together."""
 
 Control: TypeAlias = For | While | If | Produce | Role
@@ -334,23 +336,6 @@ Simple: TypeAlias = (
 """The other statements."""
 
 Stmt: TypeAlias = TileOp | Control | Simple
-
-
-@dataclass(frozen=True)
-class Promise:
-    """What a specialisation may rely on.
-
-    `multiples[s]` divides symbol s; `aligned` names the parameters whose pointers are 16-byte
-    aligned; `wide` asks for 64-bit offsets into global memory.
-    """
-
-    multiples: tuple[tuple[str, int], ...] = ()
-    aligned: frozenset[str] = frozenset()
-    wide: bool = False
-
-    def multiple(self, symbol: str) -> int:
-        """The known divisor of `symbol`, 1 where nothing is promised."""
-        return dict(self.multiples).get(symbol, 1)
 
 
 @dataclass(frozen=True)

@@ -60,12 +60,16 @@ from hexcute_core.unions import assert_never
 INDENT = "  "
 
 
+def show_extents(shape: Sequence[Scalar], strides: Sequence[Scalar]) -> str:
+    """`m, k`, or `m:s, k:1` where a tensor has strides of its own."""
+    extents = [show(extent) for extent in shape]
+    pairs = [f"{extent}:{show(stride)}" for extent, stride in zip(extents, strides)]
+    return ", ".join(pairs or extents)
+
+
 def show_program(program: TileProgram, spans: bool = False) -> str:
     """`program` as text; with `spans` each statement ends in the source line that wrote it."""
-    params = [
-        f"{p.name}: {p.dtype}[{', '.join(show(extent) for extent in p.shape)}]"
-        for p in program.params
-    ]
+    params = [f"{p.name}: {p.dtype}[{show_extents(p.shape, p.strides)}]" for p in program.params]
     params += [f"{name}: {dtype}" for name, dtype in program.scalars]
     grid = ", ".join(show(extent) for extent in program.grid_dim)
     lines = [

@@ -13,6 +13,7 @@ from hexcute_core.scalar import Binary, Cast, Compare, Scalar, Unary
 from hexcute_core.scalar.visit import walk
 from hexcute_core.tile.ir import (
     CastTile,
+    Computation,
     Copy,
     Elementwise,
     Fill,
@@ -20,9 +21,7 @@ from hexcute_core.tile.ir import (
     Gemm,
     Prefetch,
     Rearrange,
-    Reduce,
     Relabel,
-    Scan,
     TileOp,
     TileProgram,
 )
@@ -68,7 +67,9 @@ def _moves(op: TileOp) -> bool:
             Fill() | Copy() | Prefetch() | Rearrange() | Relabel() | Elementwise() | ForElements()
         ):  # fmt: skip
             return True
-        case CastTile() | Gemm() | Reduce() | Scan():
+        case Gemm():
+            return False
+        case _ if isinstance(op, Computation):
             return False
         case _:
             assert_never(op)

@@ -11,17 +11,36 @@ from typing import TypeAlias, Union
 
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import SourceSpan
-from hexcute_core.scalar import Scalar, add
+from hexcute_core.scalar import Scalar, add, is_const
 
 
 @dataclass(frozen=True)
 class GlobalTensor:
-    """A tensor parameter: row-major, contiguous, `shape` in elements (constants or symbols)."""
+    """A tensor parameter of `shape`, in elements (constants or symbols): row-major, or with
+    `strides` of its own, one a dimension, in elements (constants or symbols)."""
 
     name: str
     dtype: DType
     shape: tuple[Scalar, ...]
     span: SourceSpan
+    strides: tuple[Scalar, ...] = ()
+
+    @property
+    def unit(self) -> int | None:
+        """The dimension along which elements follow one another in memory: the last one of a
+        row-major tensor, else the last one whose stride is known to be 1, None without one."""
+        if not self.strides:
+            return len(self.shape) - 1
+        ones = [d for d, stride in enumerate(self.strides) if is_const(stride, 1)]
+        longer = [d for d in ones if not is_const(self.shape[d], 1)]
+        found = longer or ones
+        return found[-1] if found else None
+
+    @property
+    def inward(self) -> tuple[int, ...]:
+        """The dimensions in order, but `unit` last."""
+        dims = range(len(self.shape))
+        return (*(d for d in dims if d != self.unit), *(d for d in dims if d == self.unit))
 
 
 @dataclass(frozen=True)

@@ -28,26 +28,17 @@ from hexcute_core.tile.ir import (
     AsyncCommit,
     AsyncWait,
     CallStmt,
-    CastTile,
-    Copy,
-    Elementwise,
-    Fill,
     For,
     ForElements,
-    Gemm,
     GemmWait,
     If,
-    Prefetch,
     Produce,
-    Rearrange,
-    Reduce,
-    Relabel,
     Role,
-    Scan,
     SetElement,
     Stmt,
     Sync,
     TileProgram,
+    Tilewise,
     While,
 )
 from hexcute_core.tile.remote import verify_reach, verify_slots
@@ -115,8 +106,11 @@ class _Checker:
             p.span,
         )
         launch = Scope({**self.uniform, MULTIPROCESSORS.name: dtypes.i32})
-        for extent in (*p.grid_dim, *(e for t in p.params for e in t.shape)):
+        for extent in (*p.grid_dim, *(e for t in p.params for e in (*t.shape, *t.strides))):
             self.index(extent, launch, p.span)
+        for t in p.params:
+            agree = len(t.strides) in (0, len(t.shape))
+            self.need(agree, f"`{t.name}` has {len(t.strides)} strides", t.span)
         for name, divisor in p.promise.multiples:
             known = name in p.symbols and divisor >= 1
             self.need(known, f"promise `{name} % {divisor} == 0` names no symbol", p.span)
@@ -152,18 +146,7 @@ class _Checker:
     def statement(self, stmt: Stmt, scope: Scope) -> None:
         span = stmt.span
         match stmt:
-            case (
-                Fill()
-                | Copy()
-                | Prefetch()
-                | Gemm()
-                | CastTile()
-                | Relabel()
-                | Elementwise()
-                | Reduce()
-                | Scan()
-                | Rearrange()
-            ):
+            case _ if isinstance(stmt, Tilewise):
                 self.outside(scope, span)
                 self.identity(stmt.id, span)
                 verify_operation(self, stmt, scope)

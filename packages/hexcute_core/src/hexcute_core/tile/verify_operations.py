@@ -23,6 +23,7 @@ from hexcute_core.tile.ir import (
     Reduce,
     Relabel,
     Scan,
+    Tilewise,
     scan_operands,
 )
 from hexcute_core.tile.tensors import GlobalView, RegisterTensor, SharedTensor, Tensor, TileRef
@@ -61,8 +62,7 @@ class OperationChecks(Checks, Protocol):
 
 def verify_operation(
     checks: OperationChecks,
-    stmt: Fill | Copy | Prefetch | Gemm | CastTile | Relabel | Elementwise | Reduce | Scan
-    | Rearrange,
+    stmt: Tilewise,
     scope: Scope,
 ) -> None:
     """Spaces, shapes and types of one tile operation."""

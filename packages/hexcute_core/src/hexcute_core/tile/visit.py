@@ -100,6 +100,24 @@ def operands(op: TileOp) -> tuple[TileRef, ...]:
             assert_never(op)
 
 
+def with_operands(op: TileOp, refs: tuple[TileRef, ...]) -> TileOp | None:
+    """`op` with other operands, or None where a rearrange in front of it would help nobody."""
+    match op:
+        case Copy() if op.update is not None and op.update.compare is not None:
+            return replace(op, src=refs[0], update=replace(op.update, compare=refs[1]))
+        case Copy() | CastTile() | Relabel() | Reduce():
+            return replace(op, src=refs[0])
+        case Gemm():
+            return replace(op, a=refs[0], b=refs[1])
+        case Elementwise() | Scan():
+            return replace(op, srcs=refs)
+        case Fill() | Prefetch() | Rearrange() | ForElements():
+            # These read no registers, or in any layout, or what they read they also visit.
+            return None
+        case _:
+            assert_never(op)
+
+
 def _present(*refs: TileRef | None) -> tuple[TileRef, ...]:
     return tuple(ref for ref in refs if ref is not None)
 

@@ -8,56 +8,101 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from hexcute_kernels.attention.splits import CHUNK
 from hexcute_kernels.tables import Row, Table
 
 MOST = 256
 """Splits at most: they are all read again, one after the other."""
+STRIP = 8
+"""Columns that a block of a cluster adds up, at least."""
+LITTLE = 8
+"""Tiles of keys that one block may read alone, however long other sequences are."""
 
 
 class Cached(Protocol):
-    """A problem of `tiles` tiles of queries' heads, each against sk keys."""
+    """A problem of b sequences of `columns` tiles of queries' heads each, against sk keys, of which
+    a tile sees `seen`; `ragged`, sequences have lengths of their own; `width` columns of o."""
 
+    @property
+    def b(self) -> int: ...
     @property
     def sk(self) -> int: ...
     @property
-    def tiles(self) -> int: ...
+    def seen(self) -> int: ...
+    @property
+    def columns(self) -> int: ...
+    @property
+    def ragged(self) -> bool: ...
+    @property
+    def width(self) -> int: ...
 
 
 @dataclass(frozen=True)
 class DecodeConfig:
-    """BN keys a tile, STAGES of them in shared memory."""
+    """BN keys a tile, STAGES of them in shared memory; COUNT lengths at a time."""
 
     BN: int
     STAGES: int
+    COUNT: int
 
 
 @dataclass(frozen=True)
 class SplitConfig:
-    """BN keys a tile, STAGES of them in shared memory; BLOCKS that fill a GPU."""
+    """BN keys a tile, STAGES of them in shared memory; BLOCKS that fill a GPU. Splits up to JOINED
+    are the blocks of a cluster, where GPUs have clusters."""
 
     BN: int
     STAGES: int
     BLOCKS: int
+    JOINED: int = 0
 
     def blocks(self, problem: Cached) -> int:
-        return problem.tiles * self.splits(problem)
+        return problem.columns * self.places(problem)
 
-    def share(self, problem: Cached) -> int:
-        """Tiles of keys a split."""
-        wanted = max(1, min(self.BLOCKS // max(problem.tiles, 1), MOST))
-        return max(1, -(-self._tiles(problem) // wanted))
+    def alone(self, problem: Cached) -> bool:
+        """Whether no sequence is split."""
+        if problem.ragged and problem.b > 1 and self._tiles(problem) > LITTLE:
+            return False
+        return self._wanted(problem) <= problem.b
 
-    def splits(self, problem: Cached) -> int:
-        """How many splits there are, none of them empty."""
-        return max(1, -(-self._tiles(problem) // self.share(problem)))
+    def joined(self, problem: Cached) -> int:
+        """Of how many blocks a cluster is that has the splits of a column of a sequence; 0 where
+        they are too many for one, or not the same for all sequences."""
+        tiles = problem.b * problem.columns
+        wanted = min(self.BLOCKS // max(tiles, 1), self._tiles(problem))
+        if not 2 <= wanted < 2 * self.JOINED or (problem.ragged and problem.b > 1):
+            return 0
+        joined = min(self.JOINED, _power(wanted + 1) // 2)
+        return joined if problem.width % (STRIP * joined) == 0 else 0
+
+    def places(self, problem: Cached) -> int:
+        """The blocks of a column: of sequences of lengths of their own as many as are wanted and
+        one more each, else splits of each."""
+        wanted = self._wanted(problem)
+        if self.alone(problem):
+            return problem.b
+        return wanted + problem.b if problem.ragged else wanted
+
+    def kernel(self, problem: Cached) -> DecodeConfig:
+        """What of it are the kernel's constants."""
+        return DecodeConfig(self.BN, self.STAGES, min(max(_power(problem.b), 32), CHUNK))
+
+    def _wanted(self, problem: Cached) -> int:
+        """Blocks that share the keys of one column of all sequences, where it is to be split."""
+        tiles, b = self._tiles(problem), max(problem.b, 1)
+        wanted = self.BLOCKS // max(problem.columns, 1)
+        if problem.ragged:
+            return max(1, min(wanted, MOST * b, tiles * b))
+        share = -(-tiles // max(1, min(wanted // b, MOST)))
+        return b * max(1, -(-tiles // max(1, share)))
 
     def _tiles(self, problem: Cached) -> int:
-        return -(-problem.sk // self.BN)
+        return -(-problem.seen // self.BN)
 
-    @property
-    def kernel(self) -> DecodeConfig:
-        """What of it are the kernel's constants."""
-        return DecodeConfig(self.BN, self.STAGES)
+
+def _power(number: int) -> int:
+    """The least power of two that is no less."""
+    return 1 << max(number - 1, 0).bit_length()
 
 
 @dataclass(frozen=True)
@@ -71,6 +116,36 @@ class CombineConfig:
 FEW, MANY = CombineConfig(16, 1), CombineConfig(64, 4)
 """How up to 32 splits are combined, and more."""
 
+class Appended(Protocol):
+    """b sequences of sq tokens of h heads of queries and hk of keys and of values."""
+
+    @property
+    def b(self) -> int: ...
+    @property
+    def sq(self) -> int: ...
+    @property
+    def h(self) -> int: ...
+    @property
+    def hk(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class AppendConfig:
+    """HEADS heads of a token by WARPS warps."""
+
+    HEADS: int
+    WARPS: int
+
+    def blocks(self, problem: Appended) -> int:
+        parts = -(-problem.h // self.HEADS) + 2 * -(-problem.hk // self.HEADS)
+        return problem.b * problem.sq * parts
+
+
+APPEND = Table(
+    rows={"h200": (Row(AppendConfig(8, 4)),)},
+    more=(AppendConfig(4, 2), AppendConfig(8, 2), AppendConfig(16, 4)),
+)
+
 SPLIT = Table(
     rows={
         "a100": (
@@ -79,14 +154,21 @@ SPLIT = Table(
             Row(SplitConfig(16, 3, 324)),
         ),
         "h200": (
-            Row(SplitConfig(32, 6, 264), most={"d": 64, "sk": 8192}),
+            Row(SplitConfig(32, 2, 2112), {"d": 128}, least={"b": 2}, equal={"ragged": "True"}),
             Row(SplitConfig(32, 3, 528), most={"d": 64}),
-            Row(SplitConfig(32, 3, 324), most={"d": 128, "sk": 2048}),
-            Row(SplitConfig(32, 3, 528), most={"d": 128}),
+            Row(SplitConfig(32, 3, 528), most={"d": 128}, least={"tiles": 100}),
+            Row(SplitConfig(32, 3, 264), most={"d": 128}),
             Row(SplitConfig(16, 3, 528)),
         ),
     },
     more=(
+        SplitConfig(32, 3, 264, 8),
+        SplitConfig(32, 3, 528, 8),
+        SplitConfig(32, 6, 264, 8),
+        SplitConfig(32, 2, 528, 8),
+        SplitConfig(32, 6, 264),
+        SplitConfig(32, 3, 324),
+        SplitConfig(16, 6, 528),
         SplitConfig(64, 2, 396),
         SplitConfig(64, 3, 264),
         SplitConfig(64, 2, 792),

@@ -12,14 +12,31 @@ are rows of one tile. `decoding_attention` leaves each split's o, m and l in a w
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 
 import hexcute_core as hx
 from hexcute_core import f32, i32
 from hexcute_kernels.attention.bounds import tile_width
-from hexcute_kernels.parts.softmax import HIDDEN, LEAST, LOG2_E, online_softmax, reciprocal_or_zero
+from hexcute_kernels.attention.cache import bring_keys, gathers, look_up
+from hexcute_kernels.attention.joining import join
+from hexcute_kernels.attention.splits import (
+    number_of_splits,
+    part_of_sequence,
+    sequence_of,
+    share_of,
+    tiles_of,
+)
+from hexcute_kernels.parts.softmax import (
+    HIDDEN,
+    LEAST,
+    LOG2_E,
+    log_sum,
+    online_softmax,
+    reciprocal_or_zero,
+)
 
-b, sq, hk, g, sk, splits, rows = hx.dims("b sq hk g sk splits rows")
+b, sq, hk, g, rows, places, most = hx.dims("b sq hk g rows places most")
 
 ROWS = 16
 """Rows of the smallest tile: a Tensor Core's, one warp's."""
@@ -34,191 +51,282 @@ def workspace_width(d: int) -> int:
     return tile_width(d) + SUMS
 
 
-@hx.device
-def number(x, at):
-    """x[at], which all threads read."""
-    cell, value = hx.register_tensor(i32, (1,)), 0
-    hx.copy(hx.global_view(x[at:], ((1,), (1,))), cell)
-    for (i,) in hx.elements(cell):
-        value = cell[i]
-    return value
+@dataclass(frozen=True)
+class Kind:
+    """Of which kind a decoding kernel is: element types of queries and cache, heads of width d,
+    tiles of `group` heads times `queries`, together a multiple of 16 rows.
+
+    `whole`: one tile holds all heads and queries that share a head of keys. `ragged`: sequences
+    have lengths of their own, and what the cache holds behind them may be anything. `page`: rows
+    of a page of the cache, a power of two; None where a sequence's keys lie one after another.
+    `windowed`: queries see few keys before their own; `capped`: scores are cap tanh(score / cap).
+    `alone`: there is one split, whose result goes to o. `logged`: the logarithm of a row's sum is
+    a result. `dependent`: the launch may begin before the one ahead has ended. `joined`: how many
+    splits there are where these are the blocks of a cluster, which adds up what they find; else 0.
+    """
+
+    dtype: hx.DType
+    cached: hx.DType
+    d: int
+    group: int
+    queries: int
+    whole: bool = True
+    ragged: bool = False
+    page: int | None = None
+    windowed: bool = False
+    capped: bool = False
+    alone: bool = False
+    logged: bool = False
+    dependent: bool = False
+    joined: int = 0
+
+    @property
+    def several(self) -> bool:
+        """Whether a sequence's splits are as many as its length asks for."""
+        return self.ragged and not self.alone and not self.joined
+
+    @property
+    def works(self) -> bool:
+        """Whether splits go to a workspace."""
+        return not self.alone and not self.joined
 
 
 @hx.device
-def portion(split, share, length, BN):
-    """(begin, tiles): the tiles of a split that takes `share` of those that hold `length` keys."""
-    begin = split * share
-    return begin, hx.maximum(hx.minimum(hx.cdiv(length, BN) - begin, share), 0)
+def wait_for_others(dependent):
+    """Lets the launch behind begin, and waits for the one ahead."""
+    if dependent:
+        hx.primitive("griddepcontrol.wait")
+        hx.primitive("griddepcontrol.launch")
 
 
 @hx.device
-def in_registers(tile):
-    """The tile, copied to registers."""
+def in_registers(tile, dtype):
+    """The tile, copied to registers, its elements of type `dtype`."""
     r = hx.register_tensor(tile.dtype, tile.shape)
     hx.copy(tile, r)
-    return r
+    return r if tile.dtype == dtype else hx.cast(r, dtype)
 
 
 @hx.device
-def add_scores(rs, rq, keys, warps):
-    """rs += queries times keys, which lie in shared memory."""
-    hx.gemm(rs, rq, in_registers(keys), warps=(warps, 1))
-
-
-@hx.device
-def hide_later(s, first, group, column, length, shift):
-    """Hides keys from `length` on of scores s, and those behind each row's own query: row r is
-    query `first` + r // group, beside key `shift` more."""
+def hide_unseen(s, first, group, column, length, shift, left):
+    """Hides keys from `length` on of scores s, those behind each row's own query, and those `left`
+    before it: row r is query `first` + r // group, beside key `shift` more."""
     for i, j in hx.elements(s):
-        if column + j >= hx.minimum(length, first + i // group + shift + 1):
+        own = first + i // group + shift
+        if column + j >= hx.minimum(length, own + 1):
+            s[i, j] = HIDDEN
+        if left is not None and column + j < own - left:
             s[i, j] = HIDDEN
 
 
 @cache
-def decoding_attention(
-    dtype: hx.DType,
-    d: int,
-    group: int,
-    queries: int,
-    *,
-    whole: bool = True,
-    ragged: bool = False,
-    alone: bool = False,
-) -> hx.Kernel:
-    """The kernel for heads of width d and tiles of `group` heads times `queries`, together a
-    multiple of 16 rows.
+def decoding_attention(kind: Kind) -> hx.Kernel:
+    """The kernel of a kind, for tiles of BN keys, STAGES of them in shared memory.
 
-    `whole`: one tile holds all heads and queries that share a head of keys. `ragged`: sequences
-    have `lengths` of their own, and what the cache holds behind them may be anything. `alone`:
-    there is one split, whose result goes to `o`. A split takes `share` tiles of BN keys, or where
-    sequences are ragged its part of each one's.
+    `sk` keys each sequence has, or at most; `blocks` share each head's of all sequences. COUNT
+    lengths are looked at at once.
     """
-    wide, width, high = tile_width(d), workspace_width(d), group * queries
-    warps = high // ROWS
+    dtype, cached, d, page = kind.dtype, kind.cached, kind.d, kind.page
+    group, queries, high = kind.group, kind.queries, kind.group * kind.queries
+    wide, width, warps = tile_width(d), workspace_width(d), high // ROWS
     # Beside the results of wide heads registers have no room for whole queries and keys.
     narrow = wide <= 2 * STEP
-    lengths_type = i32[b] if ragged else None
-    work_type = None if alone else f32[splits, b, sq, hk, g, width]
-    o_type = dtype[b, sq, hk, g, d] if alone else None
+    several, works, joined = kind.several, kind.works, kind.joined
+    lengths_type = i32[b] if kind.ragged else None
+    table_type = None if page is None else i32[b, most]
+    work_type = f32[places, sq, hk, g, width] if works else None
+    plan_type = i32[b, 2] if several else None
+    o_type = dtype[b, sq, hk, g, d] if not works or several else None
+    log_type = f32[b, hk, g, sq] if kind.logged and o_type is not None else None
 
     @hx.kernel
     def decode(
         q: dtype[b, sq, hk, g, d],
-        k: dtype[b, sk, hk, d],
-        v: dtype[b, sk, hk, d],
+        k: cached[rows, hk, d],
+        v: cached[rows, hk, d],
         lengths: lengths_type,
+        table: table_type,
         work: work_type,
+        plan: plan_type,
         o: o_type,
+        logs: log_type,
         scale: f32,
-        share: i32,
+        v_scale: f32,
+        cap: f32,
+        before: i32,
+        sk: i32,
+        blocks: i32,
         *,
         BN: int = 32,
         STAGES: int = 3,
+        COUNT: int = 32,
     ):
-        heads = hx.cdiv(g, group)
-        parts = 1 if whole else heads * hx.cdiv(sq, queries)
-        hx.attrs.cuda.grid_dim = b * parts, hk, 1 if alone else splits
+        heads, left = hx.cdiv(g, group), before if kind.windowed else None
+        parts = 1 if kind.whole else heads * hx.cdiv(sq, queries)
         hx.attrs.cuda.block_dim = 32 * warps
-        z, kh, split, bg, bq = hx.blockIdx.x, hx.blockIdx.y, hx.blockIdx.z, 0, 0
-        if not whole:
-            part, z = z % parts, z // parts
+        if joined:
+            hx.attrs.cuda.cluster_dim = joined
+            hx.attrs.cuda.grid_dim = blocks, hk * parts
+            z, kh, bg, bq = hx.blockIdx.x, hx.blockIdx.y, 0, 0
+        else:
+            hx.attrs.cuda.grid_dim = hk * parts, blocks
+            kh, z, bg, bq = hx.blockIdx.x, hx.blockIdx.y, 0, 0
+        if not kind.whole:
+            part, kh = kh % parts, kh // parts
             bg, bq = part % heads * group, part // heads * queries
-        length = sk
-        if ragged:
-            length = hx.maximum(hx.minimum(number(lengths, z), sk), 0)
-            share = hx.cdiv(length, BN)
-            if not alone:
-                share = hx.cdiv(share, splits)
-        begin, tiles = portion(split, share, length, BN)
-        at, shift = begin * BN, length - sq
+        wait_for_others(kind.dependent)
+        place, share, first, splits, length = z, 0, z, 1, sk
+        if several:
+            share = share_of(lengths, sk, sq, left, blocks - b, BN, COUNT)
+            z, first = sequence_of(place, share, lengths, sk, sq, left, BN, COUNT)
+        elif not kind.alone:
+            splits = blocks // b
+            z = place // splits
+            first = z * splits
+        if kind.ragged:
+            length = hx.clamp(lengths[z], 0, sk)
+        start, tiles = tiles_of(length, sq, left, BN)
+        if several:
+            splits = number_of_splits(tiles, share)
+        if several and place - first >= splits:
+            return
+        if several and place == first and hx.blockIdx.x < 1:
+            told = hx.register_tensor(i32, (2,))
+            for (i,) in hx.elements(told):
+                told[i] = hx.select(i == 0, first, splits)
+            hx.copy(told, hx.global_view(plan[z, :], ((2,), (1,))))
+        begin, end = part_of_sequence(tiles, place - first, splits)
+        at, count, shift = (start + begin) * BN, end - begin, length - sq
         ordered = (group, queries)
-        gq = hx.global_view(q[z, bq:, kh, bg:, :], ((ordered, wide), ((d, hk * g * d), 1)))
-        gk = hx.global_view(k[z, at:, kh, :], ((BN, wide, tiles), (hk * d, 1, BN * hk * d)))
-        gv = hx.global_view(v[z, at:, kh, :], ((wide, BN, tiles), (1, hk * d, BN * hk * d)))
         s_q = hx.shared_tensor(dtype, (high, wide))
-        s_k = hx.shared_tensor(dtype, (BN, wide, STAGES))
-        s_v = hx.shared_tensor(dtype, (wide, BN, STAGES))
+        s_k = hx.shared_tensor(cached, (BN, wide, STAGES))
+        s_v = hx.shared_tensor(cached, (wide, BN, STAGES))
+        found = hx.shared_tensor(i32, (BN,)) if gathers(page) else None
         ro = hx.register_tensor(f32, (high, wide))
         m, total = hx.register_tensor(f32, (high, 1)), hx.register_tensor(f32, (high, 1))
         hx.fill(ro, 0.0)
         hx.fill(m, LEAST)
         hx.fill(total, 0.0)
-        factor = scale * LOG2_E
-        hx.copy(gq, s_q)
+        factor = LOG2_E if kind.capped else scale * LOG2_E
+        steps = (d, hk * g * d), 1
+        hx.copy(hx.global_view(q[z, bq:, kh, bg:, :], ((ordered, wide), steps)), s_q)
         for s in hx.static_range(STAGES - 1):
-            if s < tiles:
-                hx.copy(gk[:, :, s], s_k[:, :, s])
-                hx.copy(gv[:, :, s], s_v[:, :, s])
+            if gathers(page):
+                hx.copy(look_up(table, z, at + s * BN, page, BN), found)
+                hx.syncthreads()
+            if s < count:
+                bring_keys(
+                    k, v, s_k[:, :, s], s_v[:, :, s], kh, z, at + s * BN, sk, table, page, found
+                )
+            if gathers(page):
+                hx.syncthreads()
             hx.cp_async_commit()
+        if gathers(page):
+            hx.copy(look_up(table, z, at + (STAGES - 1) * BN, page, BN), found)
         hx.cp_async_wait(STAGES - 2)
         hx.syncthreads()
-        rq = in_registers(s_q) if narrow else None
+        rq = in_registers(s_q, dtype) if narrow else None
         read, write = 0, STAGES - 1
-        for i in range(tiles):
+        for i in range(count):
             hx.cp_async_wait(STAGES - 2)
             hx.syncthreads()
-            if i + STAGES - 1 < tiles:
-                hx.copy(gk[:, :, i + STAGES - 1], s_k[:, :, write])
-                hx.copy(gv[:, :, i + STAGES - 1], s_v[:, :, write])
+            ahead = at + (i + STAGES - 1) * BN
+            if i + STAGES - 1 < count:
+                bring_keys(
+                    k, v, s_k[:, :, write], s_v[:, :, write], kh, z, ahead, sk, table, page, found
+                )
             hx.cp_async_commit()
+            if gathers(page):
+                numbers = look_up(table, z, ahead + BN, page, BN)
             rs = hx.register_tensor(f32, (high, BN))
             hx.fill(rs, 0.0)
             if narrow:
-                add_scores(rs, rq, s_k[:, :, read], warps)
+                hx.gemm(rs, rq, in_registers(s_k[:, :, read], dtype), warps=(warps, 1))
             else:
                 for c in hx.static_range(0, wide, STEP):
                     part = slice(c, min(c + STEP, wide))
-                    add_scores(rs, in_registers(s_q[:, part]), s_k[:, part, read], warps)
+                    r_part = in_registers(s_q[:, part], dtype)
+                    keys = in_registers(s_k[:, part, read], dtype)
+                    hx.gemm(rs, r_part, keys, warps=(warps, 1))
+            if kind.capped:
+                rs = cap * hx.tanh(rs * (scale / cap))
             column = at + i * BN
-            rv = in_registers(s_v[:, :, read])
-            if column + BN > bq + shift + 1:
-                hide_later(rs, bq, group, column, length, shift)
-                if ragged:
-                    # What lies behind the end may be anything, and 0 times that no number.
-                    for c, j in hx.elements(rv):
-                        if column + j >= length:
-                            rv[c, j] = 0.0
+            rv = in_registers(s_v[:, :, read], dtype)
+            unseen = column + BN > bq + shift + 1
+            if kind.windowed:
+                unseen = unseen or column < bq + queries - 1 + shift - left
+            if unseen:
+                hide_unseen(rs, bq, group, column, length, shift, left)
+                # What lies behind the end may be anything, and 0 times that no number.
+                for c, j in hx.elements(rv):
+                    if column + j >= length:
+                        rv[c, j] = 0.0
             p, decay, m, total = online_softmax(rs, m, total, factor)
             ro *= decay
             hx.gemm(ro, hx.cast(p, dtype), rv, warps=(warps, 1))
+            if gathers(page):
+                hx.syncthreads()
+                hx.copy(numbers, found)
             read = hx.select(read == STAGES - 1, 0, read + 1)
             write = hx.select(write == STAGES - 1, 0, write + 1)
-        if alone:
-            go = hx.global_view(o[z, bq:, kh, bg:, :], ((ordered, wide), ((d, hk * g * d), 1)))
-            hx.copy(hx.cast(ro * reciprocal_or_zero(total), dtype), go)
+        column = 0
+        if joined:
+            ro, m, total, column = join(ro, m, total, factor, joined)
+        if not works or (several and splits < 2):
+            result = hx.cast(ro * (reciprocal_or_zero(total) * v_scale), dtype)
+            columns = ordered, result.shape[1]
+            hx.copy(result, hx.global_view(o[z, bq:, kh, bg:, column:], (columns, steps)))
+            if kind.logged:
+                there = hx.global_view(logs[z, kh, bg:, bq:], ((ordered, 1), ((sq, 1), 0)))
+                hx.copy(log_sum(m, total, factor), there)
         else:
-            for column, columns, result in ((0, wide, ro), (wide, 1, m), (wide + 1, 1, total)):
-                there = work[split, z, bq:, kh, bg:, column:]
-                steps = ((width, hk * g * width), 1)
-                hx.copy(result, hx.global_view(there, ((ordered, columns), steps)))
+            for c, columns, value in ((0, wide, ro), (wide, 1, m), (wide + 1, 1, total)):
+                there = work[place, bq:, kh, bg:, c:]
+                hx.copy(
+                    value, hx.global_view(there, ((ordered, columns), ((width, hk * g * width), 1)))
+                )
 
     return decode
 
 
 @cache
-def combine(dtype: hx.DType, d: int) -> hx.Kernel:
+def combine(kind: Kind) -> hx.Kernel:
     """The kernel that makes results of the splits of `decoding_attention`: a row a block of WARPS
     warps, CHUNK splits at a time."""
-    wide, width = tile_width(d), workspace_width(d)
+    dtype, d, wide, width = kind.dtype, kind.d, tile_width(kind.d), workspace_width(kind.d)
+    plan_type = i32[b, 2] if kind.ragged else None
+    log_type = f32[b, hk, sq] if kind.logged else None
 
     @hx.kernel
     def combined(
-        work: f32[splits, rows, width],
-        o: dtype[rows, d],
+        work: f32[places, sq, hk, width],
+        plan: plan_type,
+        o: dtype[b, sq, hk, d],
+        logs: log_type,
         scale: f32,
+        v_scale: f32,
         *,
         CHUNK: int = 16,
         WARPS: int = 1,
     ):
-        hx.attrs.cuda.grid_dim = rows
+        hx.attrs.cuda.grid_dim = sq * hk, b
         hx.attrs.cuda.block_dim = 32 * WARPS
-        row, chunks = hx.blockIdx.x, hx.cdiv(splits, CHUNK)
-        factor = scale * LOG2_E
-        step = rows * width
-        gp = hx.global_view(work[:, row, :], ((CHUNK, wide, chunks), (step, 1, CHUNK * step)))
-        gm, gt = (
-            hx.global_view(work[:, row, column:], ((CHUNK, 1, chunks), (step, 1, CHUNK * step)))
-            for column in (wide, wide + 1)
+        query, head, z = hx.blockIdx.x // hk, hx.blockIdx.x % hk, hx.blockIdx.y
+        wait_for_others(kind.dependent)
+        splits = places // b
+        first = z * splits
+        if kind.ragged:
+            first, splits = plan[z, 0], plan[z, 1]
+        if kind.ragged and splits < 2:
+            return
+        factor = LOG2_E if kind.capped else scale * LOG2_E
+        step, chunks = sq * hk * width, hx.cdiv(splits, CHUNK)
+        gp, gm, gt = (
+            hx.global_view(
+                work[first:, query, head, column:],
+                ((CHUNK, columns, chunks), (step, 1, CHUNK * step)),
+            )
+            for column, columns in ((0, wide), (wide, 1), (wide + 1, 1))
         )
         ro = hx.register_tensor(f32, (1, wide))
         m, total = hx.register_tensor(f32, (1, 1)), hx.register_tensor(f32, (1, 1))
@@ -234,13 +342,20 @@ def combine(dtype: hx.DType, d: int) -> hx.Kernel:
             for i, j in hx.elements(rm):
                 if c * CHUNK + i >= splits:
                     rm[i, j] = LEAST
+                    rt[i, j] = 0.0
+            for i, j in hx.elements(rp):
+                if c * CHUNK + i >= splits:
+                    rp[i, j] = 0.0
             now = hx.maximum(m, hx.max(rm, 0))
             weights = hx.exp2((rm - now) * factor)
             decay = hx.exp2((m - now) * factor)
             ro = ro * decay + hx.sum(rp * weights, 0)
             total = total * decay + hx.sum(rt * weights, 0)
             m = now
-        result = hx.cast(ro * reciprocal_or_zero(total), dtype)
-        hx.copy(result, hx.global_view(o[row:, :], ((1, wide), (d, 1))))
+        result = hx.cast(ro * (reciprocal_or_zero(total) * v_scale), dtype)
+        hx.copy(result, hx.global_view(o[z, query, head:, :], ((1, wide), (d, 1))))
+        if kind.logged:
+            there = hx.global_view(logs[z, head:, query:], ((1, 1), (sq, 1)))
+            hx.copy(log_sum(m, total, factor), there)
 
     return combined

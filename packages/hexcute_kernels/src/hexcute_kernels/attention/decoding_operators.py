@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import hexcute_core as hx
 from hexcute_core.errors import LaunchError
+from hexcute_kernels.attention.bounds import tile_width
 from hexcute_kernels.attention.decode_configs import FEW, MANY, SPLIT, SplitConfig
-from hexcute_kernels.attention.decoding import ROWS, combine, decoding_attention, workspace_width
+from hexcute_kernels.attention.decoding import (
+    ROWS,
+    Kind,
+    combine,
+    decoding_attention,
+    workspace_width,
+)
 from hexcute_kernels.attention.operators import DTYPES, WIDEST, scale_of
 from hexcute_kernels.operator import Argument, Launch, Operator, Problem, Run, Steps, Variant
 from hexcute_kernels.tensors import Output, check_contiguous, check_rank, dtype_of
@@ -23,12 +31,17 @@ LATEST = 8
 HIGHEST = 64
 """Rows of a tile at most."""
 _WHAT = "q (batch, sq, heads, d), k_cache and v_cache (batch, sk, kv_heads, d)"
+_PAGED = "k_cache and v_cache (pages, page, kv_heads, d) beside a page_table (batch, most)"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decoding(Problem):
-    """b sequences of sq queries of h heads at the end of at most sk keys of hk heads, of width d;
-    `ragged`, each has a length of its own."""
+    """b sequences of sq queries of h heads at the end of at most sk keys of hk heads, of width d.
+
+    `ragged`, each has a length of its own; `page`, its keys lie in pages of so many. Queries see
+    `left` keys before their own, None is no bound; scores are cap tanh(score / cap) where cap is
+    not 0. `with_lse`: the logarithms of the sums are a result.
+    """
 
     b: int
     sq: int
@@ -39,7 +52,13 @@ class Decoding(Problem):
     dtype: hx.DType
     scale: float
     ragged: bool
-    UNTUNED: ClassVar[tuple[str, ...]] = ("scale",)
+    cached: hx.DType | None = None
+    page: int | None = None
+    left: int | None = None
+    cap: float = 0.0
+    v_scale: float = 1.0
+    with_lse: bool = False
+    UNTUNED: ClassVar[tuple[str, ...]] = ("scale", "v_scale", "cap")
 
     @property
     def g(self) -> int:
@@ -60,10 +79,25 @@ class Decoding(Problem):
         return self.g <= self.tile[0] and self.sq <= self.tile[1]
 
     @property
+    def seen(self) -> int:
+        """Keys of a sequence that are looked at, at most."""
+        return self.sk if self.left is None else min(self.sk, self.left + self.sq)
+
+    @property
+    def columns(self) -> int:
+        """How many tiles each sequence has, which read its keys of one head each."""
+        group, queries = self.tile
+        return self.hk * -(-self.g // group) * -(-self.sq // queries)
+
+    @property
+    def width(self) -> int:
+        """Columns of a tile of results."""
+        return tile_width(self.d)
+
+    @property
     def tiles(self) -> int:
         """How many tiles there are, each of which reads a head's keys."""
-        group, queries = self.tile
-        return self.b * self.hk * -(-self.g // group) * -(-self.sq // queries)
+        return self.b * self.columns
 
 
 def _power(number: int) -> int:
@@ -76,17 +110,24 @@ def describe(
     k_cache: torch.Tensor,
     v_cache: torch.Tensor,
     seq_lens: torch.Tensor | None,
+    page_table: torch.Tensor | None,
     scale: float | None,
+    left: int | None,
+    softcap: float,
+    k_scale: float,
+    v_scale: float,
 ) -> Decoding:
     """The problem that a call asks for. Raises LaunchError."""
-    many = {"q": q, "k_cache": k_cache, "v_cache": v_cache}
-    dtype = dtype_of(NAME, DTYPES, **many)
-    check_rank(NAME, 4, _WHAT, **many)
-    check_contiguous(NAME, **many)
-    (b, sq, h, d), (_, sk, hk, _) = q.shape, k_cache.shape
-    if k_cache.shape != (b, sk, hk, d) or v_cache.shape != k_cache.shape:
-        shapes = ", ".join(f"{name} {tuple(t.shape)}" for name, t in many.items())
-        raise LaunchError(f"{NAME} takes {_WHAT}; got {shapes}")
+    dtype = dtype_of(NAME, DTYPES, q=q)
+    cached = dtype_of(NAME, (dtype, hx.f8e4m3), k_cache=k_cache, v_cache=v_cache)
+    check_rank(NAME, 4, _WHAT, q=q, k_cache=k_cache, v_cache=v_cache)
+    check_contiguous(NAME, q=q, k_cache=k_cache, v_cache=v_cache)
+    (b, sq, h, d), (many, sk, hk, _) = q.shape, k_cache.shape
+    meet = v_cache.shape == k_cache.shape and k_cache.shape[3] == d
+    if not meet or (page_table is None and many != b):
+        named = (("q", q), ("k_cache", k_cache), ("v_cache", v_cache))
+        shapes = ", ".join(f"{name} {tuple(t.shape)}" for name, t in named)
+        raise LaunchError(f"{NAME} takes {_WHAT}, or {_PAGED}; got {shapes}")
     if hk == 0 or h % hk:
         raise LaunchError(
             f"{NAME}: {h} heads of queries do not share {hk} of keys evenly",
@@ -94,70 +135,188 @@ def describe(
         )
     if not 0 < d <= WIDEST or d % 8:
         raise LaunchError(f"{NAME} takes heads of a multiple of 8 up to {WIDEST}, got {d}")
+    if cached != dtype and d % 16:
+        raise LaunchError(f"{NAME} takes heads of a multiple of 16 in 8 bits, got {d}")
     if sq > LATEST:
         raise LaunchError(
             f"{NAME} takes up to {LATEST} queries a sequence, got {sq}",
             fix="call attention(q, k, v, causal=True), which shares its work out by queries",
         )
+    if left is not None and not 0 <= left < 1 << 30:
+        raise LaunchError(f"{NAME}: left is a number of keys from 0 on, got {left}")
+    if not softcap >= 0:
+        raise LaunchError(f"{NAME}: softcap is positive, or 0 for none, got {softcap}")
+    page, sk = cache_rows(NAME, k_cache, page_table, seq_lens, b)
     if seq_lens is not None:
-        dtype_of(NAME, (hx.i32,), seq_lens=seq_lens)
-        check_contiguous(NAME, seq_lens=seq_lens)
-        if tuple(seq_lens.shape) != (b,):
-            raise LaunchError(
-                f"{NAME}: seq_lens is to be {(b,)}, a length for each sequence, got "
-                f"{tuple(seq_lens.shape)}"
-            )
+        check_lengths(NAME, seq_lens, b)
     return Decoding(
         b=b, sq=sq, sk=sk, h=h, hk=hk, d=d, dtype=dtype,
-        scale=scale_of(NAME, d, scale), ragged=seq_lens is not None,
+        scale=scale_of(NAME, d, scale) * scale_of(NAME, d, k_scale),
+        ragged=seq_lens is not None, cached=cached, page=page, left=left, cap=float(softcap),
+        v_scale=float(v_scale),
     )  # fmt: skip
 
 
-def launch(p: Decoding, config: SplitConfig) -> Launch | Steps | Run:
-    """The launch of a problem by this configuration: of one kernel, or of two where its keys are
-    split."""
-    if p.b == 0 or p.sq == 0 or p.h == 0 or p.sk == 0:
-        return lambda *args: args[-1].zero_()
-    splits, share, (group, queries) = config.splits(p), config.share(p), p.tile
-    alone, rows = splits == 1, p.b * p.sq * p.h
-    kernel = decoding_attention(
-        p.dtype, p.d, group, queries, whole=p.whole, ragged=p.ragged, alone=alone
-    )
-    heads = (p.b, p.sq, p.hk, p.g, p.d)
-    tensors: tuple[Argument, ...] = (("q", lambda q: q.view(heads)), "k_cache", "v_cache")
-    tensors += ("seq_lens",) * p.ragged
-    numbers = float(p.scale), share
-    if alone:
-        result: Argument = ("out", lambda out: out.view(heads))
-        return Launch(kernel, config.kernel, (*tensors, result, *numbers))
-    width = workspace_width(p.d)
-    work = Output((splits, *heads[:-1], width), hx.f32)
-    found: Argument = ("work0", lambda work: work.view(splits, rows, width))
-    result = ("out", lambda out: out.view(rows, p.d))
-    first = Launch(kernel, config.kernel, (*tensors, "work0", *numbers))
-    how = FEW if splits <= 2 * FEW.CHUNK else MANY
-    return Steps((work,), (first, Launch(combine(p.dtype, p.d), how, (found, result, numbers[0]))))
+def cache_rows(
+    operator: str,
+    cache: torch.Tensor,
+    page_table: torch.Tensor | None,
+    seq_lens: torch.Tensor | None,
+    b: int,
+) -> tuple[int | None, int]:
+    """(page, sk): rows of a page, None where there are none, and how many keys a sequence has at
+    most. Raises LaunchError."""
+    page, sk = None, cache.shape[1]
+    if page_table is not None:
+        dtype_of(operator, (hx.i32,), page_table=page_table)
+        check_rank(operator, 2, "a page_table (batch, most)", page_table=page_table)
+        check_contiguous(operator, page_table=page_table)
+        if seq_lens is None:
+            raise LaunchError(
+                f"{operator}: a page_table says where keys are, not how many",
+                fix="pass seq_lens, the length of each sequence",
+            )
+        if page_table.shape[0] != b:
+            raise LaunchError(
+                f"{operator}: page_table is to have a row for each of {b} sequences, got "
+                f"{tuple(page_table.shape)}"
+            )
+        if sk not in PAGES:
+            raise LaunchError(
+                f"{operator} takes pages of a power of two up to {PAGES[-1]} rows, got {sk}",
+                fix="let k_cache and v_cache be (pages, page, kv_heads, d)",
+            )
+        page, sk = sk, sk * page_table.shape[1]
+    if max(cache.shape[0] * cache.shape[1], sk) >= 1 << 31:
+        raise LaunchError(f"{operator} takes caches of less than 2^31 keys, got {cache.shape}")
+    return page, sk
 
 
-decode_attention = Operator(
-    "decode_attention(Tensor q, Tensor k_cache, Tensor v_cache, Tensor? seq_lens=None, "
-    "float? scale=None) -> Tensor",
-    describe=describe,
-    outputs=lambda p: Output((p.b, p.sq, p.h, p.d), p.dtype),
-    variants=(Variant("splits", ("mma.sync", "cp.async"), SPLIT, launch),),
-    doc="""softmax(scale q k^T) v for the last queries of each sequence, causal among them, against
+def check_lengths(operator: str, seq_lens: torch.Tensor, b: int) -> None:
+    """That there is a length for each sequence. Raises LaunchError."""
+    dtype_of(operator, (hx.i32,), seq_lens=seq_lens)
+    check_contiguous(operator, seq_lens=seq_lens)
+    if tuple(seq_lens.shape) != (b,):
+        raise LaunchError(
+            f"{operator}: seq_lens is to be {(b,)}, a length for each sequence, got "
+            f"{tuple(seq_lens.shape)}"
+        )
+
+
+PAGES = tuple(1 << i for i in range(11))
+"""Rows that a page may have."""
+
+
+@wraps(describe)
+def with_lse(*args: Any) -> Decoding:
+    """The same problem, with the logarithms of the sums among its results."""
+    return replace(describe(*args), with_lse=True)
+
+
+def outputs(p: Decoding) -> tuple[Output, ...]:
+    """The result, and where asked for the logarithms of the sums."""
+    result = Output((p.b, p.sq, p.h, p.d), p.dtype)
+    return (result, Output((p.b, p.h, p.sq), hx.f32)) if p.with_lse else (result,)
+
+
+def nothing_seen(*args: Any) -> None:
+    """Results of queries that see no key: zeros, and logarithms of no sum."""
+    o, *lse = args[10:]
+    o.zero_()
+    for sums in lse:
+        sums.fill_(-float("inf"))
+
+
+def launch(dependent: bool) -> Callable[[Decoding, SplitConfig], Launch | Steps | Run]:
+    """How problems are launched: by one kernel, or by two where keys are split; `dependent`, each
+    may begin before the one ahead has ended."""
+
+    def of(p: Decoding, config: SplitConfig) -> Launch | Steps | Run:
+        if p.b == 0 or p.sq == 0 or p.h == 0 or p.sk == 0:
+            return nothing_seen
+        joined = config.joined(p) if dependent else 0
+        alone, blocks = config.alone(p) and not joined, config.places(p)
+        if joined:
+            blocks = p.b * joined
+        group, queries = p.tile
+        kind = Kind(
+            p.dtype, p.cached or p.dtype, p.d, group, queries, whole=p.whole, ragged=p.ragged,
+            page=p.page, windowed=p.left is not None, capped=p.cap > 0, alone=alone,
+            logged=p.with_lse, dependent=dependent, joined=joined,
+        )  # fmt: skip
+        several = kind.several
+        result, logs = ("out0", "out1") if p.with_lse else ("out", "")
+        heads, width = (p.b, p.sq, p.hk, p.g, p.d), workspace_width(p.d)
+        tensors: list[Argument] = [("q", lambda q: q.view(heads))]
+        tensors += [(name, lambda t: t.view(-1, p.hk, p.d)) for name in ("k_cache", "v_cache")]
+        tensors += ["seq_lens"] * p.ragged + ["page_table"] * (p.page is not None)
+        tensors += ["work0"] * kind.works + ["work1"] * several
+        if several or not kind.works:
+            tensors += [(result, lambda out: out.view(heads))]
+            logged: Argument = (logs, lambda lse: lse.view(p.b, p.hk, p.g, p.sq))
+            tensors += [logged] * p.with_lse
+        numbers = float(p.scale), p.v_scale
+        counts = p.left or 0, p.sk, blocks
+        first = Launch(
+            decoding_attention(kind), config.kernel(p), (*tensors, *numbers, p.cap, *counts)
+        )
+        if not kind.works:
+            return first
+        work = Output((blocks, *heads[1:-1], width), hx.f32)
+        found: Argument = ("work0", lambda work: work.view(blocks, p.sq, p.h, width))
+        rest = [*["work1"] * several, result, *[logs] * p.with_lse]
+        how = FEW if blocks - p.b * several <= FEW.CHUNK * p.b else MANY
+        second = Launch(combine(kind), how, (found, *rest, *numbers))
+        plans = (Output((p.b, 2), hx.i32),) * several
+        return Steps((work, *plans), (first, second))
+
+    return of
+
+
+VARIANTS = (
+    Variant("dependent", ("mma.sync", "clusters"), SPLIT, launch(True)),
+    Variant("splits", ("mma.sync", "cp.async"), SPLIT, launch(False)),
+)
+_PARAMETERS = (
+    "Tensor q, Tensor k_cache, Tensor v_cache, Tensor? seq_lens=None, Tensor? page_table=None, "
+    "float? scale=None, int? left=None, float softcap=0.0, float k_scale=1.0, float v_scale=1.0"
+)
+_DOC = """softmax(scale q k^T) v for the last queries of each sequence, causal among them, against
     a cache that is read once.
 
-    q: (batch, sq, heads, d), sq up to 8; k_cache, v_cache: (batch, sk, kv_heads, d), float16 or
-    bfloat16 on one GPU, row-major. `heads` is a multiple of `kv_heads`, whose heads groups of
-    queries' heads share; d is a multiple of 8 up to 256.
+    q: (batch, sq, heads, d), float16 or bfloat16, sq up to 8. k_cache, v_cache: (batch, sk,
+    kv_heads, d), or (pages, page, kv_heads, d) where there is a page_table; of q's type, or
+    float8_e4m3fn. All on one GPU, row-major. `heads` is a multiple of `kv_heads`, whose heads
+    groups of queries' heads share; d is a multiple of 8 up to 256, of 16 in 8 bits.
     seq_lens: (batch,), int32: how many keys of the cache each sequence has, its queries' own among
-    them; sk where not given. What the cache holds behind them is not looked at, more than sk count
-    as sk, fewer than 0 as none.
+    them; sk where not given. What the cache holds behind them is not looked at, more than there is
+    room for count as that many, fewer than 0 as none.
+    page_table: (batch, most), int32: key p of sequence z is row p % page of page page_table[z, p //
+    page]. A page has 1, 2, 4, ... or 1024 rows. Keys of pages that there are not count as zeros.
     scale: of the scores, positive; 1 / sqrt(d) where not given.
+    left: how many keys before its own place a query sees; None is no bound.
+    softcap: scores become softcap * tanh(score / softcap); 0 for none.
+    k_scale, v_scale: what keys and values are to be multiplied by; k_scale is positive.
 
-    Query i of a sequence of n keys sees its keys up to number n - sq + i. Gives (batch, sq, heads,
-    d); zeros where a query sees no key. The same call gives the same bits. Variant: "splits", which
-    shares each sequence's keys out among blocks, and adds up what they find in a second kernel.
+    Query i of a sequence of n keys sees its keys up to number n - sq + i. The same call gives the
+    same bits. Variants: "dependent" on Hopper, whose launches begin before those ahead have ended,
+    and "splits" everywhere; both share the keys of all sequences out among blocks by the lengths on
+    the device, and add up what these find in a second kernel.
+"""
+
+decode_attention = Operator(
+    f"decode_attention({_PARAMETERS}) -> Tensor", describe=describe, outputs=outputs,
+    variants=VARIANTS,
+    doc=_DOC + """
+    Gives (batch, sq, heads, d); zeros where a query sees no key.
     """,
-)
+)  # fmt: skip
+
+decode_attention_with_lse = Operator(
+    f"decode_attention_with_lse({_PARAMETERS}) -> (Tensor, Tensor)", describe=with_lse,
+    outputs=outputs, variants=VARIANTS,
+    doc=_DOC + """
+    Gives (batch, sq, heads, d), zeros where a query sees no key, and (batch, heads, sq), float32:
+    the natural logarithm of the sum of exp(score), -inf there.
+    """,
+)  # fmt: skip

@@ -76,8 +76,9 @@ def build_module(program: ThreadProgram, arch: str, entry: str) -> IRModule:
 
 
 def _extents(program: ThreadProgram) -> dict[str, Bounds]:
-    """Bounds of the symbols: they are extents of tensors."""
-    symbols = {name for p in program.params for extent in p.shape for name in free_vars(extent)}
+    """Bounds of the symbols: they are extents and strides of tensors."""
+    written = [e for p in program.params for e in (*p.shape, *p.strides)]
+    symbols = {name for e in written for name in free_vars(e)}
     return dict.fromkeys(symbols, (0, 2**31 - 1))
 
 

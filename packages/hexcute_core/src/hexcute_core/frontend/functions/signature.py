@@ -37,12 +37,19 @@ REQUIRED = Required()
 
 @dataclass(frozen=True)
 class TensorParam:
-    """A row-major tensor; `extents` are ints or symbols, in elements."""
+    """A tensor; `extents` are ints or symbols, in elements, and so are `strides`, of which a
+    row-major tensor has none."""
 
     name: str
     dtype: DType
     extents: tuple[int | Symbol, ...]
     span: SourceSpan
+    strides: tuple[int | Symbol, ...] = ()
+
+    def __str__(self) -> str:
+        extents = [str(e) for e in self.extents]
+        pairs = [f"{e}:{s}" for e, s in zip(extents, self.strides)]
+        return f"{self.dtype}[{', '.join(pairs or extents)}]"
 
 
 @dataclass(frozen=True)
@@ -143,11 +150,7 @@ def _parameter(source: FunctionSource, arg: ast.arg, names: _Names) -> Parameter
     annotation = names.resolve(source, arg.annotation)
     match annotation:
         case TensorType(dtype=dtype, extents=extents):
-            checked = tuple(_extent(e, arg.arg, span) for e in extents)
-            if not checked:
-                raise FrontendError(f"tensor `{arg.arg}` has no extents", span=span)
-            _whole_bytes(dtype, checked[-1], arg.arg, span)
-            return TensorParam(arg.arg, dtype, checked, span)
+            return _tensor(dtype, extents, arg.arg, span)
         case DType():
             return ScalarParam(arg.arg, annotation, span)
         case None:
@@ -159,6 +162,50 @@ def _parameter(source: FunctionSource, arg: ast.arg, names: _Names) -> Parameter
                 span=span,
                 fix=f"write `{arg.arg}: f16[m, k]` or `{arg.arg}: i32`",
             )
+
+
+def _tensor(
+    dtype: DType, written: tuple[object, ...], name: str, span: SourceSpan
+) -> TensorParam:
+    """`written` are extents, or slices `extent:stride`."""
+    pairs = [e for e in written if isinstance(e, slice)]
+    extents = tuple(
+        _extent(e.start if isinstance(e, slice) else e, name, span) for e in written
+    )
+    if not extents:
+        raise FrontendError(f"tensor `{name}` has no extents", span=span)
+    if not pairs:
+        _whole_bytes(dtype, extents[-1], name, span)
+        return TensorParam(name, dtype, extents, span)
+    if len(pairs) != len(written) or any(pair.step is not None for pair in pairs):
+        raise FrontendError(
+            f"tensor `{name}` has dimensions that are not written as extent:stride",
+            span=span,
+            fix="write each as in `f16[m:s, k:1]`, or none: rows that follow one another have no "
+            "strides to name",
+        )
+    if dtype.bits < 8:
+        raise FrontendError(
+            f"tensor `{name}` has strides, and elements of {dtype} are packed: its rows follow one "
+            "another",
+            span=span,
+            fix=f"write `{dtype}[m, k]`, or declare the bytes, `u8[m:s, k:1]`",
+        )
+    return TensorParam(
+        name, dtype, extents, span, tuple(_stride(pair.stop, name, span) for pair in pairs)
+    )
+
+
+def _stride(stride: object, name: str, span: SourceSpan) -> int | Symbol:
+    if isinstance(stride, Symbol):
+        return stride
+    if isinstance(stride, int) and not isinstance(stride, bool) and 0 <= stride < 2**31:
+        return stride
+    raise FrontendError(
+        f"stride {stride} of tensor `{name}` is neither a symbol nor an int from 0 to 2^31 - 1",
+        span=span,
+        fix='name it: `s = hx.dim("s")` and `f16[m:s, k:1]`',
+    )
 
 
 def _extent(extent: object, name: str, span: SourceSpan) -> int | Symbol:
@@ -187,7 +234,8 @@ def _whole_bytes(dtype: DType, last: int | Symbol, name: str, span: SourceSpan) 
 def _symbols(params: tuple[Parameter, ...], taken: set[str]) -> tuple[Symbol, ...]:
     found: dict[str, Symbol] = {}
     for param in params:
-        for extent in param.extents if isinstance(param, TensorParam) else ():
+        named = (*param.extents, *param.strides) if isinstance(param, TensorParam) else ()
+        for extent in named:
             if not isinstance(extent, Symbol):
                 continue
             before = found.setdefault(extent.name, extent)

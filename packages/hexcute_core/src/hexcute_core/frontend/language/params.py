@@ -8,9 +8,11 @@ from typing import Any
 
 from hexcute_core.dtypes import DType
 from hexcute_core.frontend.language.builder import current
+from hexcute_core.frontend.language.lift import strides
 from hexcute_core.frontend.language.reads import read
 from hexcute_core.frontend.language.subscript import static_int
 from hexcute_core.scalar import Scalar, ScalarBase, as_scalar, binary, show
+from hexcute_core.scalar.poly import scalar
 from hexcute_core.tile import GlobalTensor
 
 
@@ -27,6 +29,13 @@ class Param:
         """Extents of the whole parameter."""
         known = (static_int(extent) for extent in self.tensor.shape)
         return tuple(e if k is None else k for e, k in zip(self.tensor.shape, known))
+
+    @property
+    def strides(self) -> tuple[Scalar | int, ...]:
+        """Strides of the whole parameter, in elements, whether it has its own or is row-major."""
+        units = [scalar(unit) for unit in strides(self.tensor)]
+        known = [static_int(unit) for unit in units]
+        return tuple(unit if k is None else k for unit, k in zip(units, known))
 
     @property
     def dtype(self) -> DType:

@@ -18,7 +18,7 @@ def global_view(buffer: object, layout: object) -> Tile:
     """A view of tensor parameter `buffer`, its origin moved by subscripts such as `a[bm:, :]`.
 
     `layout` is (shape, stride), in elements, one entry a mode; an entry may be a tuple of
-    sub-modes, first fastest. Strides are read against the buffer's row-major strides and become
+    sub-modes, first fastest. Strides are read against the buffer's own and become
     steps along its dimensions; `hx.along(dim, step)` names the dimension directly. One stride may
     be a shared tile of i32, which says where each element of its mode lies. Raises `FrontendError`
     where a stride has no single meaning.
@@ -86,7 +86,7 @@ def _mode(buffer: Param, shape: object, stride: object) -> tuple[SubMode, ...]:
             f"{_text(shape)} is not an extent of a view", fix="use a positive integer"
         )
     step = stride if isinstance(stride, Along) else as_scalar(stride)
-    lifted = lift(step, extent, buffer.tensor.shape, buffer.fixed)
+    lifted = lift(step, extent, buffer.tensor, buffer.fixed)
     if isinstance(lifted, Refused):
         raise builder.error(f"{lifted.reason} (view of `{buffer.tensor.name}`)", lifted.fix)
     return (SubMode(extent, as_scalar(lifted.step), lifted.dim),)

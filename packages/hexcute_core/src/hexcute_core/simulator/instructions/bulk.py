@@ -59,13 +59,16 @@ def _corners(stmt: Prim, box_index: int) -> Callable[[Machine, Array], tuple[Ten
         tensor_map = m.world.maps.get(map_name)
         if tensor_map is None:
             m.fail(f"{map_name} is not a tensor map of the program")
-        buffer, extents = m.buffers[tensor_map.param], m.world.extents[tensor_map.param]
-        row = extents[-1] * max(8, buffer.dtype.bits) // 8
-        if buffer.base or (len(extents) > 1 and row % CHUNK):
+        buffer = m.buffers[tensor_map.param]
+        extents, strides = m.world.mapped[tensor_map.param].axes(tensor_map)
+        size = max(8, buffer.dtype.bits) // 8
+        # The stride of a dimension with one element is never taken.
+        steps = [s for s, e in zip(strides[:-1], extents) if e > 1 or not tensor_map.dims]
+        if buffer.base or any(step * size % CHUNK for step in steps):
             m.stop(
                 "misaligned access",
-                f"{tensor_map.param} of shape {extents} has no tensor map: its address and rows "
-                f"must be multiples of {CHUNK} bytes",
+                f"{tensor_map.param} of shape {tuple(extents)} has no tensor map: its address and "
+                f"strides must be multiples of {CHUNK} bytes",
                 int(lanes[0]),
             )
         coords = np.stack([lanes_of(c(m), lanes) for c in places], axis=1)
@@ -81,12 +84,12 @@ def _box_moves(stmt: Prim, box_index: int, shared_index: int) -> MoveOf:
 
     def moves(m: Machine, lanes: Array) -> list[Move]:
         tensor_map, coords = corners(m, lanes)
-        buffer, extents = m.buffers[tensor_map.param], m.world.extents[tensor_map.param]
+        buffer, tensor = m.buffers[tensor_map.param], m.world.mapped[tensor_map.param]
         starts = where(m, lanes)
         _check_alignment(m, lanes, starts, BOX_ALIGNMENT, name)
         out = []
         for start, at in zip(starts, coords, strict=True):
-            box = box_at(tensor_map, buffer, extents, tuple(int(c) for c in at))
+            box = box_at(tensor_map, buffer, tensor, tuple(int(c) for c in at))
             chunks = shared_chunks(int(start), box, tensor_map.swizzle)
             out.append(Move(name, buffer, box, chunks))
         return out

@@ -1,6 +1,8 @@
 """Global buffers: bytes[address] with bounds and alignment checked for every lane.
 
-The bytes are a copy of the caller's array and go back when the run has ended well. A pointer
+The bytes are a copy of the caller's array and go back when the run has ended well; of an array with
+strides of its own they reach from its first element to its last, and those between that are not its
+own are out of bounds. A pointer
 that does not promise 16-byte alignment is aligned to its element only, whatever numpy did: its
 base address is taken as one element. Of a buffer that the program writes, each granule knows its
 last writer and its readers, so that blocks and threads that meet in it are found; and, as in shared
@@ -26,6 +28,7 @@ from hexcute_core.simulator.memory.clocks import (
 )
 from hexcute_core.simulator.memory.readers import Slots
 from hexcute_core.simulator.memory.shadow import Shadow, origin
+from hexcute_core.simulator.memory.strided import laid, line, own, steps_of
 
 if TYPE_CHECKING:
     from hexcute_core.simulator.actor import Actor
@@ -41,11 +44,13 @@ class GlobalBuffer:
         self.name = name
         self.dtype = dtype
         self.array = array
-        self.size = array.nbytes
+        memory = line(array)
+        self.size = memory.nbytes
         self.base = 0 if aligned else max(1, dtype.bits // 8)
         self.changed = False
-        self._bytes = np.zeros(-(-array.nbytes // 16) * 16, dtype=np.uint8)
-        self._bytes[: self.size] = array.reshape(-1).view(np.uint8)
+        self._own = None if array.flags.c_contiguous else np.repeat(own(array), array.itemsize)
+        self._bytes = np.zeros(-(-self.size // 16) * 16, dtype=np.uint8)
+        self._bytes[: self.size] = memory.view(np.uint8)
         self._views = {
             size: self._bytes.view(f"u{size}").reshape(-1, 1) for size in (1, 2, 4, 8)
         } | {16: self._bytes.view("u8").reshape(-1, 2)}
@@ -78,6 +83,16 @@ class GlobalBuffer:
                 f"which has {self.size} bytes",
                 int(lanes[which]),
             )
+        if self._own is not None and address.size:
+            beside = ~self._own[address[:, None] + np.arange(size)].all(axis=1)
+            if beside.any():
+                which = int(np.flatnonzero(beside)[0])
+                m.stop(
+                    "out of bounds",
+                    f"{what} of {size} bytes at byte {int(address[which])} of {self.name} touches "
+                    "what lies between its rows",
+                    int(lanes[which]),
+                )
         crooked = (address + self.base) % size != 0
         if crooked.any():
             which = int(np.flatnonzero(crooked)[0])
@@ -200,5 +215,12 @@ class GlobalBuffer:
 
     def write_back(self) -> None:
         """Hands the bytes back to the caller's array, in place."""
-        if self.changed:
-            self.array.reshape(-1).view(np.uint8)[:] = self._bytes[: self.size]
+        if not self.changed:
+            return
+        left = self._bytes[: self.size]
+        if self._own is None:
+            self.array.reshape(-1).view(np.uint8)[:] = left
+        else:
+            # What lies between its rows may be another argument's.
+            elements = left.view(self.array.dtype)
+            self.array[...] = laid(elements, self.array.shape, steps_of(self.array))

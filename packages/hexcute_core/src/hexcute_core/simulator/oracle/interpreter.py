@@ -92,14 +92,14 @@ def interpret(
 ) -> Mapping[str, Array]:
     """Runs `program` block by block and returns the caller's arrays, written in place.
 
-    `arrays` holds a C-contiguous numpy array for each tensor parameter, `scalars` a number for
-    each scalar parameter and symbol, `blocks` the blocks to run (default: the whole grid).
+    `arrays` holds a numpy array for each tensor parameter, C-contiguous unless it has strides of
+    its own, `scalars` a number for each scalar parameter and symbol, `blocks` the blocks to run
+    (default: the whole grid).
     """
     symbols = dict.fromkeys(program.symbols, dtypes.i32)
     values = bind_scalars(program.name, symbols | dict(program.scalars), scalars)
     grid = bind_grid(program.name, program.grid_dim, program.cluster_dim, values)
-    expected = {p.name: (p.dtype, p.shape) for p in program.params}
-    bound = bind_arrays(program.name, expected, arrays, values)
+    bound = bind_arrays(program.name, program.params, arrays, values)
     buffers = {
         p.name: Buffer(
             p.name, p.dtype, tuple(evaluate_symbols(e, values) for e in p.shape), bound[p.name]

@@ -31,13 +31,17 @@ class Buffer:
         self.dtype = dtype
         self.shape = shape
         self.array = array
-        raw = array.reshape(1, -1).view(np.uint8)
-        self.cells = from_bytes(raw, dtype).reshape(-1).copy()
+        self._before = np.ascontiguousarray(array).reshape(1, -1).view(np.uint8)
+        self.cells = from_bytes(self._before, dtype).reshape(-1).copy()
+        self._before = self._before.copy()
 
     def write_back(self) -> None:
-        """The cells' bytes go into the caller's array, in place."""
+        """The cells' bytes go into the caller's array, in place; nothing where they are the same,
+        as those of an array whose elements share memory have to be."""
         raw = to_bytes(self.cells.reshape(1, -1), self.dtype)
-        self.array.reshape(-1).view(np.uint8)[:] = raw.reshape(-1)
+        if not np.array_equal(raw.reshape(-1), self._before.reshape(-1)):
+            elements = raw.reshape(-1).view(self.array.dtype)
+            self.array[...] = elements.reshape(self.array.shape)
 
 
 class LocalTile:

@@ -13,6 +13,7 @@ from pathlib import Path
 from hexcute_core.arch import Arch
 from hexcute_core.errors import SourceSpan
 from hexcute_core.synthesis.compute_cost import cast_way
+from hexcute_core.synthesis.explain.bound import bounds
 from hexcute_core.synthesis.explain.machine import Machine
 from hexcute_core.synthesis.graph import build_graph
 from hexcute_core.synthesis.held import Held, held
@@ -21,21 +22,16 @@ from hexcute_core.synthesis.timeline import block_clocks
 from hexcute_core.tile import (
     CastTile,
     Copy,
-    Elementwise,
-    Fill,
     ForElements,
     Gemm,
     GlobalView,
     Prefetch,
     Rearrange,
-    Reduce,
     RegisterTensor,
-    Relabel,
-    Scan,
     SharedTensor,
     SubMode,
 )
-from hexcute_core.tile.ir import TileOp
+from hexcute_core.tile.ir import Computation, TileOp
 from hexcute_core.tile.layouts import layout_of
 from hexcute_core.unions import assert_never
 
@@ -92,7 +88,8 @@ class HeldEntry:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Everything; clocks are those of one block, loops included."""
+    """Everything; clocks are those of one block, loops included: `bounds` how long it keeps each
+    unit of its multiprocessor busy, of which `bound` is the longest."""
 
     kernel: str
     target: str
@@ -102,6 +99,8 @@ class Explanation:
     clocks_by_kind: Mapping[str, float]
     clocks: float
     estimate: float
+    bounds: Mapping[str, float]
+    bound: str
     exact: bool
     held: tuple[HeldEntry, ...]
     machine: Machine | None
@@ -111,7 +110,7 @@ class Explanation:
 
 def explanation(solution: Solution, arch: Arch, machine: Machine | None = None) -> Explanation:
     """What `solution` is and why, and what became of it in `machine` code."""
-    most = held(solution)
+    most, busy = held(solution), bounds(solution)
     operations = tuple(_operations(solution, arch))
     by_kind: dict[str, float] = {}
     for entry in operations:
@@ -125,6 +124,8 @@ def explanation(solution: Solution, arch: Arch, machine: Machine | None = None) 
         clocks_by_kind=by_kind,
         clocks=solution.cost,
         estimate=block_clocks(solution),
+        bounds=busy,
+        bound=max(busy, key=lambda unit: busy[unit]),
         exact=solution.exact,
         held=tuple(_held(h) for h in most),
         machine=machine,
@@ -249,10 +250,7 @@ def _operation(
         case Rearrange() if op.id in solution.exchanges:
             name = solution.exchanges[op.id].name
             return OperationEntry(where, kind(op), subject(op), name, 1, 0, None, clocks, "")
-        case (
-            Copy() | Fill() | CastTile() | Relabel() | Elementwise() | Reduce() | Scan()
-            | Rearrange() | ForElements()
-        ):  # fmt: skip
+        case _ if isinstance(op, Computation | Copy | Rearrange | ForElements):
             if clocks == 0.0:
                 return None
             way = cast_way({t.name: t for t in solution.program.tensors}, arch, op)

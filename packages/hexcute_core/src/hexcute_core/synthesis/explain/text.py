@@ -41,7 +41,7 @@ def explain_text(
     shares = ", ".join(f"{kind} {clocks:.0f}" for kind, clocks in found.clocks_by_kind.items())
     lines += ["", f"total {found.clocks:.0f} clocks ({shares}); search {how}"]
     lines += [f"a block alone takes an estimated {found.estimate:.0f} clocks"]
-    lines += _resources(found)
+    lines += [_bound(found), *_resources(found)]
     lines += [f"warning: {w}" for w in found.warnings]
     lost = found.rejected if rejected is None else found.rejected[:rejected]
     if lost:
@@ -50,6 +50,16 @@ def explain_text(
         if len(lost) < len(found.rejected):
             lines.append(f"  and {len(found.rejected) - len(lost)} more")
     return "\n".join(lines) + "\n"
+
+
+def _bound(found: Explanation) -> str:
+    """Which unit a block keeps busy longest, and for how long each."""
+    busy = {unit: clocks for unit, clocks in found.bounds.items() if clocks >= 0.5}
+    if not busy:
+        return "bound by nothing: no unit is busy"
+    shares = ", ".join(f"{unit} {busy[unit]:.0f}" for unit in sorted(busy, key=lambda u: -busy[u]))
+    of = f" of {found.estimate:.0f}" if found.estimate else ""
+    return f"bound by {found.bound}, busy for {busy[found.bound]:.0f}{of} clocks ({shares})"
 
 
 def _resources(found: Explanation) -> list[str]:
@@ -109,7 +119,7 @@ def explain_html(solution: Solution, arch: Arch, machine: Machine | None = None)
     parts = [
         f"<h1>{escape(title)}</h1>",
         f"<p>{_summary(found)}</p>",
-        *(f"<p>{escape(line)}</p>" for line in _resources(found)),
+        *(f"<p>{escape(line)}</p>" for line in (_bound(found), *_resources(found))),
         *(f'<p class="warning">{escape(w)}</p>' for w in found.warnings),
         "<h2>Tensors</h2>",
         _table(("tensor", "space", "type", "shape", "layout", "a thread"), tensors),

@@ -18,11 +18,12 @@ from itertools import product
 
 from hexcute_core.arch import Fragment
 from hexcute_core.errors import SourceSpan, VerifyError
+from hexcute_core.scalar import is_const, show
 from hexcute_core.synthesis.proof.memory import begins, start_unit
 from hexcute_core.synthesis.proof.parts import part_table
 from hexcute_core.synthesis.proof.tables import offsets
 from hexcute_core.synthesis.solution import BulkPlan, Operand, SharedLayout, Solution, WgmmaPlan
-from hexcute_core.tile import Copy, Gemm, SharedTensor, TileRef
+from hexcute_core.tile import Copy, Gemm, GlobalTensor, SharedTensor, TileRef
 from hexcute_core.tile.facts import Facts
 
 Coord = tuple[int, ...]
@@ -60,6 +61,7 @@ def check_bulk(solution: Solution, facts: Facts, op: Copy) -> None:
         raise VerifyError(
             f"{plan.name} may begin at any multiple of {unit} elements of a row", op.span
         )
+    _rows_of_memory(solution.program.param(plan.param), facts, op.span)
     extents = [plan.box[d] for d in plan.dims]
     inner_first = sorted(range(len(extents)), key=lambda d: -plan.dims[d])
     atom = CORE_ROWS * max(plan.span, 16)
@@ -76,6 +78,16 @@ def check_bulk(solution: Solution, facts: Facts, op: Copy) -> None:
             at = tuple(s + i for s, i in zip(start, inside))
             if _plain(layout, ref, at) != first + compact:
                 raise VerifyError(f"{plan.name} writes element {at} elsewhere", op.span)
+
+
+def _rows_of_memory(param: GlobalTensor, facts: Facts, span: SourceSpan) -> None:
+    """The strides between rows are multiples of 16 bytes, whatever they are at run time. Raises
+    VerifyError, located."""
+    outer = [s for s, e in zip(param.strides, param.shape) if not is_const(e, 1)]
+    steps = [s for s in outer if not is_const(s, 1)] if param.strides else [*param.shape[1:]][-1:]
+    for step in steps:
+        if facts.divisor(step) * param.dtype.bits % (UNIT * 8):
+            raise VerifyError(f"rows of `{param.name}` begin at any {show(step)}", span)
 
 
 def check_boxes(plan: BulkPlan, ref: TileRef, span: SourceSpan) -> None:

@@ -16,10 +16,10 @@ from math import gcd, lcm, prod
 import numpy as np
 
 from hexcute_core.errors import VerifyError
-from hexcute_core.scalar import Const, Scalar
+from hexcute_core.scalar import Const, Scalar, is_const
 from hexcute_core.synthesis.proof.tables import Table, calls, digits, inside, offsets
 from hexcute_core.synthesis.solution import CopyPlan, SharedLayout
-from hexcute_core.tile import Copy, GlobalView, SubMode, TileProgram, TileRef
+from hexcute_core.tile import Copy, GlobalTensor, GlobalView, SubMode, TileProgram, TileRef
 from hexcute_core.tile.facts import Facts
 
 
@@ -60,11 +60,16 @@ def check_global_runs(
     if run == 1:
         return
     param = program.param(view.param)
-    last = len(param.shape) - 1
+    last = _inner(param)
+    if last is None:
+        raise VerifyError(f"{plan.name}: no elements of `{param.name}` are neighbours", op.span)
     if run * view.dtype.bits > 8 and param.name not in program.promise.aligned:
         raise VerifyError(f"{plan.name}: `{param.name}` is aligned to no {run} elements", op.span)
     # What is known at run time only adds multiples of `loose` to the last coordinate.
     loose = gcd(facts.divisor(view.origin[last]), facts.divisor(param.shape[last]))
+    for d, stride in enumerate(param.strides):
+        alone = is_const(param.shape[d], 1)
+        loose = loose if d == last or alone else gcd(loose, facts.divisor(stride))
     ways: list[Sequence[int]] = []
     for m, start in enumerate(ref.starts):
         subs = view.modes[m]
@@ -82,7 +87,7 @@ def check_global_runs(
         )
     for coords in _runs(plan, op, ref.shape, threads):
         for corner in cartesian(*ways):
-            at = np.zeros((*coords.shape[:-1], last + 1), dtype=np.int64)
+            at = np.zeros((*coords.shape[:-1], len(param.shape)), dtype=np.int64)
             for d, m in enumerate(ref.kept):
                 _move(at, view.modes[m], corner[d] + coords[..., d], m == view.named)
             ahead = at - at[:, :1]
@@ -96,11 +101,13 @@ def check_global_runs(
 
 
 def start_unit(program: TileProgram, facts: Facts, ref: TileRef) -> int:
-    """What divides the coordinate along the tensor's last dimension where a tile begins, all of
-    whose own modes are whole: 0 where it is 0."""
+    """What divides the coordinate along the tensor's innermost dimension where a tile begins, all
+    of whose own modes are whole: 0 where it is 0."""
     view = program.tensor(ref.tensor)
     assert isinstance(view, GlobalView)
-    last = len(view.origin) - 1
+    last = _inner(program.param(view.param))
+    if last is None:
+        return 1
     unit = facts.divisor(view.origin[last])
     for subs, start in zip(view.modes, ref.starts):
         for s in subs:
@@ -108,6 +115,14 @@ def start_unit(program: TileProgram, facts: Facts, ref: TileRef) -> int:
                 moved = facts.divisor(start) if len(subs) == 1 else 1
                 unit = gcd(unit, moved * facts.divisor(s.step))
     return unit
+
+
+def _inner(param: GlobalTensor) -> int | None:
+    """The dimension along which elements are neighbours in memory."""
+    if not param.strides:
+        return len(param.shape) - 1
+    found = [d for d in range(len(param.shape)) if is_const(param.strides[d], 1)]
+    return max(found, key=lambda d: (not is_const(param.shape[d], 1), d), default=None)
 
 
 def _first_begins(

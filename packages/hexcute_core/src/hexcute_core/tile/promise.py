@@ -1,0 +1,24 @@
+"""Promise: what is known of a launch before it comes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a specialisation may rely on.
+
+    `multiples[s]` divides symbol s; `aligned` names the parameters whose pointers are 16-byte
+    aligned; `wide` asks for 64-bit offsets into global memory. `apart` names parameters with
+    strides of their own whose elements share no memory; of a traced program those it writes.
+    """
+
+    multiples: tuple[tuple[str, int], ...] = ()
+    aligned: frozenset[str] = frozenset()
+    wide: bool = False
+    apart: frozenset[str] = frozenset()
+
+    def multiple(self, symbol: str) -> int:
+        """The known divisor of `symbol`, 1 where nothing is promised."""
+        return dict(self.multiples).get(symbol, 1)

@@ -1,0 +1,78 @@
+"""Which part of which sequence a block takes, from the lengths on the device alone.
+
+    share = tiles of all sequences / blocks wanted, rounded up
+    n(z) = tiles of z / share, to the nearest, and 1 at least
+    first(z) = n(0) + ... + n(z - 1): blocks first(z) to first(z) + n(z) - 1 are sequence z's
+    of a sequence of t tiles, split s of n takes tiles s t / n to (s + 1) t / n - 1
+
+Blocks as many as wanted, and one more for each sequence, suffice.
+"""
+
+from __future__ import annotations
+
+import hexcute_core as hx
+from hexcute_core import i32
+
+CHUNK = 256
+"""Lengths at a time, at most."""
+LEAST_SHARE = 4
+"""Tiles that are worth a block of their own, where many sequences fill the GPU anyway."""
+
+
+@hx.device
+def tiles_of(length, sq, left, BN):
+    """(first, count): the tiles of keys that the last sq queries of so many keys see."""
+    first = 0 if left is None else hx.maximum(length - sq - left, 0) // BN
+    return first, hx.cdiv(length, BN) - first
+
+
+@hx.device
+def number_of_splits(tiles, share):
+    """Into how many parts of about `share` tiles so many are cut."""
+    return hx.maximum((tiles + share // 2) // share, 1)
+
+
+@hx.device
+def part_of_sequence(tiles, split, count):
+    """(begin, end): the tiles of one of `count` splits."""
+    return split * tiles // count, (split + 1) * tiles // count
+
+
+@hx.device
+def chunk_of(lengths, at, count, sk):
+    """Lengths from sequence `at` on, none more than sk."""
+    r = hx.register_tensor(i32, (count,))
+    hx.copy(hx.global_view(lengths[at:], ((count,), (1,))), r)
+    return hx.clamp(r, 0, sk)
+
+
+@hx.device
+def share_of(lengths, sk, sq, left, wanted, BN, COUNT):
+    """Tiles a block, where `wanted` blocks share those of all sequences."""
+    total = hx.register_tensor(i32, (1,))
+    hx.fill(total, 0)
+    for at in range(0, lengths.shape[0], COUNT):
+        _, tiles = tiles_of(chunk_of(lengths, at, COUNT, sk), sq, left, BN)
+        total += hx.sum(tiles, 0)
+    least = hx.clamp(lengths.shape[0], 1, LEAST_SHARE)
+    return hx.maximum(hx.cdiv(hx.number(total), hx.maximum(wanted, 1)), least)
+
+
+@hx.device
+def sequence_of(block, share, lengths, sk, sq, left, BN, COUNT):
+    """(z, first): the sequence that a block works for, and the first of its blocks."""
+    b = lengths.shape[0]
+    z, first = hx.register_tensor(i32, (1,)), hx.register_tensor(i32, (1,))
+    before = hx.register_tensor(i32, (1,))
+    hx.fill(z, -1)
+    hx.fill(first, 0)
+    hx.fill(before, 0)
+    for at in range(0, b, COUNT):
+        _, tiles = tiles_of(chunk_of(lengths, at, COUNT, sk), sq, left, BN)
+        n = hx.where(hx.iota((COUNT,), 0) + at < b, number_of_splits(tiles, share), 0)
+        ends = hx.cumsum(n, 0) + before
+        begins = (n > 0) & (ends - n <= block)
+        z += hx.sum(hx.where(begins, 1, 0), 0)
+        first = hx.maximum(first, hx.max(hx.where(begins, ends - n, 0), 0))
+        before += hx.sum(n, 0)
+    return hx.number(z), hx.number(first)
