@@ -24,6 +24,7 @@ from hexcute_core.runtime.signature import (
 from hexcute_core.runtime.specialisation import LEVEL_BITS, NARROW_LIMIT, levels
 from hexcute_core.runtime.storage import TENSOR_STORAGE, Storage
 from hexcute_core.runtime.strided import steps_of
+from hexcute_core.runtime.torch_link import INSTALL
 from hexcute_core.strides import apart
 
 Bound: TypeAlias = tuple[int, int, tuple[Any, ...]]
@@ -220,7 +221,7 @@ def _torch_dtype(name: str) -> Any:
         torch = importlib.import_module("torch")
     except ImportError as error:
         raise MissingDependency(
-            f"a kernel is called with torch tensors: {error}", fix="pip install torch"
+            f"a kernel is called with torch tensors: {error}", fix=INSTALL
         ) from error
     found = getattr(torch, name, None)
     if found is None:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from hexcute_core.errors import LaunchError, MissingDependency, SourceSpan
 from hexcute_core.runtime.launching import Grid
+from hexcute_core.runtime.torch_link import INSTALL
 from hexcute_core.thread.stamps import ENTRY, HEAD, NONE, STAMP, part_bytes, tracks
 
 MOST_BYTES = 2**30
@@ -109,5 +110,5 @@ def _torch() -> Any:
         return importlib.import_module("torch")
     except ImportError as error:
         raise MissingDependency(
-            f"a timeline on a GPU needs torch: {error}", fix="pip install torch"
+            f"a timeline on a GPU needs torch: {error}", fix=INSTALL
         ) from error

@@ -9,6 +9,8 @@ from functools import lru_cache
 
 from hexcute_core.errors import MissingDependency
 
+INSTALL = "pip install torch; without it, kernel.simulate(...) takes numpy arrays and needs no GPU"
+
 
 @dataclass(frozen=True)
 class TorchLink:
@@ -26,5 +28,5 @@ def torch_link() -> TorchLink:
         return TorchLink(bindings._cuda_getDevice, bindings._cuda_getCurrentRawStream)
     except (ImportError, AttributeError) as error:
         raise MissingDependency(
-            f"launching needs torch built for CUDA: {error}", fix="pip install torch"
+            f"launching needs torch built for CUDA: {error}", fix=INSTALL
         ) from error
