@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attack.kernels import BY_NAME, PLANTED
+from attack.kernels import compiled as planted_kernel
 from machine_code import opcodes_of
 from timeline_kernels import KERNELS, by_roles, in_step
 
@@ -248,3 +250,20 @@ def test_the_command_shows_it_and_writes_the_trace(tmp_path: Any, capsys: Any) -
     words[-1] = str(tmp_path / "nowhere" / "trace.json")
     assert main(words) == 1
     assert "cannot be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", [planted.name for planted in PLANTED])
+def test_every_way_to_wait_has_its_time(name: str) -> None:
+    """Rings of cp.async and TMA, turns, blocks that stay, clusters that write into one another:
+    what a run by the clocks leaves is what any other does, and time goes forward in each track."""
+    kernel = planted_kernel(name)
+    plain, timed = BY_NAME[name].arguments(), BY_NAME[name].arguments()
+    kernel.simulate(*plain)
+    timeline = kernel.simulate(*timed, timeline=True).timeline
+    for a, b in zip(plain, timed, strict=True):
+        assert np.array_equal(a, b)
+    assert timeline is not None
+    for t in timeline.tracks:
+        check_order(t)
+    found = [s for t in timeline.tracks for s in t.stretches]
+    assert any(s.activity == "wait" and s.end > s.start for s in found)
