@@ -121,6 +121,10 @@ class Machine:
 
     along = staticmethod(Along)
 
+    def multiple_of(self, value, divisor):
+        assert value % divisor == 0
+        return value
+
     def ds(self, start, size):
         return slice(start, start + size)
 

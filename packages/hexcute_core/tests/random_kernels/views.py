@@ -124,9 +124,9 @@ def _placed(w, modes, rank, output):
         text = str(start)
         # A negative constant counts from the end, or seems to.
         if start < 0 or (start and w.chance(0.4)):
-            text = w.scalar(start)
+            text = _promised(w, w.scalar(start), start)
         elif start == 0 and w.chance(0.1):
-            text = w.scalar(0)
+            text = _promised(w, w.scalar(0), 0)
         elif w.numbers and not output and w.chance(0.15):
             text = w.pick(w.numbers)
         if len(w.grid) > d and w.grid[d] > 1:
@@ -142,6 +142,14 @@ def _placed(w, modes, rank, output):
             origins[0] = f"{origins[0]} + hx.blockIdx.{'xyz'[d]} * {step}"
             extents[0] += step * (w.grid[d] - 1)
     return origins, extents
+
+
+def _promised(w, text, start):
+    """`text`, of which a divisor is promised now and then."""
+    divisors = [d for d in (2, 3, 4, 8, 16) if start % d == 0]
+    if not divisors or w.own.random() < 0.6:
+        return text
+    return f"hx.multiple_of({text}, {int(w.own.choice(divisors))})"
 
 
 def _text(w, param, modes, origins, extents, trips, rows):

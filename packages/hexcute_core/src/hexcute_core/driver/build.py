@@ -11,15 +11,17 @@ from hexcute_core.driver import bundle
 from hexcute_core.driver.built import Built, from_data, to_data
 from hexcute_core.driver.cache import Cache, cache_key, warn
 from hexcute_core.driver.container import Malformed
+from hexcute_core.driver.grid import computable
 from hexcute_core.driver.pipeline import Compilation, Request
 from hexcute_core.driver.resources import tell_spills
 from hexcute_core.errors import MissingDependency
+from hexcute_core.scalar import Scalar, free_vars
 from hexcute_core.thread.visit import calls
-from hexcute_core.tile import TileProgram, digest
+from hexcute_core.tile import Assign, TileProgram, digest
 from hexcute_core.toolchain import toolchain_version
 from hexcute_core.version import compiler_version
 
-_ENTRY_FORMAT = 2
+_ENTRY_FORMAT = 3
 """Counts changes of what an entry holds, so that none of an older form is read."""
 
 
@@ -101,6 +103,17 @@ def kept(cache: Cache, key: str) -> Built | None:
         return None
 
 
+def _promised(program: TileProgram) -> tuple[tuple[Scalar, int], ...]:
+    """What every block relies on and a launch knows: numbers, and what they are multiples of."""
+    known = {*program.symbols, *dict(program.scalars)}
+    return tuple(
+        (stmt.value, stmt.multiple)
+        for stmt in program.body
+        if isinstance(stmt, Assign) and stmt.multiple > 1
+        if free_vars(stmt.value) <= known and computable(stmt.value)
+    )
+
+
 def _compile(compilation: Compilation) -> Built:
     cubin, thread, source = compilation.cubin, compilation.thread, compilation.source
     resources = next((r for r in cubin.resources if r.kernel == source.entry), None)
@@ -119,6 +132,7 @@ def _compile(compilation: Compilation) -> Built:
         thread.maps,
         thread.cluster_dim,
         calls(thread.body, "griddepcontrol.wait"),
+        _promised(compilation.tile),
     )
     tell_spills(built, compilation.solution, compilation.request.arch)
     return built

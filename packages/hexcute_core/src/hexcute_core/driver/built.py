@@ -34,6 +34,8 @@ class Built:
     maps: tuple[TensorMap, ...] = ()
     cluster_dim: tuple[int, int, int] = (1, 1, 1)
     dependent: bool = False
+    promised: tuple[tuple[Scalar, int], ...] = ()
+    """What a launch knows and the kernel relies on: numbers, and what they are multiples of."""
 
 
 def to_data(built: Built) -> tuple[dict[str, bytes], dict[str, Any]]:
@@ -50,6 +52,7 @@ def to_data(built: Built) -> tuple[dict[str, bytes], dict[str, Any]]:
         "maps": [asdict(tensor_map) for tensor_map in built.maps],
         "cluster_dim": list(built.cluster_dim),
         "dependent": built.dependent,
+        "promised": [[encode(e), multiple] for e, multiple in built.promised],
     }
     return files, meta
 
@@ -73,6 +76,7 @@ def from_data(files: Mapping[str, bytes], meta: Mapping[str, Any]) -> Built:
         maps=tuple(_map(row) for row in _of(meta, "maps", list)),
         cluster_dim=(x, y, z),
         dependent=_of(meta, "dependent", bool),
+        promised=_promised(meta),
     )
 
 
@@ -105,15 +109,31 @@ def _numbers(fields: Mapping[str, Any], name: str, count: int | None = None) -> 
 
 
 def _grid(meta: Mapping[str, Any]) -> tuple[Scalar, ...]:
-    nodes = _of(meta, "grid_dim", list)
+    grid = _expressions(_of(meta, "grid_dim", list))
+    if len(grid) != 3:
+        raise Malformed("its grid is not an expression that a kernel can have")
+    return grid
+
+
+def _promised(meta: Mapping[str, Any]) -> tuple[tuple[Scalar, int], ...]:
+    rows = _of(meta, "promised", list)
+    if not all(type(row) is list and len(row) == 2 and type(row[1]) is int for row in rows):
+        raise Malformed("its field 'promised' is not what it should be")
+    multiples = [_count(multiple) for _, multiple in rows]
+    if any(multiple < 2 for multiple in multiples):
+        raise Malformed("its field 'promised' is not what it should be")
+    return tuple(zip(_expressions([node for node, _ in rows]), multiples))
+
+
+def _expressions(nodes: list[Any]) -> tuple[Scalar, ...]:
     try:
-        grid = tuple(decode(node) for node in nodes)
-        same = [encode(e) for e in grid] == nodes and len(grid) == 3
+        found = tuple(decode(node) for node in nodes)
+        same = [encode(e) for e in found] == nodes
     except (HexcuteError, LookupError, TypeError, ValueError, AttributeError, RecursionError):
         same = False
     if not same:
         raise Malformed("its grid is not an expression that a kernel can have")
-    return grid
+    return found
 
 
 def _map(row: object) -> TensorMap:

@@ -44,6 +44,15 @@ def encode(e: Scalar) -> Json:
             )
 
 
+def computable(e: Scalar) -> bool:
+    """Whether a launch can compute `e`."""
+    try:
+        encode(e)
+    except HexcuteError:
+        return False
+    return True
+
+
 def decode(node: Json) -> Scalar:
     """The expression that `encode` wrote, which anything else does not survive: whoever reads a
     file encodes it again and compares."""
@@ -96,4 +105,13 @@ def grid_function(grid: Sequence[Scalar], names: Sequence[str]) -> GridFunction:
     place = {name: f"v[{i}]" for i, name in enumerate(names)}
     body = ", ".join(_python(e, place) for e in grid)
     function: GridFunction = eval(f"lambda v: ({body})", {"min": min, "max": max})
+    return function
+
+
+def number_function(e: Scalar, names: Sequence[str]) -> Callable[[Sequence[Any]], int]:
+    """values -> the number that `e` is; `names` as for `grid_function`."""
+    place = {name: f"v[{i}]" for i, name in enumerate(names)}
+    function: Callable[[Sequence[Any]], int] = eval(
+        f"lambda v: {_python(e, place)}", {"min": min, "max": max}
+    )
     return function

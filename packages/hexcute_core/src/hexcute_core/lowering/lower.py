@@ -262,7 +262,8 @@ def _rule(ctx: Context, stmt: Stmt) -> tuple[th.Stmt, ...]:
         case AsyncWait():
             return lower_async_wait(ctx, stmt)
         case Assign():
-            return (th.Assign(stmt.var, resolve(ctx, stmt.value), stmt.declares, stmt.span),)
+            value = resolve(ctx, stmt.value)
+            return (th.Assign(stmt.var, value, stmt.declares, stmt.span, stmt.multiple),)
         case CallStmt():
             return (th.Prim(stmt.name, tuple(resolve(ctx, a) for a in stmt.args), stmt.span),)
         case MbarrierOp() | NamedBarrierOp() | ClusterOp():

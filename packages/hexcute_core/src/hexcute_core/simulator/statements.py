@@ -9,7 +9,7 @@ import numpy as np
 from hexcute_core.errors import SimulationError, SourceSpan
 from hexcute_core.scalar.formats import said
 from hexcute_core.simulator.code import Code, NeedsAgents, Routine, Step, Waits
-from hexcute_core.simulator.lanes.control import assign, passes, rounds, sides
+from hexcute_core.simulator.lanes.control import assign, keeps_promise, passes, rounds, sides
 from hexcute_core.simulator.lanes.scalars import compile_scalar
 from hexcute_core.simulator.lanes.values import Value
 from hexcute_core.simulator.machine import Machine
@@ -142,11 +142,13 @@ class StatementCompiler:
 
     def _assign(self, stmt: Assign) -> Code:
         value, site = compile_scalar(stmt.value), self.site(stmt.span)
-        var, declares = stmt.var, stmt.declares
+        var, declares, multiple = stmt.var, stmt.declares, stmt.multiple
 
         def run(m: Machine) -> None:
             m.site = site
-            assign(m, var, value(m), declares)
+            found = value(m)
+            keeps_promise(m, found, multiple)
+            assign(m, var, found, declares)
 
         return run if self._meter is None else self._meter.computed(stmt.value, run)
 

@@ -122,12 +122,14 @@ class SetElement:
 
 @dataclass(frozen=True)
 class Assign:
-    """var = value; `declares` opens the variable in the enclosing block."""
+    """var = value; `declares` opens the variable in the enclosing block. Somebody relies on it that
+    the value is a multiple of `multiple`."""
 
     var: Var
     value: Scalar
     declares: bool
     span: SourceSpan | None = None
+    multiple: int = 1
 
 
 @dataclass(frozen=True)

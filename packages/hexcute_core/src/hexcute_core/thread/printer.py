@@ -83,7 +83,8 @@ def _statement(stmt: Stmt, indent: str, spans: bool) -> Iterator[str]:
             yield f"{stmt.array}[{show(stmt.index)}] = {show(stmt.value)}"
         case Assign():
             declared = f": {stmt.var.dtype}" if stmt.declares else ""
-            yield f"{stmt.var.name}{declared} = {show(stmt.value)}"
+            promised = f", a multiple of {stmt.multiple}" if stmt.multiple > 1 else ""
+            yield f"{stmt.var.name}{declared} = {show(stmt.value)}{promised}"
         case Prim():
             yield " ".join([stmt.name, ", ".join(_operand(o) for o in stmt.operands)]).rstrip()
         case Say():

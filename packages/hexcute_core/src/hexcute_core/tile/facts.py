@@ -10,7 +10,7 @@ the strongest fact, and facts that a definition contradicts are given up until n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import gcd
+from math import gcd, lcm
 from typing import NamedTuple
 
 from hexcute_core.scalar import Binary, Cast, Compare, Const, Element, Scalar, Select, Unary, Var
@@ -44,6 +44,7 @@ class Facts:
 
     def __init__(self, program: TileProgram) -> None:
         self._defs: dict[str, list[Scalar]] = {}
+        self._multiples: dict[str, list[int]] = {}
         self._loops: dict[str, list[For]] = {}
         self._promise = program.promise
         self._symbols = frozenset(program.symbols)
@@ -53,6 +54,7 @@ class Facts:
         for stmt in statements(program.body):
             if isinstance(stmt, Assign):
                 self._defs.setdefault(stmt.var.name, []).append(stmt.value)
+                self._multiples.setdefault(stmt.var.name, []).append(stmt.multiple)
             elif isinstance(stmt, For):
                 self._loops.setdefault(stmt.var.name, []).append(stmt)
         names = {**self._defs, **self._loops}
@@ -106,9 +108,12 @@ class Facts:
             case Binary(op="shr", b=Const() as b):
                 whole = self.divisor(e.a)
                 return whole >> int(b.value) if whole % (1 << int(b.value)) == 0 else _ANY
-            case Binary(op="and", b=Const() as b):
-                low = int(b.value) & -int(b.value)
-                return gcd(self.divisor(e.a), low) if low else 0
+            case Binary(op="and" | "or" | "xor"):
+                a, b = self.divisor(e.a), self.divisor(e.b)
+                if 0 in (a, b):
+                    return 0 if e.op == "and" else a + b
+                # Bits that are zero on the right: of one of both, or of both.
+                return max(a & -a, b & -b) if e.op == "and" else gcd(a & -a, b & -b)
             case _:
                 return _ANY
 
@@ -121,8 +126,8 @@ class Facts:
         found = 0
         for loop in self._loops.get(name, ()):
             found = gcd(found, self.divisor(loop.start), self.divisor(loop.step))
-        for value in self._defs.get(name, ()):
-            found = gcd(found, self.divisor(value))
+        for value, multiple in zip(self._defs.get(name, ()), self._multiples.get(name, ())):
+            found = gcd(found, lcm(self.divisor(value), multiple))
         return found
 
     def bounds(self, e: Scalar, known: Mapping[str, Bounds] | None = None) -> Bounds:

@@ -224,12 +224,14 @@ class AsyncWait:
 
 @dataclass(frozen=True)
 class Assign:
-    """var = value; the first assignment of a name in a scope declares it."""
+    """var = value; the first assignment of a name in a scope declares it. The author promises that
+    the value is a multiple of `multiple`."""
 
     var: Var
     value: Scalar
     declares: bool
     span: SourceSpan
+    multiple: int = 1
 
 
 @dataclass(frozen=True)

@@ -237,7 +237,9 @@ class _Printer:
                 yield f"cp_async_wait {stmt.pending}"
             case Assign():
                 declared = f"var {stmt.var.name}: {stmt.var.dtype}"
-                yield f"{declared if stmt.declares else stmt.var.name} = {show(stmt.value)}"
+                promised = f", a multiple of {stmt.multiple}" if stmt.multiple > 1 else ""
+                name = declared if stmt.declares else stmt.var.name
+                yield f"{name} = {show(stmt.value)}{promised}"
             case GemmWait():
                 yield f"gemm_wait {stmt.pending}"
             case Produce():

@@ -229,6 +229,8 @@ class _Checker:
         name, dtype = stmt.var.name, stmt.var.dtype
         same = stmt.value.dtype == dtype
         self.need(same, f"a {stmt.value.dtype} assigned to {dtype} `{name}`", stmt.span)
+        whole = stmt.multiple == 1 or (stmt.multiple > 1 and dtype.is_integer)
+        self.need(whole, f"{dtype} `{name}` is a multiple of {stmt.multiple}", stmt.span)
         if stmt.declares:
             self.fresh(name, stmt.span)
             scope.variables[name] = dtype

@@ -92,6 +92,22 @@ def assign(m: LaneState, var: Var, new: Value, declares: bool) -> None:
     m.vars[var.name] = new
 
 
+def keeps_promise(m: LaneState, value: Value, multiple: int) -> None:
+    """Ends the run where an executing lane has a `value` that is no multiple of what its author
+    promised."""
+    if multiple == 1:
+        return
+    found = np.broadcast_to(value, (m.lanes,))
+    broken = (found % multiple != 0) & (True if m.mask is None else m.mask)
+    if broken.any():
+        lane = int(np.flatnonzero(broken)[0])
+        m.fail(
+            f"{int(found[lane])} is no multiple of {multiple}, as hx.multiple_of promises",
+            lane,
+            fix="promise a number that divides it, or none",
+        )
+
+
 def uniform(m: LaneState, value: Value) -> int | Array:
     """An integer value as a Python int where all executing lanes agree."""
     if not isinstance(value, np.ndarray):

@@ -23,7 +23,14 @@ from hexcute_core.simulator.arguments import (
     bind_scalars,
     evaluate_symbols,
 )
-from hexcute_core.simulator.lanes.control import assign, passes, rounds, sides, uniform
+from hexcute_core.simulator.lanes.control import (
+    assign,
+    keeps_promise,
+    passes,
+    rounds,
+    sides,
+    uniform,
+)
 from hexcute_core.simulator.lanes.scalars import Evaluate, compile_scalar
 from hexcute_core.simulator.lanes.state import Block, builtins
 from hexcute_core.simulator.lanes.values import Array, Value, broadcast, storage
@@ -179,7 +186,9 @@ class _BlockRun:
     def _statement(self, stmt: Stmt, scope: Scope) -> Waits:
         match stmt:
             case Assign():
-                assign(scope, stmt.var, self._value(stmt.value, scope), stmt.declares)
+                value = self._value(stmt.value, scope)
+                keeps_promise(scope, value, stmt.multiple)
+                assign(scope, stmt.var, value, stmt.declares)
             case If():
                 for side in sides(scope, self._value(stmt.cond, scope)):
                     yield from self._block(stmt.then if side else stmt.otherwise, scope)

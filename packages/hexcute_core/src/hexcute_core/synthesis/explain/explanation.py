@@ -15,6 +15,7 @@ from hexcute_core.errors import SourceSpan
 from hexcute_core.synthesis.compute_cost import cast_way
 from hexcute_core.synthesis.explain.bound import bounds
 from hexcute_core.synthesis.explain.machine import Machine
+from hexcute_core.synthesis.explain.narrow import narrow
 from hexcute_core.synthesis.graph import build_graph
 from hexcute_core.synthesis.held import Held, held
 from hexcute_core.synthesis.solution import CopyPlan, Solution, kind, subject
@@ -31,6 +32,7 @@ from hexcute_core.tile import (
     SharedTensor,
     SubMode,
 )
+from hexcute_core.tile.facts import Facts
 from hexcute_core.tile.ir import Computation, TileOp
 from hexcute_core.tile.layouts import layout_of
 from hexcute_core.unions import assert_never
@@ -75,6 +77,19 @@ class RejectedEntry:
 
 
 @dataclass(frozen=True)
+class NarrowEntry:
+    """A copy that moves `bytes` at once for a thread, of `possible` ones, why, and what would widen
+    it."""
+
+    where: str
+    text: str
+    bytes: int
+    possible: int
+    reason: str
+    remedy: str
+
+
+@dataclass(frozen=True)
 class HeldEntry:
     """Where the tiles of these threads fill most `registers`, of those `claimed` where the role
     says how many; the `tiles` with their registers."""
@@ -105,6 +120,7 @@ class Explanation:
     held: tuple[HeldEntry, ...]
     machine: Machine | None
     warnings: tuple[str, ...]
+    narrow: tuple[NarrowEntry, ...]
     rejected: tuple[RejectedEntry, ...]
 
 
@@ -130,6 +146,10 @@ def explanation(solution: Solution, arch: Arch, machine: Machine | None = None) 
         held=tuple(_held(h) for h in most),
         machine=machine,
         warnings=(*rearrange_warnings(solution), *spill_warnings(machine, most)),
+        narrow=tuple(
+            NarrowEntry(_where(n.span), n.text, n.bytes, n.possible, n.reason, n.remedy)
+            for n in narrow(solution, Facts(solution.program))
+        ),
         rejected=tuple(
             RejectedEntry(r.subject, r.candidate, r.reason, _where(r.span))
             for r in solution.rejected

@@ -43,6 +43,7 @@ def explain_text(
     lines += [f"a block alone takes an estimated {found.estimate:.0f} clocks"]
     lines += [_bound(found), *_resources(found)]
     lines += [f"warning: {w}" for w in found.warnings]
+    lines += [f"narrow: {line}" for line in _narrow(found)]
     lost = found.rejected if rejected is None else found.rejected[:rejected]
     if lost:
         lines += ["", f"rejected ({len(found.rejected)})"]
@@ -60,6 +61,15 @@ def _bound(found: Explanation) -> str:
     shares = ", ".join(f"{unit} {busy[unit]:.0f}" for unit in sorted(busy, key=lambda u: -busy[u]))
     of = f" of {found.estimate:.0f}" if found.estimate else ""
     return f"bound by {found.bound}, busy for {busy[found.bound]:.0f}{of} clocks ({shares})"
+
+
+def _narrow(found: Explanation) -> list[str]:
+    """Which copies move less at once than they could, why, and what would widen them."""
+    return [
+        f"{n.where} {n.text} moves {n.bytes} bytes at once, not {n.possible}: {n.reason}; wider "
+        f"with {n.remedy}"
+        for n in found.narrow
+    ]
 
 
 def _resources(found: Explanation) -> list[str]:
@@ -121,6 +131,7 @@ def explain_html(solution: Solution, arch: Arch, machine: Machine | None = None)
         f"<p>{_summary(found)}</p>",
         *(f"<p>{escape(line)}</p>" for line in (_bound(found), *_resources(found))),
         *(f'<p class="warning">{escape(w)}</p>' for w in found.warnings),
+        *(f"<p>{escape(line)}</p>" for line in _narrow(found)),
         "<h2>Tensors</h2>",
         _table(("tensor", "space", "type", "shape", "layout", "a thread"), tensors),
         "<h2>Operations</h2>",
