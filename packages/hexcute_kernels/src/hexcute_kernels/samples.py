@@ -199,6 +199,43 @@ def fp8_blockwise_matmul(
     return a, b, a_scale, make.positive(-(-n // GROUP), groups), out
 
 
+def fp8_rowwise_matmul(
+    make: Maker, m: int, n: int, k: int, out: str = "bfloat16"
+) -> tuple[Any, ...]:
+    a, b, e4m3 = (m, k), (n, k), "float8_e4m3fn"
+    scales = make.positive(m, 1), make.positive(n, 1)
+    return make.normal(*a, dtype=e4m3), make.normal(*b, dtype=e4m3), *scales, out
+
+
+def fp8_grouped_matmul(
+    make: Maker, m: int, n: int, k: int, experts: int, masked: bool = False,
+    expected: int | None = None, out: str = "bfloat16", scale_major: str = "m",
+) -> tuple[Any, ...]:  # fmt: skip
+    groups, e4m3, first = -(-k // GROUP), "float8_e4m3fn", (experts,) if masked else ()
+    a, b = make.normal(*first, m, k, dtype=e4m3), make.normal(experts, n, k, dtype=e4m3)
+    a_scale = make.positive(*first, m, groups)
+    if scale_major == "m":
+        a_scale = make.positive(*first, groups, m).mT
+    bounds = make.below(m + 1, experts) if masked else make.ascending(experts, m)
+    return a, b, a_scale, make.positive(experts, -(-n // GROUP), groups), bounds, out, expected
+
+
+def quantize_blockwise(
+    make: Maker, m: int, k: int, batch: int | None = None, dtype: str = "bfloat16",
+    scale_major: str = "m", power_of_two: bool = False,
+) -> tuple[Any, ...]:  # fmt: skip
+    first = () if batch is None else (batch,)
+    return make.normal(*first, m, k, dtype=dtype), scale_major, power_of_two
+
+
+def quantize_weights(
+    make: Maker, m: int, k: int, batch: int | None = None, dtype: str = "bfloat16",
+    power_of_two: bool = False,
+) -> tuple[Any, ...]:  # fmt: skip
+    first = () if batch is None else (batch,)
+    return make.normal(*first, m, k, dtype=dtype), power_of_two
+
+
 def selective_scan(
     make: Maker, b: int, d: int, length: int, states: int = 16, groups: int = 1,
     dtype: str = "float16", skips: bool = True, gated: bool = True, biased: bool = True,
@@ -302,6 +339,7 @@ _BY_NAME: dict[str, Callable[..., tuple[Any, ...]]] = {
     function.__name__: function
     for function in (
         matmul, bmm, linear, attention, decode_attention, append_to_cache, fp8_blockwise_matmul,
+        fp8_rowwise_matmul, fp8_grouped_matmul, quantize_blockwise, quantize_weights,
         selective_scan, selective_state_update, causal_conv1d, causal_conv1d_update, w4a16_matmul,
         moe, softmax, rms_norm, layer_norm,
     )

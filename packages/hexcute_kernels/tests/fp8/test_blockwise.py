@@ -10,7 +10,7 @@ import pytest
 
 import hexcute_core as hx
 from hexcute_core.errors import LaunchError
-from hexcute_kernels.fp8 import fp8_blockwise_matmul
+from hexcute_kernels.fp8 import fp8_blockwise_matmul, fp8_rowwise_matmul
 from hexcute_kernels.fp8.blockwise import blockwise_gemm
 from hexcute_kernels.fp8.configs import (
     BLOCKWISE,
@@ -117,6 +117,31 @@ def test_promotion_adds_in_float32() -> None:
     assert sass.count("FFMA") == 64 and "QGMMA.64x128x32.F32.E4M3.E4M3" in sass
 
 
+@pytest.mark.parametrize(
+    ("m", "n", "k", "config", "out"),
+    [
+        (132, 192, 384, "default", hx.bf16),
+        (64, 80, 272, "one group", hx.f16),
+        (300, 128, 256, "portions", hx.f32),
+        (300, 144, 144, "turns", hx.bf16),
+        (1, 16, 16, "default", hx.bf16),
+    ],
+    ids=str,
+)
+def test_a_scale_for_each_row(m: int, n: int, k: int, config: str, out: hx.DType) -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.normal(size=(rows, k)).astype(E4M3) for rows in (m, n))
+    sa, sb = (rng.uniform(0.5, 2, rows).astype(np.float32) for rows in (m, n))
+    kinds: dict[str, Any] = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32}
+    c = np.full((m, n), np.nan, kinds[out.name])
+    kernel = blockwise_gemm(out, by_rows=True)
+    kernel.simulate(a, b, sa, sb, c, target="sm_90", **CONFIGS[config])
+    bits = {"bf16": 8, "f16": 11, "f32": 14}[out.name]
+    want = (a.astype(np.float64) @ b.astype(np.float64).T) * sa[:, None] * sb
+    scale = np.sqrt(np.mean(want**2))
+    np.testing.assert_allclose(c.astype(np.float64), want, rtol=2.0**-bits, atol=scale * 2.0**-bits)
+
+
 def test_what_cannot_be_is_told() -> None:
     torch = pytest.importorskip("torch")
     from stand_ins import gpu, on_gpu
@@ -139,5 +164,14 @@ def test_what_cannot_be_is_told() -> None:
         ):
             with pytest.raises(LaunchError, match=words):
                 fp8_blockwise_matmul(*args)
+        rows = zeros(8, 1), zeros(32, 1)
+        assert fp8_rowwise_matmul(a, b, *rows, "float16").dtype == torch.float16
+        assert [t.shape for t in launches[-1].prepared[2:4]] == [(8,), (32,)]
+        for args, words in (
+            ((a, b, *rows[::-1]), r"a_scale \(32, 1\) and b_scale \(8, 1\)"),
+            ((a, b, *rows, "int8"), "out_dtype is bfloat16, float16, float32"),
+        ):
+            with pytest.raises(LaunchError, match=words):
+                fp8_rowwise_matmul(*args)
     with gpu("a100", "sm_80"), pytest.raises(LaunchError, match="wgmma: needs wgmma and tma"):
         fp8_blockwise_matmul.plan((a, b, sa, sb, "bfloat16"))

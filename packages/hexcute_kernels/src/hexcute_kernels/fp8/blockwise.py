@@ -7,6 +7,9 @@ its slot, and add it, scaled, to the result in float32: the Tensor Core's sums o
 bits for a long k. One group adds while another multiplies. Where PORTIONS is 2, a group takes its
 rows in two portions, one after the other, through one temporary. The blocks' scales come with the
 operands, so that no group waits for one at the start of a tile.
+
+    by rows     c[i, j] = sa[i] sb[j]  sum over blocks of k, promoted alike, scaled at the end
+    grouped     b and its scales are of the expert that `groups.place` gives each tile of rows
 """
 
 from __future__ import annotations
@@ -14,10 +17,13 @@ from __future__ import annotations
 from functools import cache
 
 import hexcute_core as hx
-from hexcute_core import f8e4m3, f32
+from hexcute_core import f8e4m3, f32, i32
+from hexcute_kernels.fp8.groups import STEP
+from hexcute_kernels.parts.operands import k_tiles, matrix, operand_type
 from hexcute_kernels.parts.schedule import grouped
 
 m, n, k, groups, columns = hx.dims("m n k groups columns")
+matrices, experts, blocks = hx.dims("matrices experts blocks")
 
 BLOCK = 128
 """Elements of k, and columns of b, that share a scale."""
@@ -26,9 +32,10 @@ CONSUMER = {1: 232, 2: 232, 3: 160}
 """Registers a thread keeps, by the number of groups that multiply."""
 
 
-def scale_type(scale_major: str) -> hx.TensorType:
-    """The type of a's scales: sa[groups, m] where `scale_major` is "m", else sa[m, groups]."""
-    return f32[groups, m] if scale_major == "m" else f32[m, groups]
+def scale_type(scale_major: str, batch: object = None) -> hx.TensorType:
+    """The type of a's scales: sa[groups, m] where `scale_major` is "m", else sa[m, groups]; of a
+    `batch` of them where it is given."""
+    return operand_type(f32, m, groups, "k" if scale_major == "k" else "m", batch)
 
 
 @hx.device
@@ -37,25 +44,127 @@ def multiply(rt, a, b):
     hx.gemm(rt, a, b, asynchronous=True, accumulate=False)
 
 
+@hx.device
+def load_blocks(a, b, sa, sb, row, column, slots, pipe, scale_major):
+    """Fills slot after slot with a block of k: of a from `row` on and of b from `column` on, and
+    their scales where there is room for them."""
+    s_a, s_b, s_s, s_w = slots
+    ga, gb = (
+        k_tiles(x, "k", at, y.shape[0], BLOCK) for x, at, y in ((a, row, s_a), (b, column, s_b))
+    )
+    if s_s is not None:
+        gs = k_tiles(sa, scale_major, row, s_s.shape[0], 1)
+        gw = k_tiles(sb, "k", column // BLOCK, 1, 1)
+    for i in range(hx.cdiv(a.shape[-1], BLOCK)):
+        with pipe.produce() as s:
+            hx.copy(ga[:, :, i], s_a[:, :, s])
+            hx.copy(gb[:, :, i], s_b[:, :, s])
+            if s_s is not None:
+                hx.copy(gs[:, :, i], s_s[:, :, s])
+                hx.copy(gw[:, :, i], s_w[:, :, s])
+
+
+@hx.device
+def add_block(rc, slots, pipe, first, me, order):
+    """rc += the scaled products of the next slot's rows from `first` on, a portion after the other;
+    in `order`, where there is one, `me` comes when it is its turn."""
+    s_a, s_b, s_s, s_w = slots
+    high, wide, portions = rc.shape
+    s = pipe.wait()
+    if s_s is not None:
+        rb = hx.register_tensor(f32, (1, 1))
+        hx.copy(s_w[:, :, s], rb)
+    # One for all portions: two would not fit beside the result.
+    rt = hx.register_tensor(f32, (high, wide))
+    for p in hx.static_range(portions):
+        lines = slice(first + p * high, first + (p + 1) * high)
+        if s_s is not None:
+            ra = hx.register_tensor(f32, (high, 1))
+            # Before the products: they would wait for what stands among them.
+            hx.copy(s_s[lines, :, s], ra)
+            ra *= rb
+        if order is not None:
+            with order.turn(me):
+                multiply(rt, s_a[lines, :, s], s_b[:, :, s])
+        else:
+            multiply(rt, s_a[lines, :, s], s_b[:, :, s])
+        hx.wait_gemm(0)
+        if p == portions - 1:
+            pipe.release()
+        rc[:, :, p] += rt if s_s is None else rt * ra
+
+
+@hx.device
+def scaled_by_rows(part, sa, sb, row, column):
+    """A part of the result that begins at `row` and `column`, times a scale of each."""
+    high, wide = part.shape
+    ra, rb = hx.register_tensor(f32, (high, 1)), hx.register_tensor(f32, (1, wide))
+    hx.copy(hx.global_view(sa[row:], ((high, 1), (1, 1))), ra)
+    hx.copy(hx.global_view(sb[column:], ((1, wide), (1, 1))), rb)
+    return part * ra * rb
+
+
+@hx.device
+def begins(table, t, high, many):
+    """The row where tile number t begins, its expert, and its matrix of a."""
+    if table is None:
+        return t * high, None, None
+    # TMA stores nothing that may begin before a tensor.
+    expert = hx.maximum(table[0, t], 0)
+    return table[1, t] * STEP, expert, None if many is None else expert
+
+
+@hx.device
+def store_between(s_c, c, start, column, first, last, rows):
+    """Writes those rows of s_c, of which the first is row `start` of c, that come between rows
+    `first` and `last`, by numbers in `rows`."""
+    high, shape = s_c.shape[0], s_c.shape
+    if start >= first and start + high <= last:
+        gc = c[hx.maximum(start, 0) :, hx.maximum(column, 0) :]
+        hx.copy(s_c, hx.global_view(gc, (shape, (c.shape[-1], 1))))
+    else:
+        r, row = hx.register_tensor(s_c.dtype, shape), hx.iota((high,), 0) + start
+        hx.copy(hx.where((row >= first) & (row < last), row, -1), rows)
+        hx.sync_role()
+        hx.copy(s_c, r)
+        hx.copy(r, hx.global_view(c[:, column:], (shape, (rows, 1))))
+
+
 @cache
-def blockwise_gemm(out: hx.DType, scale_major: str = "m") -> hx.Kernel:
+def blockwise_gemm(
+    out: hx.DType, scale_major: str = "m", by_rows: bool = False, grouped_by: str | None = None
+) -> hx.Kernel:
     """The kernel for results of type `out`.
 
     a[m, k] and b[n, k], both K-major; sa[groups, m] where `scale_major` is "m", else sa[m, groups];
     sb[columns, groups], where groups and columns are k and n in blocks of 128, the last perhaps
-    short. Its constants: tile BM x BN, where BN divides 128, STAGES, CONSUMERS warp groups,
-    PORTIONS of a group's rows, GROUP rows of tiles together; TURNS: the groups issue their products
-    in turns, and each stores its rows by itself.
+    short; `by_rows`, sa[m] and sb[n]. Its constants: tile BM x BN, where BN divides 128, STAGES,
+    CONSUMERS warp groups, PORTIONS of a group's rows, GROUP rows of tiles together; TURNS: the
+    groups issue their products in turns, and each stores its rows by itself.
+
+    With `grouped_by`, b and sb are stacks, a matrix an expert, and which rows are whose is in
+    `table` and `used` of `groups.place`: of one a, "rows", or of a stack too, "matrices". Rows of
+    no expert are not written.
     """
-    sa_type = scale_type(scale_major)
+    many = matrices if grouped_by == "matrices" else None
+    each = None if grouped_by is None else experts
+    sa_type = scale_type(scale_major, many)
+    sb_type = operand_type(f32, columns, groups, "k", each)
+    if by_rows:
+        sa_type, sb_type = f32[m], f32[n]
+    a_type, b_type = (operand_type(f8e4m3, x, k, "k", y) for x, y in ((m, many), (n, each)))
+    c_type = operand_type(out, m, n, "k", many)
+    table_type, used_type = (None, None) if grouped_by is None else (i32[4, blocks], i32[1])
 
     @hx.kernel
     def fp8_gemm(
-        a: f8e4m3[m, k],
-        b: f8e4m3[n, k],
+        a: a_type,
+        b: b_type,
         sa: sa_type,
-        sb: f32[columns, groups],
-        c: out[m, n],
+        sb: sb_type,
+        table: table_type,
+        used: used_type,
+        c: c_type,
         *,
         BM: int = 128,
         BN: int = 128,
@@ -66,72 +175,58 @@ def blockwise_gemm(out: hx.DType, scale_major: str = "m") -> hx.Kernel:
         TURNS: bool = False,
     ):
         assert BLOCK % BN == 0, "a tile's columns share one scale: BN divides 128"
-        tiles_m, tiles_n, tiles_k = hx.cdiv(m, BM), hx.cdiv(n, BN), hx.cdiv(k, BLOCK)
-        tiles = tiles_m * tiles_n
+        tiles_n, tiles_k = hx.cdiv(n, BN), hx.cdiv(k, BLOCK)
+        most = hx.cdiv(m, BM) if table is None else blocks
         teams = CONSUMERS if TURNS else 1
         own = BM // teams
         high = own // PORTIONS
         hx.attrs.cuda.block_dim = 128 * (CONSUMERS + 1)
         s_a = hx.shared_tensor(f8e4m3, (BM, BLOCK, STAGES))
         s_b = hx.shared_tensor(f8e4m3, (BN, BLOCK, STAGES))
-        s_s = hx.shared_tensor(f32, (BM, 1, STAGES))
-        s_w = hx.shared_tensor(f32, (1, 1, STAGES))
+        s_s = None if by_rows else hx.shared_tensor(f32, (BM, 1, STAGES))
+        s_w = None if by_rows else hx.shared_tensor(f32, (1, 1, STAGES))
+        slots = s_a, s_b, s_s, s_w
         pipe = hx.pipeline(STAGES)
-        if teams > 1:
-            order = hx.turns(teams)
+        order = hx.turns(teams) if teams > 1 else None
+        if table is not None:
+            hx.primitive("griddepcontrol.wait")
 
         with hx.warp_groups_producer(registers=PRODUCER[CONSUMERS]):
-            for tile in hx.persistent(tiles):
-                bm, bn = grouped(tile, tiles_m, tiles_n, GROUP, BM, BN)
-                ga = hx.global_view(a[bm:, :], ((BM, BLOCK, tiles_k), (k, 1, BLOCK)))
-                gb = hx.global_view(b[bn:, :], ((BN, BLOCK, tiles_k), (k, 1, BLOCK)))
-                if scale_major == "m":
-                    gs = hx.global_view(sa[:, bm:], ((BM, 1, tiles_k), (1, m, m)))
-                else:
-                    gs = hx.global_view(sa[bm:, :], ((BM, 1, tiles_k), (groups, 1, 1)))
-                gsb = hx.global_view(sb[bn // BLOCK :, :], ((1, 1, tiles_k), (groups, 1, 1)))
-                for i in range(tiles_k):
-                    with pipe.produce() as s:
-                        hx.copy(ga[:, :, i], s_a[:, :, s])
-                        hx.copy(gb[:, :, i], s_b[:, :, s])
-                        hx.copy(gs[:, :, i], s_s[:, :, s])
-                        hx.copy(gsb[:, :, i], s_w[:, :, s])
+            count = most if table is None else used[0]
+            for tile in hx.persistent(most * tiles_n):
+                if table is None or tile < count * tiles_n:
+                    t, bn = grouped(tile, count, tiles_n, GROUP, 1, BN)
+                    bm, expert, at = begins(table, t, BM, many)
+                    ours = matrix(a, at), matrix(b, expert), matrix(sa, at), matrix(sb, expert)
+                    load_blocks(*ours, bm, bn, slots, pipe, scale_major)
 
         for me in hx.static_range(teams):
             s_c = hx.shared_tensor(out, (own, BN))
+            numbers = None if table is None else hx.shared_tensor(i32, (own,))
             with hx.warp_groups_consumer(CONSUMERS // teams, registers=CONSUMER[CONSUMERS]):
-                for tile in hx.persistent(tiles):
-                    bm, bn = grouped(tile, tiles_m, tiles_n, GROUP, BM, BN)
-                    rc = hx.register_tensor(f32, (high, BN, PORTIONS))
-                    for p in hx.static_range(PORTIONS):
-                        hx.fill(rc[:, :, p], 0.0)
-                    for _ in range(tiles_k):
-                        s = pipe.wait()
-                        rb = hx.register_tensor(f32, (1, 1))
-                        hx.copy(s_w[:, :, s], rb)
-                        # One for all portions: two would not fit beside the result.
-                        rt = hx.register_tensor(f32, (high, BN))
+                count = most if table is None else used[0]
+                for tile in hx.persistent(most * tiles_n):
+                    if table is None or tile < count * tiles_n:
+                        t, bn = grouped(tile, count, tiles_n, GROUP, 1, BN)
+                        bm, _, at = begins(table, t, BM, many)
+                        start = bm + me * own
+                        rc = hx.register_tensor(f32, (high, BN, PORTIONS))
                         for p in hx.static_range(PORTIONS):
-                            start = me * own + p * high
-                            lines = slice(start, start + high)
-                            ra = hx.register_tensor(f32, (high, 1))
-                            # Before the products: they would wait for what stands among them.
-                            hx.copy(s_s[lines, :, s], ra)
-                            ra *= rb
-                            if teams > 1:
-                                with order.turn(me):
-                                    multiply(rt, s_a[lines, :, s], s_b[:, :, s])
-                            else:
-                                multiply(rt, s_a[lines, :, s], s_b[:, :, s])
-                            hx.wait_gemm(0)
-                            if p == PORTIONS - 1:
-                                pipe.release()
-                            rc[:, :, p] += rt * ra
-                    hx.sync_role()  # The last tile has left s_c.
-                    for p in hx.static_range(PORTIONS):
-                        hx.copy(hx.cast(rc[:, :, p], out), s_c[p * high : (p + 1) * high, :])
-                    hx.sync_role()
-                    gc = hx.global_view(c[bm + me * own :, bn:], ((own, BN), (n, 1)))
-                    hx.copy(s_c, gc)
+                            hx.fill(rc[:, :, p], 0.0)
+                        for _ in range(tiles_k):
+                            add_block(rc, slots, pipe, me * own, me, order)
+                        hx.sync_role()  # The last tile has left s_c.
+                        for p in hx.static_range(PORTIONS):
+                            part = rc[:, :, p]
+                            if by_rows:
+                                part = scaled_by_rows(part, sa, sb, start + p * high, bn)
+                            hx.copy(hx.cast(part, out), s_c[p * high : (p + 1) * high, :])
+                        hx.sync_role()
+                        gc = matrix(c, at)
+                        if table is None:
+                            hx.copy(s_c, hx.global_view(gc[start:, bn:], ((own, BN), (n, 1))))
+                        else:
+                            ends = table[2, t], table[3, t]
+                            store_between(s_c, gc, start, bn, *ends, numbers)
 
     return fp8_gemm

@@ -1,4 +1,4 @@
-"""Configurations of the blockwise FP8 GEMM, and the one of a product, as measured on an H200."""
+"""Configurations of FP8 products and of what makes their operands, and which a call gets."""
 
 from __future__ import annotations
 
@@ -84,4 +84,41 @@ BLOCKWISE = Table(
         BlockwiseConfig(128, 32, 8, 2),
         BlockwiseConfig(192, 128, 4, 3),
     ),
+)
+
+GROUPED = Table(
+    rows={
+        "h200": (
+            Row(BlockwiseConfig(64, 128, 8, 1), {"share": 64, "out_bits": 16}),
+            Row(BlockwiseConfig(128, 128, 5, 2), {"share": 512, "out_bits": 16}),
+            Row(BlockwiseConfig(256, 128, 3, 2, 2), {"out_bits": 16}),
+            Row(BlockwiseConfig(128, 128, 4, 2)),
+        ),
+    },
+    more=(
+        BlockwiseConfig(64, 128, 7, 1),
+        BlockwiseConfig(128, 64, 8, 2),
+        BlockwiseConfig(256, 128, 3, 2, 2, TURNS=True),
+    ),
+)
+"""`share` is how many rows an expert has, on average or as the caller says."""
+
+
+@dataclass(frozen=True)
+class QuantizeConfig:
+    """BM rows of a tile of 128 columns, WARPS of a block."""
+
+    BM: int
+    WARPS: int
+
+    def blocks(self, problem: Sized) -> int:
+        return tiles(problem, self.BM, 128)
+
+
+QUANTIZE = Table(
+    rows={"h200": (Row(QuantizeConfig(64, 4)),)},
+    more=(QuantizeConfig(32, 4), QuantizeConfig(16, 4), QuantizeConfig(64, 8)),
+)
+QUANTIZE_WEIGHTS = Table(
+    rows={"h200": (Row(QuantizeConfig(128, 8)),)}, more=(QuantizeConfig(128, 16),)
 )

@@ -1,16 +1,17 @@
-"""fp8_blockwise_matmul(a, b, a_scale, b_scale): e4m3 operands, a scale for every 128 of k."""
+"""fp8_blockwise_matmul and fp8_rowwise_matmul(a, b, a_scale, b_scale): e4m3 operands, a scale for
+every 128 of k, or for every row."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import TYPE_CHECKING
 
 import hexcute_core as hx
 from hexcute_core.errors import LaunchError
 from hexcute_kernels.fp8.blockwise import BLOCK, blockwise_gemm
-from hexcute_kernels.fp8.configs import BLOCKWISE, THIN_BLOCKWISE
+from hexcute_kernels.fp8.configs import BLOCKWISE, THIN_BLOCKWISE, BlockwiseConfig
 from hexcute_kernels.fp8.thin import thin_blockwise_gemm
 from hexcute_kernels.operator import Argument, Launch, Operator, Problem, Run, Variant
 from hexcute_kernels.tables import Config
@@ -19,6 +20,7 @@ from hexcute_kernels.tensors import Output, check_contiguous, check_rank, dtype_
 if TYPE_CHECKING:
     import torch
 
+NEEDS = ("wgmma", "tma", "fp8")
 OUT = {"bfloat16": hx.bf16, "float16": hx.f16, "float32": hx.f32}
 
 
@@ -106,10 +108,9 @@ fp8_blockwise_matmul = Operator(
     outputs=lambda p: Output((p.m, p.n), p.out),
     variants=(
         Variant(
-            "thin", ("wgmma", "tma", "clusters", "fp8"), THIN_BLOCKWISE,
-            _launch(thin_blockwise_gemm), thin_fits,
+            "thin", (*NEEDS, "clusters"), THIN_BLOCKWISE, _launch(thin_blockwise_gemm), thin_fits,
         ),
-        Variant("wgmma", ("wgmma", "tma", "fp8"), BLOCKWISE, _launch(blockwise_gemm), fits),
+        Variant("wgmma", NEEDS, BLOCKWISE, _launch(blockwise_gemm), fits),
     ),
     doc="""(a_scale a) (b_scale b)^T: each block of 128 of k is multiplied by its two scales and
     added in float32.
@@ -122,5 +123,53 @@ fp8_blockwise_matmul = Operator(
     out_dtype: "bfloat16", "float16" or "float32".
 
     Gives (m, n), row-major. Variants, on Hopper: "thin" where m and n are small, "wgmma".
+    """,
+)
+
+
+def describe_rows(
+    a: torch.Tensor, b: torch.Tensor, a_scale: torch.Tensor, b_scale: torch.Tensor, out_dtype: str
+) -> Blockwise:
+    """The product that a call asks for. Raises LaunchError."""
+    name = "fp8_rowwise_matmul"
+    dtype_of(name, (hx.f8e4m3,), a=a, b=b)
+    dtype_of(name, (hx.f32,), a_scale=a_scale, b_scale=b_scale)
+    what = "a (m, k), b (n, k), a_scale (m, 1) and b_scale (n, 1)"
+    check_rank(name, 2, what, a=a, b=b, a_scale=a_scale, b_scale=b_scale)
+    check_contiguous(name, a=a, b=b, a_scale=a_scale, b_scale=b_scale)
+    (m, k), n = a.shape, b.shape[0]
+    shapes = (tuple(b.shape), tuple(a_scale.shape), tuple(b_scale.shape))
+    if shapes != ((n, k), (m, 1), (n, 1)):
+        raise LaunchError(
+            f"{name} takes {what}; got a {(m, k)}, b {shapes[0]}, a_scale {shapes[1]} and b_scale "
+            f"{shapes[2]}"
+        )
+    if out_dtype not in OUT:
+        raise LaunchError(f"{name}: out_dtype is {', '.join(OUT)}, got {out_dtype!r}")
+    return Blockwise(m=m, n=n, k=k, out=OUT[out_dtype], scale_major="m")
+
+
+def launch_rows(p: Blockwise, config: BlockwiseConfig) -> Launch | Run:
+    """The launch of a product whose rows have scales."""
+    if p.m == 0 or p.n == 0 or p.k == 0:
+        return lambda *args: args[-1].zero_()
+    flat = methodcaller("view", -1)
+    arguments = ("a", "b", ("a_scale", flat), ("b_scale", flat), "out")
+    return Launch(blockwise_gemm(p.out, by_rows=True), config, arguments)
+
+
+fp8_rowwise_matmul = Operator(
+    "fp8_rowwise_matmul(Tensor a, Tensor b, Tensor a_scale, Tensor b_scale, "
+    'str out_dtype="bfloat16") -> Tensor',
+    describe=describe_rows,
+    outputs=lambda p: Output((p.m, p.n), p.out),
+    variants=(Variant("wgmma", NEEDS, BLOCKWISE, launch_rows, fits),),
+    doc="""a_scale a b^T b_scale: a scale for each row of a and of b, a token and a channel, applied
+    in float32 to a sum that is promoted to float32 every 128 of k.
+
+    a: (m, k), b: (n, k), float8_e4m3fn on one GPU, row-major, n and k multiples of 16.
+    a_scale: (m, 1), b_scale: (n, 1), float32. out_dtype: "bfloat16", "float16" or "float32".
+
+    Gives (m, n), row-major. Variant: "wgmma", on Hopper.
     """,
 )

@@ -1,0 +1,68 @@
+"""Which rows belong to which expert, from numbers on the device: a table for the grouped products.
+
+Rows of an expert are cut into tiles of BM rows, expert after expert. A tile begins at a multiple of
+four rows, where TMA can fetch float32 scales of rows, so its first rows may be another expert's.
+
+    table[0, t]    the expert of tile t          table[1, t]    a fourth of the row it begins at
+    table[2, t]    the first row of the expert   table[3, t]    the row behind its last
+    used[0]        how many tiles there are
+
+Bounds are what `place` is told: where experts begin and the last ends, or how many rows each has.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import hexcute_core as hx
+from hexcute_core import i32
+
+bounds, blocks = hx.dims("bounds blocks")
+
+TOGETHER = 32
+"""Tiles that a block of the kernel places."""
+STEP = 4
+"""Rows at whose multiples tiles begin."""
+
+
+def most_tiles(m: int, experts: int, high: int) -> int:
+    """How many tiles of `high` rows any division of m rows among experts takes at most."""
+    return min(m, experts + (m + (STEP - 2) * experts) // high)
+
+
+@cache
+def place(experts: int, counted: bool) -> hx.Kernel:
+    """The kernel for so many experts. `counted`: bound[e] is how many rows expert e has, of
+    `each`, all in a matrix of its own; else expert e has rows bound[e] to bound[e + 1] of `each`.
+    """
+    room = max(32, 1 << experts.bit_length())
+
+    @hx.kernel
+    def place_tiles(
+        bound: i32[bounds], table: i32[4, blocks], used: i32[1], each: i32, *, BM: int = 128
+    ):
+        hx.attrs.cuda.grid_dim = hx.cdiv(blocks, TOGETHER)
+        hx.attrs.cuda.block_dim = 256
+        hx.primitive("griddepcontrol.wait")
+        hx.primitive("griddepcontrol.launch")
+        begin, end = hx.register_tensor(i32, (1, room)), hx.register_tensor(i32, (1, room))
+        hx.fill(begin, 0)
+        if not counted:
+            hx.copy(hx.global_view(bound, ((1, room), (0, 1))), begin)
+        hx.copy(hx.global_view(bound[0 if counted else 1 :], ((1, room), (0, 1))), end)
+        begin, end = hx.maximum(begin, 0), hx.minimum(end, each)
+        step = begin // STEP
+        tiles = hx.where(end > begin, (end - step * STEP + (BM - 1)) // BM, 0)
+        upto = hx.cumsum(tiles, 1)
+        first = hx.blockIdx.x * TOGETHER
+        t = hx.iota((TOGETHER, 1), 0) + first
+        # One column of each row: its expert's.
+        mine = hx.cast((upto > t) & (upto - tiles <= t), i32)
+        numbers = hx.iota((1, room), 1), step + (t - upto + tiles) * (BM // STEP), begin, end
+        for i, value in enumerate(numbers):
+            at = hx.global_view(table[i, first:], ((TOGETHER, 1), (1, 1)))
+            hx.copy(hx.sum(mine * value, 1), at)
+        if first < TOGETHER:
+            hx.copy(hx.sum(tiles, 1), hx.global_view(used, ((1, 1), (1, 1))))
+
+    return place_tiles
