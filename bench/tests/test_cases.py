@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -14,6 +15,7 @@ from hexcute_bench.cases.fp8 import Fp8Case  # noqa: E402
 from hexcute_bench.cases.gemm import GemmCase  # noqa: E402
 from hexcute_bench.cases.moe import MoeCase, MoeSizes, align  # noqa: E402
 from hexcute_bench.cases.norms import EPS, NormsCase  # noqa: E402
+from hexcute_bench.cases.packed import PackedCase, lengths_of, packed_work  # noqa: E402
 from hexcute_bench.cases.scan import STATES, ScanCase  # noqa: E402
 from hexcute_bench.cases.tensors import F16_TOLERANCE, relative_error  # noqa: E402
 from hexcute_bench.peers.marlin_format import (  # noqa: E402
@@ -175,3 +177,19 @@ def test_marlins_order_keeps_every_weight() -> None:
     assert pack_scales(scale)[0, :9].tolist() == [0, 8, 16, 24, 32, 40, 48, 56, 1]
     zero = (torch.arange(128) % 16).to(torch.uint8).view(1, 128)
     assert pack_zeros(zero).shape == (1, 16)
+
+
+@pytest.mark.parametrize("causal", [0, 1])
+def test_packed_sequences_against_torch(causal: int) -> None:
+    shape = Shape.of(sequences=5, most=90, heads=4, kv=2, d=16, causal=causal)
+    case = PackedCase(shape, sets=1, device="cpu")
+    assert case.starts[1] == lengths_of(shape)[0] and case.ends.tolist() == case.starts
+    out = torch.empty(case.q[0].shape)
+    for first, end in itertools.pairwise(case.starts):
+        q, k, v = (x[0][None, first:end].float().transpose(1, 2) for x in (case.q, case.k, case.v))
+        o = torch.nn.functional.scaled_dot_product_attention(
+            q, k, v, is_causal=bool(causal), enable_gqa=True
+        )
+        out[first:end] = o[0].transpose(0, 1)
+    assert case.error(out.half(), 0) < case.tolerance < case.error(out.half().roll(1, 0), 0)
+    assert packed_work(shape).bytes == 2 * (case.q[0].nbytes + case.k[0].nbytes)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hexcute_bench.cases.attention import AttentionCase
+from hexcute_bench.cases.packed import PackedCase
 from hexcute_bench.errors import PeerAbsent
 from hexcute_bench.interface import Candidate, CasePeer, Run
 from hexcute_bench.peers.common import module
@@ -91,6 +92,28 @@ class FlashAttention3(CasePeer):
             return run
 
         return [Candidate("default", decode if case.queries == 1 else prefill)]
+
+
+class FlashAttention3Packed(CasePeer):
+    """The same of sequences of many lengths."""
+
+    name = "fa3"
+
+    def prepare(self, case: PackedCase) -> Sequence[Candidate]:
+        forward = vllm_operators("vllm.vllm_flash_attn._vllm_fa3_C", "_vllm_fa3_C", "fwd")
+
+        def build() -> Run:
+            def run(index: int) -> None:
+                forward(
+                    case.q[index], case.k[index], case.v[index], None, None, None,
+                    case.out[index], case.ends, case.ends, None, None, None, case.longest,
+                    case.longest, *[None] * 6, None, None, None, case.d**-0.5, case.causal, -1, -1,
+                    0.0, True, None, 1, None, 0, None, 1, 0, None,
+                )  # fmt: skip
+
+            return run
+
+        return [Candidate("default", build)]
 
 
 @functools.cache

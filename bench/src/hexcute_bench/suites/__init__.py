@@ -15,6 +15,7 @@ from hexcute_bench.suites.growth import GROWTH
 from hexcute_bench.suites.layout_algebra import LAYOUT_ALGEBRA
 from hexcute_bench.suites.moe import MOE, MOE_LAYER
 from hexcute_bench.suites.norms import NORMS
+from hexcute_bench.suites.packed import MHA_PACKED
 from hexcute_bench.suites.scan import SELECTIVE_SCAN
 from hexcute_bench.suites.tables import BYTES_PER_INSTRUCTION, COMPILE_TIME, LINES_OF_CODE
 
@@ -25,6 +26,7 @@ ALL: tuple[Suite, ...] = (
     FP8_BLOCKWISE,
     MHA_FORWARD,
     MHA_CAUSAL,
+    MHA_PACKED,
     MHA_DECODING,
     GQA_DECODING,
     PAGED_DECODING,
