@@ -81,6 +81,8 @@ class Comparisons:
             skipped = "it ran for its findings"
         elif blocks is not None:
             skipped = "only some of its blocks ran"
+        elif program.stamps is not None:
+            skipped = "it ran for its timeline"
         after = {name: copied(np.asarray(array)) for name, array in arrays.items()}
         self.runs.append(Run(program, before, dict(scalars), after, report, skipped))
         return report

@@ -204,6 +204,16 @@ def test_results_that_depend_on_the_order_are_left_out(mirror):
     assert row["skipped"] == "its result depends on the order of threads"
 
 
+def test_runs_by_the_clocks_are_left_out(mirror, monkeypatch):
+    """What they run has stamps, whose memory only a timeline brings."""
+    monkeypatch.setattr(hexcute_core.simulator, "simulate", None)
+    mirror.plugin.everywhere()
+    x, y = np.arange(200, dtype=np.float16), np.zeros(200, np.float16)
+    doubled.timeline(x, y, target="sm_80")
+    mirror.ends()
+    assert [row["skipped"] for row in mirror.rows()] == ["it ran for its timeline"]
+
+
 def test_runs_of_some_blocks_and_for_findings_are_left_out(mirror):
     copied(mirror.simulate, blocks=[(0, 0, 0)])
     copied(mirror.simulate, check=False)
