@@ -16,6 +16,7 @@ from hexcute_bench.interface import KernelSuite, Settings, Suite
 from hexcute_bench.report.places import FIGURES, RESULTS
 from hexcute_bench.runner import Order, SuiteRun, missing_kernel
 from hexcute_bench.timing import CudaClock
+from hexcute_core.commands import Command
 
 # What a restarted run inherits: how often it was, and the clock's reading to stop at.
 _RESTARTS, _UNTIL = "HEXCUTE_BENCH_RESTARTS", "HEXCUTE_BENCH_UNTIL"
@@ -161,3 +162,15 @@ def _report(options: argparse.Namespace) -> int:
     kernels = [suite for suite in chosen if isinstance(suite, KernelSuite)]
     print(report(kernels, options.results))
     return 0
+
+
+def _words(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "words", nargs=argparse.REMAINDER, metavar="...", help="list, run, figures, table, report"
+    )
+
+
+BENCH = Command(
+    "bench", "Measure kernels beside their peers, and draw what came of it.", _words,
+    lambda options: main(options.words),
+)  # fmt: skip

@@ -265,7 +265,7 @@ def test_the_command_tunes_and_writes_both_files(
         return tune_operator(operator, of_sizes, tuner=off_gpu, **how)
 
     monkeypatch.setenv("HEXCUTE_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr("hexcute_kernels.__main__.tune_operator", stand_in)
+    monkeypatch.setattr("hexcute_kernels.commands.tune_operator", stand_in)
     for where in ("__main__", "tuning"):
         monkeypatch.setattr(f"hexcute_kernels.{where}.gpu_here", lambda: Gpu("h200", "sm_90"))
     table, path = tmp_path / "matmul_h200.py", tmp_path / "r.csv"
@@ -294,8 +294,8 @@ def test_tuning_is_stopped_with_a_word(
     def stop(*of: Any, **how: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("hexcute_kernels.__main__.tune_operator", stop)
-    monkeypatch.setattr("hexcute_kernels.__main__.gpu_here", lambda: H200)
+    monkeypatch.setattr("hexcute_kernels.commands.tune_operator", stop)
+    monkeypatch.setattr("hexcute_kernels.commands.gpu_here", lambda: H200)
     assert main(["tune", "matmul", "--shapes", THIN_SIZES]) == 130
     assert capsys.readouterr().err == "stopped; the same command goes on from here\n"
 

@@ -22,7 +22,7 @@ from attack import texts
 from attack.junk import values
 from attack.verdict import Hangs, Verdict, limited
 from hexcute_core import f32, i32
-from hexcute_core.__main__ import main
+from hexcute_core.commands import main
 
 SECONDS = 20
 m, n = hx.dims("m n")

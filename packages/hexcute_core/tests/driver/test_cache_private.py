@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from cache_writer import KEY, hold
 
-from hexcute_core.__main__ import main
+from hexcute_core.commands import main
 from hexcute_core.driver import cache as cache_module
 from hexcute_core.driver import eviction
 from hexcute_core.driver.cache import Cache, Entry, cache_key

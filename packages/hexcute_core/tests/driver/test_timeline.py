@@ -17,8 +17,8 @@ from machine_code import opcodes_of
 from timeline_kernels import KERNELS, by_roles, in_step
 
 import hexcute_core as hx
-from hexcute_core.__main__ import main
 from hexcute_core.backend import emit
+from hexcute_core.commands import main
 from hexcute_core.errors import HexcuteError, LaunchError, OptionError, VerifyError
 from hexcute_core.lowering.stamps import stamped
 from hexcute_core.thread import For, If, Prim, Stamp, While, show_program, verify

@@ -8,7 +8,7 @@ import pytest
 
 import hexcute_core as hx
 from hexcute_core import f32
-from hexcute_core.__main__ import main
+from hexcute_core.commands import main
 from hexcute_core.errors import HexcuteError, MissingDependency, OptionError, SimulationError
 from hexcute_core.scalar.numbers import typed
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hexcute_core.__main__ import main
+from hexcute_core.commands import main
 
 PAGE = Path(__file__).parents[4] / "docs" / "simulator.md"
 FENCE = re.compile(r"```\{code-block\} (\w+)\n(?::caption: (\S+)\n\n)?(.*?)```", re.DOTALL)

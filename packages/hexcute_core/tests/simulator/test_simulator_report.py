@@ -8,7 +8,7 @@ import pytest
 import hexcute_core as hx
 from hexcute_core import dtypes as dt
 from hexcute_core import f16, f32
-from hexcute_core.__main__ import main
+from hexcute_core.commands import main
 from hexcute_core.errors import LaunchError, SimulationError, SourceSpan
 from hexcute_core.scalar import Const, Unary, Var
 from hexcute_core.simulator import simulate

@@ -18,7 +18,7 @@ from test_cuda_driver import Libcuda
 from test_runtime_binding import GEMM, Tensor, call
 
 import hexcute_core as hx
-from hexcute_core.__main__ import _load
+from hexcute_core.commands import named as by_name
 from hexcute_core.driver.simulation import make_arguments
 from hexcute_core.runtime import (
     ScalarParam,
@@ -47,7 +47,7 @@ def named(spec, file="written.py"):
     def run():
         with TemporaryDirectory() as folder:
             (Path(folder) / file).write_text(COPY)
-            return _load(f"{folder}/{spec}")
+            return by_name.named(f"{folder}/{spec}")
 
     return run
 

@@ -21,7 +21,7 @@ from test_simulator import ragged_copy
 import hexcute_core as hx
 import hexcute_core.simulator
 from hexcute_core import dtypes as dt
-from hexcute_core.__main__ import main
+from hexcute_core.commands import main
 from hexcute_core.driver.simulation import compare_with_tile_program
 from hexcute_core.errors import SimulationError
 from hexcute_core.pytest_plugin import KernelSimulation

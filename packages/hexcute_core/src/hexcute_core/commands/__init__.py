@@ -1,0 +1,10 @@
+"""`hexcute explain FILE:KERNEL`: the command line, a subcommand a file or two.
+
+Each is a `Command`; `main` finds the one that was asked for, and runs it. Other packages add theirs
+as entry points of the group `hexcute.commands`.
+"""
+
+from hexcute_core.commands.command import Command, run_line
+from hexcute_core.commands.main import main
+
+__all__ = ["Command", "main", "run_line"]

@@ -1,0 +1,27 @@
+"""`main`: the commands of this package and those that other packages add, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import entry_points
+
+from hexcute_core.commands.caching import CACHE
+from hexcute_core.commands.command import Command, run_line
+from hexcute_core.commands.doctor import DOCTOR
+from hexcute_core.commands.running import RUNNING
+from hexcute_core.commands.showing import SHOWING
+
+GROUP = "hexcute.commands"
+"""Entry points of this group are Commands of other packages."""
+
+
+def _added() -> list[Command]:
+    found = sorted(entry_points(group=GROUP), key=lambda point: point.name)
+    return [command for point in found if isinstance(command := point.load(), Command)]
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns its exit status; `words` are the process's arguments where
+    they are not given."""
+    commands = (*SHOWING, *RUNNING, CACHE, DOCTOR, *_added())
+    return run_line("hexcute", "Compile kernels, and show what came of them.", commands, words)

@@ -1,0 +1,55 @@
+"""What came of a kernel: `explain`, `page`, `source`, `ptx`, `sass`."""
+
+from __future__ import annotations
+
+import argparse
+
+from hexcute_core.commands.command import Command
+from hexcute_core.commands.options import compiled, of_kernel, write
+from hexcute_core.driver import CompiledKernel
+
+_SHOWN = 12
+
+
+def _explain_options(parser: argparse.ArgumentParser) -> None:
+    of_kernel(parser)
+    parser.add_argument("--all", action="store_true", help="list every rejected candidate")
+    parser.add_argument("--json", action="store_true", help="as JSON, for programs")
+
+
+def _explain(options: argparse.Namespace) -> int:
+    listed = None if options.all else _SHOWN
+    print(compiled(options).explain(listed, form="json" if options.json else "text"))
+    return 0
+
+
+def _page_options(parser: argparse.ArgumentParser) -> None:
+    of_kernel(parser)
+    parser.add_argument("--out", metavar="FILE", help="where to write it; else NAME.html")
+
+
+def _page(options: argparse.Namespace) -> int:
+    kernel = compiled(options)
+    path = options.out or f"{kernel.signature.kernel}.html"
+    write(path, kernel.explain(form="html"))
+    print(path)
+    return 0
+
+
+def _text(name: str, help: str) -> Command:
+    def run(options: argparse.Namespace) -> int:
+        kernel: CompiledKernel = compiled(options)
+        print({"source": kernel.source, "ptx": kernel.ptx, "sass": kernel.sass}[name]())
+        return 0
+
+    return Command(name, help, of_kernel, run)
+
+
+SHOWING = (
+    Command("explain", "Show what was chosen, what it costs, and what lost.", _explain_options,
+            _explain),
+    Command("page", "Write what explain shows as a page for a browser.", _page_options, _page),
+    _text("source", "Print the CUDA source."),
+    _text("ptx", "Print the PTX."),
+    _text("sass", "Print the machine code."),
+)  # fmt: skip
