@@ -31,7 +31,7 @@ from hexcute_core.simulator.lanes.values import storage
 from hexcute_core.simulator.memory.strided import line, steps_of
 from hexcute_core.simulator.primitives import polls
 from hexcute_core.thread import Assign, For, If, Prim, Stmt, ThreadProgram, While
-from hexcute_core.thread.prims_atomics import UPDATES, width_of
+from hexcute_core.thread.prims_atomics import UPDATES
 from hexcute_core.thread.prims_sm90 import HOPPER
 from hexcute_core.thread.visit import calls, statements
 from hexcute_core.toolchain import compile_cubin
@@ -73,7 +73,7 @@ def needs(program: ThreadProgram) -> str:
 
 def _newer(update: str) -> bool:
     """Whether an atomic came with sm_90: of bf16, or of more than a word of several elements."""
-    return ".bf16" in update or (width_of(update) > 1 and UPDATES[update].bytes > 4)
+    return UPDATES[update].needs is not None
 
 
 def bounded(body: tuple[Stmt, ...], number: Iterator[int]) -> Iterator[Stmt]:

@@ -30,7 +30,7 @@ from hexcute_core.thread import (
     show_program,
     verify,
 )
-from hexcute_core.thread.prims_atomics import ATOMICS, FLAGS, UPDATES, width_of
+from hexcute_core.thread.prims_atomics import ATOMICS, FLAGS, UPDATES
 from hexcute_core.toolchain import compile_cubin, sass
 
 T = Var("threadIdx.x")
@@ -40,6 +40,11 @@ SCOPES = {"global": "gpu", "shared": "cta"}
 ARCHES = ["sm_80", "sm_90"]
 SHARED = 40 * 2048
 BY_SIZE = {1: dt.u8, 2: dt.f16, 4: dt.i32, 8: dt.i64, 16: dt.f32}
+
+
+def width_of(name: str) -> int:
+    """The elements that one instruction of update `name` takes."""
+    return next((int(w[1:]) for w in name.split(".") if w[0] == "v" and w[1:].isdigit()), 1)
 
 
 def i32(value: int) -> Const:

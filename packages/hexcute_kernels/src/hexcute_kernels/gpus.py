@@ -55,15 +55,7 @@ class Gpu:
 def features(target: str) -> frozenset[str]:
     """What GPUs of a target have: "mma.sync" and "cp.async" all of them, "fp8" products sm_89 and
     later ones, "wgmma", "tma" and "clusters" Hopper."""
-    table = arch(target)
-    found = {"mma.sync", "cp.async"}
-    if table.capability >= (8, 9):
-        found.add("fp8")
-    if table.wgmmas:
-        found.add("wgmma")
-    if table.bulk is not None:
-        found |= {"tma", "clusters"}
-    return frozenset(found)
+    return frozenset(arch(target).features)
 
 
 @cache

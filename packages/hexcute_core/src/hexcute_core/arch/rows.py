@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from hexcute_core.arch.features import Feature, features
 from hexcute_core.arch.fragment import Fragment, Mode
 from hexcute_core.dtypes import DType
 
@@ -133,3 +134,8 @@ class Arch:
     wgmmas: tuple[WgmmaRow, ...] = ()
     bulk: BulkRows | None = None
     registers_per_block: int = 65536
+
+    @property
+    def features(self) -> frozenset[Feature]:
+        """What GPUs of this capability have."""
+        return features(self.capability)

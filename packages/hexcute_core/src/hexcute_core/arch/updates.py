@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
+from hexcute_core.arch.features import Feature
 from hexcute_core.arch.rows import Arch, CopyRow, Timing
 from hexcute_core.dtypes import DType, bf16, f16, f32, f64, i32, i64, u32, u64
 
@@ -26,8 +27,6 @@ UPDATED: Mapping[UpdateOp, tuple[DType, ...]] = {
     "exch": (*_INTEGERS, f32), "cas": _INTEGERS,
 }  # fmt: skip
 """The element types of each update."""
-VECTORS_SINCE = (9, 0)
-"""The targets that add bf16, and more than a word at once."""
 _PAIRS = ("f16", "bf16")
 _VECTORS = {"f32": (2, 4), "f16": (4, 8), "bf16": (4, 8)}
 CALL = 4.0
@@ -63,10 +62,9 @@ def ordered(order: MemoryOrder) -> str:
     return "" if order == "relaxed" else order
 
 
-def missing(arch: Arch | tuple[int, int], dtype: DType) -> bool:
-    """Whether the target (its capability) has no atomic sum of `dtype`."""
-    capability = arch.capability if isinstance(arch, Arch) else arch
-    return dtype == bf16 and capability < VECTORS_SINCE
+def missing(have: frozenset[Feature], dtype: DType) -> bool:
+    """Whether GPUs with these features have no atomic sum of `dtype`."""
+    return dtype == bf16 and "vector atomics" not in have
 
 
 def _issue(size: int) -> float:
@@ -89,7 +87,8 @@ def update_rows(
     rows = []
     for width in sorted(widths(family, space, op, dtype.name), reverse=True):
         size = width * dtype.bits // 8
-        if missing(arch, dtype) or (width > 1 and size > 4 and arch.capability < VECTORS_SINCE):
+        wide = width > 1 and size > 4
+        if missing(arch.features, dtype) or (wide and "vector atomics" not in arch.features):
             continue
         name = update_name(family, space, op, dtype.name, width, ordered(order), block)
         timing = Timing(_issue(size), 600 if space == "global" else 60, _SOURCE)

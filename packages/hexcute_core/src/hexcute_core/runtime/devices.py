@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from hexcute_core.arch.features import TARGETS
 from hexcute_core.errors import LaunchError, MissingDependency
 from hexcute_core.runtime.cuda_driver import Driver, cuda_driver
 
-_TARGETS = {(8, 0): "sm_80", (8, 6): "sm_86", (8, 9): "sm_89", (9, 0): "sm_90"}
+_TARGETS = {target.capability: target.name for target in TARGETS.values()}
 
 
 def device_count(driver: Driver | None = None) -> int:
@@ -44,6 +45,6 @@ def runs_on(arch: str, capability: tuple[int, int]) -> bool:
 
 def runnable(capability: tuple[int, int]) -> str | None:
     """The latest target whose code a GPU of this compute capability runs; None where there is
-    none. Code for sm_90 is code for sm_90a."""
-    found = (t for t in _TARGETS.values() if runs_on(f"{t}a" if t == "sm_90" else t, capability))
+    none."""
+    found = (t.name for t in TARGETS.values() if runs_on(t.code, capability))
     return max(found, default=None)

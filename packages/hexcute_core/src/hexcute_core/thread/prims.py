@@ -20,12 +20,18 @@ Regs pieces are 4 bytes for ldmatrix and mma operands of 16- and 8-bit types, on
 
 from __future__ import annotations
 
+from hexcute_core.arch.features import Feature
+from hexcute_core.dtypes import DType, bf16, f8e4m3, f8e5m2, f16, f32, i8, i32, tf32, u8
 from hexcute_core.thread.prims_atomics import ATOMICS
 from hexcute_core.thread.prims_sm90 import hopper_rows
-from hexcute_core.thread.spec import PrimSpec
+from hexcute_core.thread.spec import Matrices, PrimSpec, Product
 
-_FLOATS_8 = ("f8e4m3", "f8e5m2")
+_FLOATS_8 = (f8e4m3, f8e5m2)
 """Operands of mma from sm_89 on, in any mixture."""
+
+
+def _needs(a: DType) -> Feature:
+    return "fp8" if a in _FLOATS_8 else "mma.sync"
 
 
 def _table() -> dict[str, PrimSpec]:
@@ -45,18 +51,20 @@ def _table() -> dict[str, PrimSpec]:
     rows += [PrimSpec(f"cp.async.{n}", ("shared", "global", "scalar"), n) for n in (4, 8, 16)]
     for count in (1, 2, 4):
         for suffix in ("", ".trans"):
-            name = f"ldmatrix.x{count}{suffix}"
-            rows.append(PrimSpec(name, ("regs", "shared"), 4 * count))
-    for name in (
-        "mma.16x8x16.f32.f16.f16",
-        "mma.16x8x16.f16.f16.f16",
-        "mma.16x8x16.f32.bf16.bf16",
-        "mma.16x8x8.f32.tf32.tf32",
-        "mma.16x8x32.i32.i8.i8",
-        "mma.16x8x32.i32.u8.u8",
-        *(f"mma.16x8x32.f32.{a}.{b}" for a in _FLOATS_8 for b in _FLOATS_8),
+            name, matrices = f"ldmatrix.x{count}{suffix}", Matrices(count, bool(suffix))
+            rows.append(PrimSpec(name, ("regs", "shared"), 4 * count, what=matrices))
+    for k, c, a, b in (
+        (16, f32, f16, f16),
+        (16, f16, f16, f16),
+        (16, f32, bf16, bf16),
+        (8, f32, tf32, tf32),
+        (32, i32, i8, i8),
+        (32, i32, u8, u8),
+        *((32, f32, a, b) for a in _FLOATS_8 for b in _FLOATS_8),
     ):
-        rows.append(PrimSpec(name, ("regs", "regs", "regs")))
+        name, needs = f"mma.16x8x{k}.{c}.{a}.{b}", _needs(a)
+        product = Product(16, 8, k, c, a, b)
+        rows.append(PrimSpec(name, ("regs", "regs", "regs"), needs=needs, what=product))
     return {row.name: row for row in (*rows, *ATOMICS.values(), *hopper_rows())}
 
 

@@ -25,9 +25,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import product
 
+from hexcute_core.arch.features import Feature
 from hexcute_core.arch.updates import ORDERS, UPDATED, update_name, widths
-from hexcute_core.dtypes import BY_NAME
-from hexcute_core.thread.spec import OperandKind, PrimSpec
+from hexcute_core.dtypes import BY_NAME, bf16
+from hexcute_core.thread.spec import OperandKind, PrimSpec, Update
 
 _TYPES = {op: tuple(t.name for t in types) for op, types in UPDATED.items()} | {
     "inc": ("u32",), "dec": ("u32",), "cas": (*(t.name for t in UPDATED["cas"]), "u16"),
@@ -44,12 +45,6 @@ _PLACES: tuple[tuple[OperandKind, tuple[OperandKind, ...]], ...] = (
 """A memory, and what else an access to it takes."""
 
 
-def width_of(name: str) -> int:
-    """The elements that one instruction of update `name` takes."""
-    vector = name.split(".")[4:5]
-    return int(vector[0][1:]) if vector and vector[0][0] == "v" else 1
-
-
 def _update_rows() -> dict[str, PrimSpec]:
     rows = []
     for family, ops in _FAMILIES.items():
@@ -60,8 +55,12 @@ def _update_rows() -> dict[str, PrimSpec]:
             for kind, order, block in product(_TYPES[op], _ORDERS[family], scopes):
                 for width in widths(family, space, op, kind):
                     name = update_name(family, space, op, kind, width, order, block)
-                    size = width * BY_NAME[kind].bits // 8
-                    rows.append(PrimSpec(name, (*old, space, *values, *pred), size))
+                    dtype, near = BY_NAME[kind], block or space == "shared"
+                    update = Update(op, space, dtype, width, order or "relaxed", near, bool(old))
+                    size, operands = width * dtype.bits // 8, (*old, space, *values, *pred)
+                    wide = dtype == bf16 or (width > 1 and size > 4)
+                    needs: Feature | None = "vector atomics" if wide else None
+                    rows.append(PrimSpec(name, operands, size, needs, update))
     return {row.name: row for row in rows}
 
 

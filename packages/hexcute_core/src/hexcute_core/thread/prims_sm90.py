@@ -40,8 +40,12 @@ thread.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hexcute_core.arch.boxes import HINTS, REDUCED
-from hexcute_core.thread.spec import OperandKind, PrimSpec
+from hexcute_core.arch.features import Feature
+from hexcute_core.dtypes import BY_NAME
+from hexcute_core.thread.spec import Matrices, OperandKind, PrimSpec, Product
 
 WGMMA_K = {"f16": 16, "bf16": 16, "tf32": 8, "f8e4m3": 32, "f8e5m2": 32, "i8": 32, "u8": 32}
 """K of one instruction, by element type."""
@@ -75,8 +79,22 @@ def _wgmma_rows() -> list[PrimSpec]:
             for majors in wgmma_majors(a):
                 first: OperandKind = "regs" if majors[0] == "r" else "desc"
                 name = f"wgmma.64x{n}x{WGMMA_K[a]}.{d}.{a}.{b}.{majors}"
-                rows.append(PrimSpec(name, ("regs", first, "desc", "scalar")))
+                c, left, right = (BY_NAME[t] for t in (d, a, b))
+                product = Product(64, n, WGMMA_K[a], c, left, right, majors)
+                row = PrimSpec(name, ("regs", first, "desc", "scalar"), 0, "wgmma", product)
+                rows.append(row)
     return rows
+
+
+_NEEDS: dict[str, Feature] = {
+    "wgmma.fence": "wgmma", "wgmma.commit": "wgmma", "wgmma.wait": "wgmma",
+    "setmaxnreg.inc": "setmaxnreg", "setmaxnreg.dec": "setmaxnreg",
+    "cluster.arrive": "clusters", "cluster.wait": "clusters",
+    "mbarrier.arrive.cluster": "clusters", "mbarrier.arrive.cluster.release": "clusters",
+    "mbarrier.wait.cluster": "clusters",
+    **{f"{way}.cluster.{size}": "clusters" for way in ("ld", "st") for size in (1, 2, 4, 8, 16)},
+}  # fmt: skip
+"""What a GPU must have for a primitive, where that is not "tma"."""
 
 
 def hopper_rows() -> list[PrimSpec]:
@@ -122,9 +140,9 @@ def hopper_rows() -> list[PrimSpec]:
         rows.append(PrimSpec(f"st.cluster.{size}", ("remote", "regs"), size))
     for count in (1, 2, 4):
         for suffix in ("", ".trans"):
-            name = f"stmatrix.x{count}{suffix}"
-            rows.append(PrimSpec(name, ("shared", "regs"), 4 * count))
-    return [*rows, *_wgmma_rows()]
+            name, matrices = f"stmatrix.x{count}{suffix}", Matrices(count, bool(suffix))
+            rows.append(PrimSpec(name, ("shared", "regs"), 4 * count, what=matrices))
+    return [*(replace(row, needs=_NEEDS.get(row.name, "tma")) for row in rows), *_wgmma_rows()]
 
 
 HOPPER: frozenset[str] = frozenset(row.name for row in hopper_rows())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hexcute_core import dtypes
+from hexcute_core.arch.groups import WARP
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import SourceSpan, VerifyError
 from hexcute_core.scalar import Const
@@ -20,9 +21,9 @@ from hexcute_core.thread.ir import (
     SharedPtr,
 )
 from hexcute_core.thread.prims import PRIMS, prim
-from hexcute_core.thread.prims_atomics import UPDATES, width_of
+from hexcute_core.thread.prims_atomics import UPDATES
 from hexcute_core.thread.prims_sm90 import HOPPER
-from hexcute_core.thread.spec import OperandKind, PrimSpec
+from hexcute_core.thread.spec import Matrices, OperandKind, PrimSpec, Product, Update
 from hexcute_core.thread.verify_sm90 import verify_hopper
 from hexcute_core.thread.visit import operand_scalars
 
@@ -48,9 +49,9 @@ def verify_prim(stmt: Prim, scope: Scope) -> None:
         for operand in stmt.operands:
             if isinstance(operand, Regs):
                 _verify_regs(operand, stmt, scope)
-        verify_hopper(stmt, scope)
+        verify_hopper(stmt, spec, scope)
         return
-    shared_bytes = LDMATRIX_ROW if stmt.name.startswith("ldmatrix") else spec.bytes
+    shared_bytes = LDMATRIX_ROW if isinstance(spec.what, Matrices) else spec.bytes
     for operand in stmt.operands:
         match operand:
             case Regs():
@@ -156,8 +157,8 @@ def _verify_shared(ptr: SharedPtr, size: int, stmt: Prim, scope: Scope) -> None:
 
 def _verify_update(stmt: Prim, spec: PrimSpec, scope: Scope) -> None:
     """An atomic's registers and memory hold elements of its type, as many in each operand."""
-    dtype = dtypes.BY_NAME[stmt.name.split(".")[3]]
-    width = width_of(stmt.name)
+    assert isinstance(spec.what, Update)
+    dtype, width = spec.what.dtype, spec.what.width
     count = next(operand.count for operand in stmt.operands if isinstance(operand, Regs))
     if width not in (1, count):
         raise VerifyError(f"{stmt.name} takes {width} elements a thread, gets {count}", stmt.span)
@@ -188,8 +189,8 @@ def _verify_update(stmt: Prim, spec: PrimSpec, scope: Scope) -> None:
 
 
 def _verify_sizes(stmt: Prim, spec: PrimSpec) -> None:
-    if stmt.name.startswith("mma."):
-        for operand, (dtype, count) in zip(stmt.operands, _mma_operands(stmt.name), strict=True):
+    if isinstance(spec.what, Product):
+        for operand, (dtype, count) in zip(stmt.operands, _mma_operands(spec.what), strict=True):
             if isinstance(operand, Regs):
                 _verify_fragment(operand, dtype, count, stmt)
         return
@@ -202,7 +203,7 @@ def _verify_sizes(stmt: Prim, spec: PrimSpec) -> None:
                 f"{operand.dtype} hold {operand.count * operand.dtype.bits / 8:g}",
                 stmt.span,
             )
-        if stmt.name.startswith("ldmatrix"):
+        if isinstance(spec.what, Matrices):
             _verify_pieces(operand, stmt)
 
 
@@ -226,12 +227,9 @@ def _verify_pieces(regs: Regs, stmt: Prim) -> None:
         )
 
 
-def _mma_operands(name: str) -> tuple[tuple[DType, int], ...]:
-    """Element type and elements a thread of C, A and B of `mma.MxNxK.D.A.B`."""
-    _, shape, *types = name.split(".")
-    m, n, k = (int(extent) for extent in shape.split("x"))
-    c, a, b = (dtypes.BY_NAME[t] for t in types)
-    return (c, m * n // 32), (a, m * k // 32), (b, n * k // 32)
+def _mma_operands(p: Product) -> tuple[tuple[DType, int], ...]:
+    """Element type and elements per thread of C, A and B."""
+    return (p.c, p.m * p.n // WARP), (p.a, p.m * p.k // WARP), (p.b, p.n * p.k // WARP)
 
 
 def _verify_scalars(stmt: Prim) -> None:

@@ -30,6 +30,7 @@ from hexcute_core.thread.ir import (
     ThreadParam,
     ThreadProgram,
 )
+from hexcute_core.thread.spec import Matrices, PrimSpec, Product
 
 if TYPE_CHECKING:
     from hexcute_core.thread.verify import Scope
@@ -68,7 +69,7 @@ _LIMITS = {
 }
 
 
-def verify_hopper(stmt: Prim, scope: Scope) -> None:
+def verify_hopper(stmt: Prim, spec: PrimSpec, scope: Scope) -> None:
     """Checks one of Hopper's primitives, its operands known to be of the right kinds."""
     for place, operand in enumerate(stmt.operands):
         match operand:
@@ -78,7 +79,7 @@ def verify_hopper(stmt: Prim, scope: Scope) -> None:
                 size, alignment = _extent(stmt, place, scope)
                 _check_offset(operand.offset, size, alignment, stmt, scope)
             case RemotePtr():
-                _check_remote(operand, stmt, scope)
+                _check_remote(operand, spec.bytes, stmt, scope)
             case GlobalPtr():
                 _check_global(operand, stmt, scope)
             case MapRef():
@@ -86,13 +87,13 @@ def verify_hopper(stmt: Prim, scope: Scope) -> None:
             case MatrixDesc():
                 _check_matrix(operand, stmt, scope)
             case _ if isinstance(operand, ScalarBase):
-                _check_number(operand, place, stmt, scope)
+                _check_number(operand, place, stmt, spec, scope)
             case _:
                 raise VerifyError(f"{stmt.name} takes no {type(operand).__name__}", stmt.span)
-    if stmt.name.startswith("wgmma.64x"):
-        _check_product(stmt)
-    elif stmt.name.startswith("stmatrix"):
-        _check_rows(stmt)
+    if isinstance(spec.what, Product):
+        _check_product(stmt, spec.what)
+    elif isinstance(spec.what, Matrices):
+        _check_rows(stmt, spec.what.count)
     elif stmt.name.startswith("setmaxnreg") and scope.program.min_blocks is None:
         raise VerifyError(
             f"{stmt.name} needs a launch whose registers are fixed", stmt.span, "set min_blocks = 1"
@@ -114,9 +115,8 @@ def _extent(stmt: Prim, place: int, scope: Scope) -> tuple[int, int]:
     return prod(tensor_map.box) * max(8, param.dtype.bits) // 8, BOX_ALIGNMENT
 
 
-def _check_remote(ptr: RemotePtr, stmt: Prim, scope: Scope) -> None:
+def _check_remote(ptr: RemotePtr, size: int, stmt: Prim, scope: Scope) -> None:
     """An access to a block of the cluster, at an address of the arena that all blocks share."""
-    size = int(stmt.name.rpartition(".")[2])
     _check_offset(ptr.offset, size, size, stmt, scope)
     scope.check_scalar(ptr.rank, stmt.span)
     blocks = prod(scope.program.cluster_dim)
@@ -213,9 +213,9 @@ def _check_matrix(desc: MatrixDesc, stmt: Prim, scope: Scope) -> None:
             )
 
 
-def _check_number(e: Scalar, place: int, stmt: Prim, scope: Scope) -> None:
+def _check_number(e: Scalar, place: int, stmt: Prim, spec: PrimSpec, scope: Scope) -> None:
     scope.check_scalar(e, stmt.span)
-    if stmt.name.startswith("wgmma.64x"):
+    if isinstance(spec.what, Product):
         if e.dtype != dtypes.boolean:
             raise VerifyError(
                 f"`{e}`, whether {stmt.name} accumulates, is a {e.dtype}, not a bool", stmt.span
@@ -237,13 +237,10 @@ def _check_number(e: Scalar, place: int, stmt: Prim, scope: Scope) -> None:
             )
 
 
-def _check_product(stmt: Prim) -> None:
-    _, shape, d, a, _, _ = stmt.name.split(".")
-    n = int(shape.split("x")[1])
-    _check_registers(stmt.operands[0], dtypes.BY_NAME[d], n // 2, stmt)
-    first = dtypes.BY_NAME[a]
+def _check_product(stmt: Prim, p: Product) -> None:
+    _check_registers(stmt.operands[0], p.c, p.n // 2, stmt)
     if isinstance(stmt.operands[1], Regs):
-        _check_registers(stmt.operands[1], first, _A_ELEMENTS_BITS // first.bits, stmt)
+        _check_registers(stmt.operands[1], p.a, _A_ELEMENTS_BITS // p.a.bits, stmt)
 
 
 def _check_registers(regs: Operand, dtype: DType, count: int, stmt: Prim) -> None:
@@ -259,8 +256,7 @@ def _check_registers(regs: Operand, dtype: DType, count: int, stmt: Prim) -> Non
     _check_words(regs, stmt)
 
 
-def _check_rows(stmt: Prim) -> None:
-    count = int(stmt.name.split(".")[1].removeprefix("x"))
+def _check_rows(stmt: Prim, count: int) -> None:
     for regs in stmt.operands:
         if isinstance(regs, Regs):
             if regs.count * regs.dtype.bits != 32 * count:

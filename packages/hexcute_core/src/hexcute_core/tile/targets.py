@@ -6,6 +6,7 @@ can be moved, and cast to other types. Atomic sums of bf16 came with sm_90.
 
 from __future__ import annotations
 
+from hexcute_core.arch.features import capability_of, features
 from hexcute_core.arch.updates import missing
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import FrontendError, SourceSpan
@@ -30,12 +31,11 @@ from hexcute_core.tile.visit import operands, results, scalars, statements
 from hexcute_core.unions import assert_never
 
 NARROW = ("f8e4m3", "f8e5m2")
-NARROW_SINCE = 89
 
 
 def refuse_missing(program: TileProgram, target: str) -> None:
     """Raises FrontendError at the first statement that `target` (sm_80, ...) cannot compute."""
-    number = int("".join(c for c in target if c.isdigit()))
+    have = features(capability_of(target))
     tensors = {tensor.name: tensor.dtype for tensor in program.tensors}
     for stmt in statements(program.body):
         if not isinstance(stmt, UpdateElement) and (
@@ -43,13 +43,13 @@ def refuse_missing(program: TileProgram, target: str) -> None:
         ):
             continue
         dtype = tensors[stmt.dst.tensor]
-        if missing(divmod(number, 10), dtype):
+        if missing(have, dtype):
             raise FrontendError(
                 f"{target} has no atomic sum of {dtype}",
                 stmt.span,
                 fix="compile for sm_90 or later, or add up in f32",
             )
-    if number >= NARROW_SINCE:
+    if "fp8" in have:
         return
     for stmt in statements(program.body):
         nodes = [node for e in scalars(stmt) for node in walk(e)]

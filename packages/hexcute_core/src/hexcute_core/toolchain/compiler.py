@@ -6,12 +6,13 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
+from hexcute_core.arch import features
 from hexcute_core.errors import ToolchainError
 from hexcute_core.toolchain import nvrtc
 from hexcute_core.toolchain.cubin import Cubin, parse_resources
 from hexcute_core.toolchain.discovery import find_headers, find_nvrtc
 
-TARGETS = {"sm_80": "sm_80", "sm_86": "sm_86", "sm_89": "sm_89", "sm_90": "sm_90a"}
+TARGETS = {target.name: target.code for target in features.TARGETS.values()}
 
 _FILE_NAME = "kernel.cu"
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b", re.MULTILINE)

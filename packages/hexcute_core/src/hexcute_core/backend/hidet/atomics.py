@@ -14,7 +14,6 @@ from hidet.ir import expr as he
 from hidet.ir import stmt as hs
 
 from hexcute_core import dtypes
-from hexcute_core.arch.updates import ORDERS
 from hexcute_core.backend.hidet import accesses, registers, scalars
 from hexcute_core.backend.hidet.asm import PTX_TYPES, Instruction, vector
 from hexcute_core.backend.hidet.scope import Scope
@@ -22,7 +21,7 @@ from hexcute_core.backend.hidet.storage import value_type
 from hexcute_core.dtypes import DType
 from hexcute_core.scalar import ScalarBase, add
 from hexcute_core.thread import GlobalPtr, Operand, Prim, Regs, SharedPtr
-from hexcute_core.thread.prims_atomics import width_of
+from hexcute_core.thread.spec import PrimSpec, Update
 
 _FIXED = {
     "fence.cta": "fence.acq_rel.cta;",
@@ -35,37 +34,35 @@ _SUMS = {"f16": "noftz.f16", "bf16": "noftz.bf16", "i64": "u64"}
 _TYPES = {**PTX_TYPES, "i64": "s64"}
 
 
-def emit(scope: Scope, stmt: Prim) -> list[Any]:
+def emit(scope: Scope, stmt: Prim, spec: PrimSpec) -> list[Any]:
     """The statements of one primitive, its operands of the kinds of its row."""
     name = stmt.name
     if name in _FIXED:
         ins = Instruction(_function_name(name), _FIXED[name], memory=True)
         return [hs.EvaluateStmt(scope.instruction(ins, []))]
+    if isinstance(spec.what, Update):
+        return _update(scope, name, spec.what, stmt.operands)
     match (name.split("."), stmt.operands):
-        case (["ld", space, order, size], (Regs() as dst, source, *pred)):
+        case (["ld", space, order, _], (Regs() as dst, source, *pred)):
             where, ok = f"{space}.{order}", _predicate(pred)
-            return accesses.load(scope, where, int(size), dst, _address(scope, source), ok)
-        case (["st", space, order, size], (target, Regs() as src, *pred)):
+            return accesses.load(scope, where, spec.bytes, dst, _address(scope, source), ok)
+        case (["st", space, order, _], (target, Regs() as src, *pred)):
             where, ok = f"{space}.{order}", _predicate(pred)
-            return accesses.store(scope, where, int(size), _address(scope, target), src, ok)
-        case (["red", *_], (target, *rest)):
-            return _update(scope, name, None, target, rest)
-        case (["atom", *_], (Regs() as old, target, *rest)):
-            return _update(scope, name, old, target, rest)
+            return accesses.store(scope, where, spec.bytes, _address(scope, target), src, ok)
         case _:
             raise scope.error(f"the primitive {name} has no translation")
 
 
 def _update(
-    scope: Scope, name: str, old: Regs | None, target: Operand, rest: Sequence[Operand]
+    scope: Scope, name: str, update: Update, operands: tuple[Operand, ...]
 ) -> list[Any]:
-    dtype = dtypes.BY_NAME[name.split(".")[3]]
-    if dtype == dtypes.bf16 or (width_of(name) > 1 and width_of(name) * dtype.bits > 32):
-        scope.need_hopper(name)
-    if width_of(name) > 1:
-        return _together(scope, name, dtype, old, target, rest)
+    first, dtype = operands[0], update.dtype
+    old = first if update.returns and isinstance(first, Regs) else None
+    target, *rest = operands if old is None else operands[1:]
+    if update.width > 1:
+        return _together(scope, name, update, old, target, rest)
     values = [_elements(scope, operand) for operand in rest if isinstance(operand, Regs)]
-    ins = _instruction(name, dtype, len(values))
+    ins = _instruction(name, update, len(values))
     before, updates, after = [], [], []
     for j, given in enumerate(zip(*values, strict=True)):
         args = [
@@ -85,19 +82,20 @@ def _update(
 def _together(
     scope: Scope,
     name: str,
-    dtype: DType,
+    update: Update,
     old: Regs | None,
     target: Operand,
     rest: Sequence[Operand],
 ) -> list[Any]:
     """One instruction for all elements, taken from the registers as words."""
+    dtype = update.dtype
     bits = max(32, dtype.bits)
     (value,) = (operand for operand in rest if isinstance(operand, Regs))
     source = registers.operand(scope, value, bits, reads=True, writes=False)
     given = None if old is None else registers.operand(scope, old, bits, reads=False, writes=True)
     count = len(source.entries)
     entry = "float32" if dtype == dtypes.f32 else "uint32"
-    family, order, where, op = _words(name)
+    head, op = _head(update), update.op
     outputs = (entry,) * (0 if given is None else count)
     pointer = "pointer" if isinstance(target, GlobalPtr) else "uint32"
     lanes, at = (f".v{count}" if count > 1 else ""), len(outputs)
@@ -106,35 +104,32 @@ def _together(
     taken = vector(at + 1, count) if count > 1 else f"%{at + 1}"
     operands = [*(f"%{i}" for i in range(at)), f"[%{at}]", taken]
     ins = Instruction(
-        _function_name(name), f"{family}.{order}.{where}.{typed} {', '.join(operands)};",
+        _function_name(name), f"{head}.{typed} {', '.join(operands)};",
         outputs, (pointer, *(entry,) * count), memory=True,
     )  # fmt: skip
     args = [*([] if given is None else given.entries), _address(scope, target), *source.entries]
     before, after = ([] if given is None else given.before), ([] if given is None else given.after)
-    update = accesses.guarded(scope, ins, args, _predicate(rest))
-    return [*source.before, *before, update, *after]
+    run = accesses.guarded(scope, ins, args, _predicate(rest))
+    return [*source.before, *before, run, *after]
 
 
-def _words(name: str) -> tuple[str, str, str, str]:
-    """What PTX calls the family, the order, scope and space, and the operation of update `name`."""
-    family, space, op, _, *more = name.split(".")
-    order = next((word for word in more if word in ORDERS), "relaxed")
-    near = space == "shared" or more[-1:] == ["cta"]
-    return family, order, f"{'cta' if near else 'gpu'}.{space}", op
+def _head(update: Update) -> str:
+    """What PTX calls the family, the order, the scope and the space of an update."""
+    family, scope = "atom" if update.returns else "red", "cta" if update.block else "gpu"
+    return f"{family}.{update.order}.{scope}.{update.space}"
 
 
-def _instruction(name: str, dtype: DType, values: int) -> Instruction:
-    family, order, where, op = _words(name)
-    kind = dtype.name
+def _instruction(name: str, update: Update, values: int) -> Instruction:
+    op, dtype, kind = update.op, update.dtype, update.dtype.name
     typed = f"b{dtype.bits}" if op in _ON_BITS else _TYPES.get(kind, kind)
     if op == "add":
         typed = _SUMS.get(kind, typed)
     entry = value_type(dtype).name
-    outputs = (entry,) if family == "atom" else ()
-    inputs = ("pointer" if where.endswith("global") else "uint32", *(entry,) * values)
+    outputs = (entry,) if update.returns else ()
+    inputs = ("pointer" if update.space == "global" else "uint32", *(entry,) * values)
     operands = [f"%{i}" for i in range(len(outputs) + len(inputs))]
     operands[len(outputs)] = f"[{operands[len(outputs)]}]"
-    text = f"{family}.{order}.{where}.{op}.{typed} {', '.join(operands)};"
+    text = f"{_head(update)}.{op}.{typed} {', '.join(operands)};"
     return Instruction(_function_name(name), text, outputs, inputs, memory=True)
 
 

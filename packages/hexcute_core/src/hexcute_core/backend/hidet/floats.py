@@ -29,7 +29,6 @@ from hexcute_core.backend.hidet.scope import Scope, call, integer
 from hexcute_core.dtypes import DType
 from hexcute_core.scalar.numbers import FORMATS, Format, typed
 
-F8_SINCE = 89
 F8_PTX = {"f8e4m3": "e4m3x2", "f8e5m2": "e5m2x2"}
 
 
@@ -51,7 +50,7 @@ def to_f32(scope: Scope, value: Any, dtype: DType) -> Any:
         case "bf16":
             return call("__uint_as_float", [_shl(_cast(value, "uint32"), 16)])
         case "f8e4m3" | "f8e5m2":
-            if scope.capability >= F8_SINCE:
+            if scope.has("fp8"):
                 pair = f8_pair_to_f16(scope, _cast(value, "uint16"), dtype)
             else:
                 pair = raised_f8(scope, _shl(_cast(value, "uint32"), 8), dtype)
@@ -177,7 +176,7 @@ def literal(scope: Scope, value: float, dtype: DType) -> Any:
 
 
 def _need_sm89(scope: Scope, dtype: DType) -> None:
-    if scope.capability < F8_SINCE:
+    if not scope.has("fp8"):
         raise scope.error(
             f"{scope.arch} has no conversion from wider floats to {dtype}",
             fix="compile for sm_89 or later, or keep the tensor in f16 or bf16",

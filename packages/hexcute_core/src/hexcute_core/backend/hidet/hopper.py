@@ -23,6 +23,7 @@ from hexcute_core.backend.hidet.scope import Scope, call
 from hexcute_core.dtypes import i32
 from hexcute_core.scalar import Const
 from hexcute_core.thread import GlobalPtr, MapRef, Prim, Regs, RemotePtr, SharedPtr
+from hexcute_core.thread.spec import Matrices, PrimSpec
 
 _WORD = "uint32"
 _FIXED = {
@@ -70,10 +71,9 @@ _REMOTE_RELEASE = Instruction(
 )
 
 
-def emit(scope: Scope, stmt: Prim) -> list[Any]:
+def emit(scope: Scope, stmt: Prim, spec: PrimSpec) -> list[Any]:
     """The statements of one Hopper primitive, its operands of the kinds of its row."""
     name = stmt.name
-    scope.need_hopper(name)
     if name in _FIXED:
         return [_run(scope, Instruction(_function_name(name), _FIXED[name], memory=True))]
     match (name.split("."), stmt.operands):
@@ -121,15 +121,15 @@ def emit(scope: Scope, stmt: Prim) -> list[Any]:
             return [_run(scope, Instruction(_function_name(name, value), text, memory=True))]
         case (_, (barrier, threads)) if name in _NAMED:
             return [_named_barrier(scope, name, barrier, threads)]
-        case (["stmatrix", count, *trans], (SharedPtr() as dst, Regs() as src)):
-            return _stmatrix(scope, int(count[1:]), bool(trans), dst, src)
+        case (_, (SharedPtr() as dst, Regs() as src)) if isinstance(spec.what, Matrices):
+            return _stmatrix(scope, spec.what.count, spec.what.turned, dst, src)
         case _:
             raise scope.error(f"the primitive {name} has no translation")
 
 
 def emit_products(scope: Scope, steps: Sequence[Prim]) -> list[Any]:
     """The statements of products that follow one another."""
-    scope.need_hopper(steps[0].name)
+    scope.need("wgmma", steps[0].name)
     return wgmma.products(scope, steps)
 
 

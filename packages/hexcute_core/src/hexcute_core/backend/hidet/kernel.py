@@ -83,7 +83,7 @@ def _extents(program: ThreadProgram) -> dict[str, Bounds]:
 
 
 def _need_hopper(scope: Scope, program: ThreadProgram) -> None:
-    if scope.capability < 90:
+    if not scope.has("tma" if program.maps else "clusters"):
         what = "tensor maps" if program.maps else "a cluster of blocks"
         raise BackendError(
             f"{program.name} uses {what}, which {scope.arch} does not have",

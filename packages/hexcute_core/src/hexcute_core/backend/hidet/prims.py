@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from hidet.ir import stmt as hs
@@ -26,10 +25,8 @@ from hexcute_core.thread import (
 )
 from hexcute_core.thread.prims_atomics import ATOMICS
 from hexcute_core.thread.prims_sm90 import HOPPER
+from hexcute_core.thread.spec import Matrices, PrimSpec, Product
 
-_MMA = re.compile(r"mma\.(\d+)x(\d+)x(\d+)\.(\w+)\.(\w+)\.(\w+)")
-_BITS = {"f16": 16, "bf16": 16, "f32": 32, "tf32": 32, "i32": 32, "i8": 8, "u8": 8,
-         "f8e4m3": 8, "f8e5m2": 8}  # fmt: skip
 _KINDS = {
     "regs": Regs, "global": GlobalPtr, "shared": SharedPtr, "scalar": ScalarBase, "map": MapRef,
     "desc": MatrixDesc, "remote": RemotePtr,
@@ -48,15 +45,19 @@ def emit(scope: Scope, stmt: Prim) -> list[Any]:
     if not fits:
         got = ", ".join(type(o).__name__ for o in stmt.operands)
         raise scope.error(f"{stmt.name} takes ({', '.join(wanted)}), got ({got})")
+    if spec.needs is not None:
+        scope.need(spec.needs, stmt.name)
     if stmt.name in HOPPER:
-        return hopper.emit(scope, stmt)
+        return hopper.emit(scope, stmt, spec)
     if stmt.name in ATOMICS:
-        return atomics.emit(scope, stmt)
-    return _known(scope, stmt.name, stmt.operands)
+        return atomics.emit(scope, stmt, spec)
+    return _known(scope, spec, stmt.operands)
 
 
-def _known(scope: Scope, name: str, operands: tuple[Operand, ...]) -> list[Any]:
-    match (name.split("."), operands):
+def _known(scope: Scope, spec: PrimSpec, operands: tuple[Operand, ...]) -> list[Any]:
+    if isinstance(spec.what, Product):
+        return _mma(scope, spec.name, spec.what, operands)
+    match (spec.name.split("."), operands):
         case (["bar", "sync"], ()):
             return [hs.EvaluateStmt(call("__syncthreads", []))]
         case (["cp", "async", "commit"], ()):
@@ -86,12 +87,10 @@ def _known(scope: Scope, name: str, operands: tuple[Operand, ...]) -> list[Any]:
             return accesses.store(scope, "shared", int(size), address, src, None)
         case (["mov", _], (Regs() as dst, Regs() as src)):
             return registers.move(scope, dst, src)
-        case (["ldmatrix", count, *trans], (Regs() as dst, SharedPtr() as src)):
-            return _ldmatrix(scope, int(count[1:]), bool(trans), dst, src)
-        case (["mma", *_], (Regs() as c, Regs() as a, Regs() as b)):
-            return _mma(scope, name, c, a, b)
+        case (_, (Regs() as dst, SharedPtr() as src)) if isinstance(spec.what, Matrices):
+            return _ldmatrix(scope, spec.what.count, spec.what.turned, dst, src)
         case _:
-            raise scope.error(f"the primitive {name} has no translation")
+            raise scope.error(f"the primitive {spec.name} has no translation")
 
 
 def _fence(scope: Scope, name: str, ptx: str) -> Any:
@@ -125,23 +124,16 @@ def _ldmatrix(scope: Scope, count: int, trans: bool, dst: Regs, src: SharedPtr) 
     return [*target.before, run, *target.after]
 
 
-def _mma(scope: Scope, name: str, c: Regs, a: Regs, b: Regs) -> list[Any]:
-    shape = _MMA.fullmatch(name)
-    if shape is None:
-        raise scope.error(f"{name} is not of the form mma.MxNxK.D.A.B")
-    m, n, k = (int(shape[i]) for i in (1, 2, 3))
-    d_type, a_type, b_type = shape[4], shape[5], shape[6]
-    if a_type.startswith("f8") and scope.capability < 89:
-        raise scope.error(
-            f"{name} needs sm_89, the target is {scope.arch}", fix="convert the operands to f16"
-        )
-    sizes = [m * n * _BITS[d_type], m * k * _BITS[a_type], n * k * _BITS[b_type]]
+def _mma(scope: Scope, name: str, p: Product, operands: tuple[Operand, ...]) -> list[Any]:
+    c, a, b = (operand for operand in operands if isinstance(operand, Regs))
+    m, n, k = p.m, p.n, p.k
+    sizes = [m * n * p.c.bits, m * k * p.a.bits, n * k * p.b.bits]
     counts = [bits // (32 * 32) for bits in sizes]
     acc = _words(scope, name, c, counts[0], reads=True, writes=True)
     left = _words(scope, name, a, counts[1], reads=True, writes=False)
     right = _words(scope, name, b, counts[2], reads=True, writes=False)
     entry: Cell = scope.array(c.array).cell
-    d, x, y = (PTX_TYPES.get(t, t) for t in (d_type, a_type, b_type))
+    d, x, y = (PTX_TYPES.get(t, t) for t in (p.c.name, p.a.name, p.b.name))
     groups = [0, counts[0], counts[0] + counts[1]]
     vectors = [vector(first, count) for first, count in zip(groups, counts)]
     ins = Instruction(

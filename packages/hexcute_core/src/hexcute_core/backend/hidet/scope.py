@@ -11,6 +11,7 @@ from hidet.ir import expr as he
 from hidet.ir.func import Function
 from hidet.ir.type import FuncType, TensorType, VoidType, data_type
 
+from hexcute_core.arch.features import Feature, capability_of, features, first_with
 from hexcute_core.backend.hidet.asm import Instruction, function
 from hexcute_core.backend.hidet.inflight import InFlight
 from hexcute_core.backend.hidet.storage import Cell
@@ -61,10 +62,9 @@ class Scope:
     stamping: Any = None
     span: SourceSpan | None = None
 
-    @property
-    def capability(self) -> int:
-        """The number in the target's name: 80 for sm_80."""
-        return int("".join(c for c in self.arch if c.isdigit()))
+    def has(self, feature: Feature) -> bool:
+        """Whether the target's GPUs have a feature."""
+        return feature in features(capability_of(self.arch))
 
     @contextmanager
     def block(self) -> Iterator[None]:
@@ -89,11 +89,14 @@ class Scope:
     def error(self, message: str, fix: str | None = None) -> BackendError:
         return BackendError(message, self.span, fix)
 
-    def need_hopper(self, name: str) -> None:
-        """Refuses the primitive `name` on targets before sm_90."""
-        if self.capability < 90:
+    def need(self, feature: Feature, name: str) -> None:
+        """Refuses the primitive `name` on targets that lack the feature it is of."""
+        if not self.has(feature):
+            first = first_with(feature)
+            fix = f'compile with target="{first}"'
             raise self.error(
-                f"{name} needs sm_90, the target is {self.arch}", fix='compile with target="sm_90"'
+                f"{name} needs {first}, the target is {self.arch}",
+                fix="convert the operands to f16" if feature == "fp8" else fix,
             )
 
     def variable(self, name: str) -> Any:

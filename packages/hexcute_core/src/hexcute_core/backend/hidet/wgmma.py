@@ -8,7 +8,6 @@ bytes: constants of the offset and all other fields fold into one addition.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,8 +22,9 @@ from hexcute_core.backend.hidet.resident import portions
 from hexcute_core.backend.hidet.scope import RegisterArray, Scope, integer
 from hexcute_core.scalar import Const, Scalar, is_const
 from hexcute_core.thread import MatrixDesc, Prim, Regs
+from hexcute_core.thread.prims import PRIMS
+from hexcute_core.thread.spec import Product
 
-_NAME = re.compile(r"wgmma\.64x(\d+)x(\d+)\.(\w+)\.(\w+)\.(\w+)\.([kmr])([km])")
 _MODES = {0: 0, 128: 1, 64: 2, 32: 3}
 _UNIT = 16
 _HALF = ("f16", "bf16")
@@ -76,11 +76,11 @@ def products(scope: Scope, steps: Sequence[Prim]) -> list[Any]:
     """`wgmma.mma_async` for every step, in one asm; where `accumulate` of a step is false, it
     ignores what its accumulators hold."""
     name = steps[0].name
-    parts = _NAME.fullmatch(name)
-    if parts is None:
-        raise scope.error(f"{name} is not of the form wgmma.64xNxK.D.A.B.XY")
-    n, k, d_type, a_type, b_type, x, y = parts.groups()
-    count = int(n) // 2 if d_type in ("f32", "i32") else int(n) // 4
+    product = PRIMS[name].what
+    assert isinstance(product, Product), "`chains` has looked"
+    n, k, x, y = product.n, product.k, product.majors[0], product.majors[1]
+    d_type, a_type, b_type = product.c.name, product.a.name, product.b.name
+    count = n * product.c.bits // 64
     operands: list[tuple[Any, ...]] = [step.operands for step in steps]
     outputs, results, names = _accumulators(scope, name, [o[0] for o in operands], count)
     types = ".".join(PTX_TYPES.get(t, t) for t in (d_type, a_type, b_type))

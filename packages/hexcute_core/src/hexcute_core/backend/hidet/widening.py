@@ -190,7 +190,7 @@ def _flipped(scope: Scope, f: Field) -> Any:
 
 def _floats(scope: Scope, fields: tuple[Field, Field], target: DType) -> Any:
     dtype = fields[0].dtype
-    if scope.capability >= floats.F8_SINCE:
+    if scope.has("fp8"):
         both = floats.f8_pair_to_f16(scope, _neighbours(scope, fields), dtype)
     else:
         both = floats.raised_f8(scope, _upper(scope, fields), dtype)
