@@ -98,7 +98,7 @@ def tensors(p: Drawn, device: str) -> tuple[Any, ...]:
 
 def reference(p: Drawn, q: Any, k: Any, v: Any) -> tuple[Any, Any]:
     """The result and the logarithms of the sums in float32, sequence by sequence."""
-    out = torch.zeros(q.shape, dtype=torch.float32, device=q.device)
+    out = torch.zeros((*q.shape[:3], v.shape[3]), dtype=torch.float32, device=q.device)
     logs = torch.full((p.b, p.h, p.sq), -torch.inf, device=q.device)
     options, group = p.options, p.h // p.hk
     scale = (p.scale or p.d**-0.5) * options.get("k_scale", 1.0)

@@ -10,6 +10,7 @@ SIZES = {
     "attention_with_lse": "b=1,sq=64,h=2,d=128,sequences=3",
     "decode_attention": "b=2,sk=4096,h=8,hk=2,d=128,ragged=true",
     "decode_attention_with_lse": "b=2,sk=4096,h=8,d=128,page=16",
+    "latent_decode_attention": "b=2,sk=640,h=16,ragged=true",
     "append_to_cache": "b=3,sk=64,h=8,hk=2,d=64,page=16",
     "fp8_blockwise_matmul": "m=64,n=256,k=256",
     "fp8_rowwise_matmul": "m=64,n=256,k=256",

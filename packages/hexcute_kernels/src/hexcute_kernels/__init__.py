@@ -26,6 +26,7 @@ FAMILIES: dict[str, str] = {
     "decode_attention": "attention",
     "decode_attention_with_lse": "attention",
     "append_to_cache": "attention",
+    "latent_decode_attention": "attention",
     "fp8_blockwise_matmul": "fp8",
     "fp8_rowwise_matmul": "fp8",
     "fp8_grouped_matmul": "fp8",

@@ -174,6 +174,17 @@ def decode_attention(
     return q, k, v, lengths, table, None, left, float(cap), 1.0, 1.0
 
 
+def latent_decode_attention(
+    make: Maker, b: int, sk: int, h: int, d: int = 576, sq: int = 1, values: int = 512,
+    dtype: str = "float16", ragged: bool = False, page: int | None = None,
+) -> tuple[Any, ...]:  # fmt: skip
+    most = 0 if page is None else -(-sk // page)
+    cache = make.normal(*((b, sk) if page is None else (b * most, page)), d, dtype=dtype)
+    lengths = make.below(1, b) + sk if ragged or page is not None else None
+    table = None if page is None else make.first(b * most).view(b, most)
+    return make.normal(b, sq, h, d, dtype=dtype), cache, lengths, table, values, None
+
+
 def append_to_cache(
     make: Maker, b: int, sk: int, h: int, d: int, sq: int = 1, hk: int | None = None,
     dtype: str = "float16", page: int | None = None, cached: str | None = None,
@@ -341,7 +352,7 @@ _BY_NAME: dict[str, Callable[..., tuple[Any, ...]]] = {
         matmul, bmm, linear, attention, decode_attention, append_to_cache, fp8_blockwise_matmul,
         fp8_rowwise_matmul, fp8_grouped_matmul, quantize_blockwise, quantize_weights,
         selective_scan, selective_state_update, causal_conv1d, causal_conv1d_update, w4a16_matmul,
-        moe, softmax, rms_norm, layer_norm,
+        moe, latent_decode_attention, softmax, rms_norm, layer_norm,
     )
 } | {
     "attention_with_lse": attention, "decode_attention_with_lse": decode_attention,

@@ -42,6 +42,7 @@ class Case:
     dtype: hx.DType = hx.f16
     cached: hx.DType | None = None
     target: str = "sm_80"
+    values: int = 0
 
 
 SMALL, TWO = SplitConfig(16, 3, 8), SplitConfig(32, 2, 12)
@@ -74,6 +75,10 @@ CASES = (
     Case(Sizes(2, 2, 8, 2, 100, 64), SplitConfig(32, 2, 16, 8), target="sm_90"),
     Case(Sizes(1, 8, 16, 2, 208, 128), SplitConfig(16, 2, 9, 8), (130,), 16, 100, target="sm_90"),
     Case(Sizes(1, 1, 2, 2, 64, 64), SplitConfig(16, 3, 5, 8), (0,), target="sm_90"),
+    Case(Sizes(3, 1, 16, 1, 96, 192), TWO, (90, 0, 33), page=16, values=128),
+    Case(Sizes(1, 2, 40, 1, 70, 128), SplitConfig(16, 3, 3), values=64, target="sm_90"),
+    Case(Sizes(1, 1, 20, 1, 60, 576), SplitConfig(32, 2, 1), values=512, target="sm_90"),
+    Case(Sizes(2, 1, 8, 1, 64, 128), TWO, (64, 9), page=1, values=128, dtype=hx.bf16),
 )  # fmt: skip
 NUMPY: dict[str, Any] = {
     "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f8e4m3": ml_dtypes.float8_e4m3fn,
@@ -84,6 +89,7 @@ def problem_of(case: Case, logged: bool, scale: float) -> Decoding:
     return Decoding(
         **case.sizes._asdict(), dtype=case.dtype, scale=scale, ragged=case.lengths is not None,
         cached=case.cached, page=case.page, left=case.left, cap=case.cap, with_lse=logged,
+        values=case.values,
     )  # fmt: skip
 
 
@@ -116,26 +122,30 @@ def run(case: Case, *, how: CombineConfig = FEW, logged: bool = True, seed: int 
         # What the cache holds behind a sequence is not looked at.
         k[z, n:] = v[z, n:] = np.nan
     caches: tuple[Any, ...] = (k, v)
+    if case.values:
+        v, caches = k[..., : case.values], (k,)
+    table: list[Any] = []
     if case.page:
-        caches = in_pages(case, used, rng, k, v)
+        *caches, numbers = in_pages(case, used, rng, *caches)
+        table = [numbers]
     joined = case.config.joined(p) if case.target == "sm_90" else 0
     alone, heads = case.config.alone(p) and not joined, p.g
     blocks = b * joined or case.config.places(p)
     kind = Kind(
         dtype, cached, d, *p.tile, whole=p.whole, ragged=p.ragged, page=p.page,
         windowed=p.left is not None, capped=p.cap > 0, alone=alone, logged=logged,
-        dependent=case.target == "sm_90", joined=joined,
+        dependent=case.target == "sm_90", joined=joined, values=case.values,
     )  # fmt: skip
-    o, logs = np.full((b, sq, h, d), np.nan, q.dtype), np.full((b, h, sq), np.nan, np.float32)
-    work = np.full((blocks, sq, hk, heads, workspace_width(d)), np.nan, np.float32)
+    o, logs = np.full((b, sq, h, p.dv), np.nan, q.dtype), np.full((b, h, sq), np.nan, np.float32)
+    work = np.full((blocks, sq, hk, heads, workspace_width(p.dv)), np.nan, np.float32)
     several = kind.several
     plan = [np.full((b, 2), -1, np.int32)] * several
     given: list[Any] = [q.reshape(b, sq, hk, heads, d)]
-    given += [c.reshape(-1, hk, d) for c in caches[:2]]
-    given += [np.array(case.lengths or (), np.int32)] * p.ragged + [*caches[2:]]
+    given += [c.reshape(-1, hk, d) for c in caches]
+    given += [np.array(case.lengths or (), np.int32)] * p.ragged + table
     given += [work] * kind.works + plan
     if several or not kind.works:
-        given += [o.reshape(b, sq, hk, heads, d)] + [logs.reshape(b, hk, heads, sq)] * logged
+        given += [o.reshape(b, sq, hk, heads, p.dv)] + [logs.reshape(b, hk, heads, sq)] * logged
     numbers = (scale, v_scale, case.cap, case.left or 0, sk, blocks)
     decoding_attention(kind).simulate(
         *given, *numbers, target=case.target, **constants(case.config.kernel(p))

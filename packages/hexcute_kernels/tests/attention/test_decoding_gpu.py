@@ -11,6 +11,7 @@ from hexcute_kernels.attention import (
     append_to_cache,
     decode_attention,
     decode_attention_with_lse,
+    latent_decode_attention,
 )
 from hexcute_kernels.attention.decode_configs import SPLIT
 
@@ -97,6 +98,17 @@ def test_appended_keys_are_those_of_the_cache(page: int | None, paired: bool) ->
     append_to_cache(q, back, new[1], k_cache, v_cache, lengths, table, cos, sin, paired)
     torch.testing.assert_close(k_cache, want[0], atol=4e-3, rtol=4e-3, equal_nan=True)
     torch.testing.assert_close(v_cache, want[1], atol=0, rtol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("heads", [16, 40, 128])
+@pytest.mark.parametrize("page", [None, 1, 64])
+def test_a_latent_head_is_keys_and_values(heads: int, page: int | None) -> None:
+    p = plain(5, heads, 1, 1024, 576, sq=2, lengths=(1024, 0, 1, 777, 40), page=page, scale=0.07)
+    given = tensors(p, "cuda")
+    q, k, _, lengths, table, cache, _ = given
+    o = latent_decode_attention(q, cache[..., 0, :], lengths, table, scale=p.scale)
+    compare(p, (q, k, k[..., :512]), o)
+    assert torch.equal(latent_decode_attention(q, cache[..., 0, :], lengths, table, 512, 0.07), o)
 
 
 def test_repeated_calls_give_the_same_bits() -> None:

@@ -5,10 +5,11 @@ from hexcute_kernels.attention.decoding_operators import (
     decode_attention,
     decode_attention_with_lse,
 )
+from hexcute_kernels.attention.latent_operators import latent_decode_attention
 from hexcute_kernels.attention.operators import attention, attention_with_lse
 from hexcute_kernels.attention.sdpa import register_sdpa
 
 __all__ = [
     "append_to_cache", "attention", "attention_with_lse", "decode_attention",
-    "decode_attention_with_lse", "register_sdpa",
+    "decode_attention_with_lse", "latent_decode_attention", "register_sdpa",
 ]  # fmt: skip

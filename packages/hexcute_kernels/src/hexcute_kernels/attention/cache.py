@@ -39,23 +39,24 @@ def look_up(table, z, at, page, count):
 
 
 @hx.device
-def bring(k, v, s_k, s_v, kh, row):
-    """Starts copies of the rows from `row` on of head kh, as many as the tiles have."""
-    (_, hk, d), (count, wide) = k.shape, s_k.shape
-    hx.copy(hx.global_view(k[row:, kh, :], ((count, wide), (hk * d, 1))), s_k)
-    hx.copy(hx.global_view(v[row:, kh, :], ((wide, count), (1, hk * d))), s_v)
+def bring(x, s_x, kh, row, by_columns):
+    """Starts a copy of rows from `row` on of head kh, as many as the tile has; its columns are the
+    rows where `by_columns`. `row` may be a tile of their numbers."""
+    (_, hk, d), (first, second) = x.shape, s_x.shape
+    named = isinstance(row, hx.Tile)
+    step, source = (row, x[:, kh, :]) if named else (hk * d, x[row:, kh, :])
+    steps = (1, step) if by_columns else (step, 1)
+    hx.copy(hx.global_view(source, ((first, second), steps)), s_x)
 
 
 @hx.device
-def bring_keys(k, v, s_k, s_v, kh, z, at, sk, table, page, rows):
-    """Starts copies of the keys and values from key `at` of sequence z on to a slot's tiles; `rows`
-    are their numbers where they are gathered."""
-    count, wide = s_k.shape
-    if gathers(page):
-        hx.copy(hx.global_view(k[:, kh, :], ((count, wide), (rows, 1))), s_k)
-        hx.copy(hx.global_view(v[:, kh, :], ((wide, count), (1, rows))), s_v)
-    else:
-        unit = count if page is None else min(page, count)
-        for u in hx.static_range(0, count, unit):
-            row = row_of(z, at + u, sk, table, page)
-            bring(k, v, s_k[u : u + unit, :], s_v[:, u : u + unit], kh, row)
+def bring_keys(k, v, s_k, s_v, slot, kh, z, at, sk, table, page, rows):
+    """Starts copies of the keys and values from key `at` of sequence z on to the tiles of a slot;
+    `rows` are their numbers where they are gathered. There may be no values."""
+    count = s_k.shape[0]
+    unit = count if page is None or gathers(page) else min(page, count)
+    for u in hx.static_range(0, count, unit):
+        row = rows if gathers(page) else row_of(z, at + u, sk, table, page)
+        bring(k, s_k[u : u + unit, :, slot], kh, row, False)
+        if v is not None:
+            bring(v, s_v[:, u : u + unit, slot], kh, row, True)

@@ -113,8 +113,8 @@ class CombineConfig:
     WARPS: int
 
 
-FEW, MANY = CombineConfig(16, 1), CombineConfig(64, 4)
-"""How up to 32 splits are combined, and more."""
+FEW, MANY, WIDE = CombineConfig(16, 1), CombineConfig(64, 4), CombineConfig(16, 4)
+"""How few splits are combined, and more, and those of wide results."""
 
 class Appended(Protocol):
     """b sequences of sq tokens of h heads of queries and hk of keys and of values."""
@@ -144,6 +144,16 @@ class AppendConfig:
 APPEND = Table(
     rows={"h200": (Row(AppendConfig(8, 4)),)},
     more=(AppendConfig(4, 2), AppendConfig(8, 2), AppendConfig(16, 4)),
+)
+
+LATENT = Table(
+    rows={
+        "h200": (
+            Row(SplitConfig(32, 3, 132), most={"h": 16, "sq": 1}),
+            Row(SplitConfig(32, 2, 132)),
+        ),
+    },
+    more=(SplitConfig(32, 2, 264), SplitConfig(32, 2, 66), SplitConfig(16, 3, 132)),
 )
 
 SPLIT = Table(

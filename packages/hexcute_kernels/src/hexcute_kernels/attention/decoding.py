@@ -63,6 +63,8 @@ class Kind:
     `alone`: there is one split, whose result goes to o. `logged`: the logarithm of a row's sum is
     a result. `dependent`: the launch may begin before the one ahead has ended. `joined`: how many
     splits there are where these are the blocks of a cluster, which adds up what they find; else 0.
+    `values`: how many columns of a key are its value too; 0 where values lie in a cache of their
+    own, d columns each.
     """
 
     dtype: hx.DType
@@ -79,6 +81,18 @@ class Kind:
     logged: bool = False
     dependent: bool = False
     joined: int = 0
+    values: int = 0
+
+    @property
+    def dv(self) -> int:
+        """Columns of a value."""
+        return self.values or self.d
+
+    @property
+    def warps(self) -> tuple[int, int]:
+        """Warps along rows and along columns: wide results fill the registers of several."""
+        high = self.group * self.queries // ROWS
+        return high, (1 if not self.values else 4 if high < 4 else 2)
 
     @property
     def several(self) -> bool:
@@ -128,7 +142,8 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
     """
     dtype, cached, d, page = kind.dtype, kind.cached, kind.d, kind.page
     group, queries, high = kind.group, kind.queries, kind.group * kind.queries
-    wide, width, warps = tile_width(d), workspace_width(d), high // ROWS
+    wide, latent, dv, warps = tile_width(d), kind.values > 0, kind.dv, kind.warps
+    columns, width = tile_width(dv), workspace_width(dv)
     # Beside the results of wide heads registers have no room for whole queries and keys.
     narrow = wide <= 2 * STEP
     several, works, joined = kind.several, kind.works, kind.joined
@@ -136,14 +151,15 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
     table_type = None if page is None else i32[b, most]
     work_type = f32[places, sq, hk, g, width] if works else None
     plan_type = i32[b, 2] if several else None
-    o_type = dtype[b, sq, hk, g, d] if not works or several else None
+    v_type = None if latent else cached[rows, hk, d]
+    o_type = dtype[b, sq, hk, g, dv] if not works or several else None
     log_type = f32[b, hk, g, sq] if kind.logged and o_type is not None else None
 
     @hx.kernel
     def decode(
         q: dtype[b, sq, hk, g, d],
         k: cached[rows, hk, d],
-        v: cached[rows, hk, d],
+        v: v_type,
         lengths: lengths_type,
         table: table_type,
         work: work_type,
@@ -163,7 +179,7 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
     ):
         heads, left = hx.cdiv(g, group), before if kind.windowed else None
         parts = 1 if kind.whole else heads * hx.cdiv(sq, queries)
-        hx.attrs.cuda.block_dim = 32 * warps
+        hx.attrs.cuda.block_dim = 32 * warps[0] * warps[1]
         if joined:
             hx.attrs.cuda.cluster_dim = joined
             hx.attrs.cuda.grid_dim = blocks, hk * parts
@@ -200,9 +216,9 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
         ordered = (group, queries)
         s_q = hx.shared_tensor(dtype, (high, wide))
         s_k = hx.shared_tensor(cached, (BN, wide, STAGES))
-        s_v = hx.shared_tensor(cached, (wide, BN, STAGES))
+        s_v = None if latent else hx.shared_tensor(cached, (wide, BN, STAGES))
         found = hx.shared_tensor(i32, (BN,)) if gathers(page) else None
-        ro = hx.register_tensor(f32, (high, wide))
+        ro = hx.register_tensor(f32, (high, columns))
         m, total = hx.register_tensor(f32, (high, 1)), hx.register_tensor(f32, (high, 1))
         hx.fill(ro, 0.0)
         hx.fill(m, LEAST)
@@ -215,9 +231,7 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
                 hx.copy(look_up(table, z, at + s * BN, page, BN), found)
                 hx.syncthreads()
             if s < count:
-                bring_keys(
-                    k, v, s_k[:, :, s], s_v[:, :, s], kh, z, at + s * BN, sk, table, page, found
-                )
+                bring_keys(k, v, s_k, s_v, s, kh, z, at + s * BN, sk, table, page, found)
             if gathers(page):
                 hx.syncthreads()
             hx.cp_async_commit()
@@ -232,26 +246,32 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
             hx.syncthreads()
             ahead = at + (i + STAGES - 1) * BN
             if i + STAGES - 1 < count:
-                bring_keys(
-                    k, v, s_k[:, :, write], s_v[:, :, write], kh, z, ahead, sk, table, page, found
-                )
+                bring_keys(k, v, s_k, s_v, write, kh, z, ahead, sk, table, page, found)
             hx.cp_async_commit()
             if gathers(page):
                 numbers = look_up(table, z, ahead + BN, page, BN)
             rs = hx.register_tensor(f32, (high, BN))
             hx.fill(rs, 0.0)
             if narrow:
-                hx.gemm(rs, rq, in_registers(s_k[:, :, read], dtype), warps=(warps, 1))
+                hx.gemm(rs, rq, in_registers(s_k[:, :, read], dtype), warps=warps)
+            elif latent:
+                for c in hx.unroll(wide // STEP):
+                    part = hx.ds(c * STEP, STEP)
+                    r_part = in_registers(s_q[:, part], dtype)
+                    hx.gemm(rs, r_part, in_registers(s_k[:, part, read], dtype), warps=warps)
             else:
                 for c in hx.static_range(0, wide, STEP):
                     part = slice(c, min(c + STEP, wide))
                     r_part = in_registers(s_q[:, part], dtype)
                     keys = in_registers(s_k[:, part, read], dtype)
-                    hx.gemm(rs, r_part, keys, warps=(warps, 1))
+                    hx.gemm(rs, r_part, keys, warps=warps)
             if kind.capped:
                 rs = cap * hx.tanh(rs * (scale / cap))
             column = at + i * BN
-            rv = in_registers(s_v[:, :, read], dtype)
+            if latent:
+                rv = hx.transpose(in_registers(s_k[:, :columns, read], dtype))
+            else:
+                rv = in_registers(s_v[:, :, read], dtype)
             unseen = column + BN > bq + shift + 1
             if kind.windowed:
                 unseen = unseen or column < bq + queries - 1 + shift - left
@@ -263,28 +283,29 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
                         rv[c, j] = 0.0
             p, decay, m, total = online_softmax(rs, m, total, factor)
             ro *= decay
-            hx.gemm(ro, hx.cast(p, dtype), rv, warps=(warps, 1))
+            rp = hx.cast(p, dtype)
+            # Warps side by side have each some columns of p, and need them all.
+            hx.gemm(ro, rp if warps[1] == 1 else hx.rearrange(rp), rv, warps=warps)
             if gathers(page):
                 hx.syncthreads()
                 hx.copy(numbers, found)
             read = hx.select(read == STAGES - 1, 0, read + 1)
             write = hx.select(write == STAGES - 1, 0, write + 1)
-        column = 0
+        column, steps = 0, ((dv, hk * g * dv), 1)
         if joined:
             ro, m, total, column = join(ro, m, total, factor, joined)
         if not works or (several and splits < 2):
             result = hx.cast(ro * (reciprocal_or_zero(total) * v_scale), dtype)
-            columns = ordered, result.shape[1]
-            hx.copy(result, hx.global_view(o[z, bq:, kh, bg:, column:], (columns, steps)))
+            shape = ordered, result.shape[1]
+            hx.copy(result, hx.global_view(o[z, bq:, kh, bg:, column:], (shape, steps)))
             if kind.logged:
                 there = hx.global_view(logs[z, kh, bg:, bq:], ((ordered, 1), ((sq, 1), 0)))
                 hx.copy(log_sum(m, total, factor), there)
         else:
-            for c, columns, value in ((0, wide, ro), (wide, 1, m), (wide + 1, 1, total)):
-                there = work[place, bq:, kh, bg:, c:]
-                hx.copy(
-                    value, hx.global_view(there, ((ordered, columns), ((width, hk * g * width), 1)))
-                )
+            steps = (width, hk * g * width), 1
+            for c, value in ((0, ro), (columns, m), (columns + 1, total)):
+                shape = ordered, value.shape[1]
+                hx.copy(value, hx.global_view(work[place, bq:, kh, bg:, c:], (shape, steps)))
 
     return decode
 
@@ -293,7 +314,7 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
 def combine(kind: Kind) -> hx.Kernel:
     """The kernel that makes results of the splits of `decoding_attention`: a row a block of WARPS
     warps, CHUNK splits at a time."""
-    dtype, d, wide, width = kind.dtype, kind.d, tile_width(kind.d), workspace_width(kind.d)
+    dtype, d, wide, width = kind.dtype, kind.dv, tile_width(kind.dv), workspace_width(kind.dv)
     plan_type = i32[b, 2] if kind.ragged else None
     log_type = f32[b, hk, sq] if kind.logged else None
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import hexcute_core as hx
 from hexcute_core.errors import LaunchError
 from hexcute_kernels.attention.bounds import tile_width
-from hexcute_kernels.attention.decode_configs import FEW, MANY, SPLIT, SplitConfig
+from hexcute_kernels.attention.decode_configs import FEW, MANY, SPLIT, WIDE, SplitConfig
 from hexcute_kernels.attention.decoding import (
     ROWS,
     Kind,
@@ -40,7 +40,8 @@ class Decoding(Problem):
 
     `ragged`, each has a length of its own; `page`, its keys lie in pages of so many. Queries see
     `left` keys before their own, None is no bound; scores are cap tanh(score / cap) where cap is
-    not 0. `with_lse`: the logarithms of the sums are a result.
+    not 0. `with_lse`: the logarithms of the sums are a result. `values`: how many columns of a key
+    are its value too; 0 where values lie in a cache of their own.
     """
 
     b: int
@@ -58,6 +59,7 @@ class Decoding(Problem):
     cap: float = 0.0
     v_scale: float = 1.0
     with_lse: bool = False
+    values: int = 0
     UNTUNED: ClassVar[tuple[str, ...]] = ("scale", "v_scale", "cap")
 
     @property
@@ -92,7 +94,12 @@ class Decoding(Problem):
     @property
     def width(self) -> int:
         """Columns of a tile of results."""
-        return tile_width(self.d)
+        return tile_width(self.dv)
+
+    @property
+    def dv(self) -> int:
+        """Columns of a value."""
+        return self.values or self.d
 
     @property
     def tiles(self) -> int:
@@ -215,16 +222,21 @@ def with_lse(*args: Any) -> Decoding:
 
 def outputs(p: Decoding) -> tuple[Output, ...]:
     """The result, and where asked for the logarithms of the sums."""
-    result = Output((p.b, p.sq, p.h, p.d), p.dtype)
+    result = Output((p.b, p.sq, p.h, p.dv), p.dtype)
     return (result, Output((p.b, p.h, p.sq), hx.f32)) if p.with_lse else (result,)
 
 
 def nothing_seen(*args: Any) -> None:
-    """Results of queries that see no key: zeros, and logarithms of no sum."""
-    o, *lse = args[10:]
+    """Results of queries that see no key: zeros."""
+    *_, o = args
     o.zero_()
-    for sums in lse:
-        sums.fill_(-float("inf"))
+
+
+def nothing_logged(*args: Any) -> None:
+    """The same, and logarithms of no sum."""
+    *rest, sums = args
+    nothing_seen(*rest)
+    sums.fill_(-float("inf"))
 
 
 def launch(dependent: bool) -> Callable[[Decoding, SplitConfig], Launch | Steps | Run]:
@@ -233,7 +245,7 @@ def launch(dependent: bool) -> Callable[[Decoding, SplitConfig], Launch | Steps 
 
     def of(p: Decoding, config: SplitConfig) -> Launch | Steps | Run:
         if p.b == 0 or p.sq == 0 or p.h == 0 or p.sk == 0:
-            return nothing_seen
+            return nothing_logged if p.with_lse else nothing_seen
         joined = config.joined(p) if dependent else 0
         alone, blocks = config.alone(p) and not joined, config.places(p)
         if joined:
@@ -242,17 +254,18 @@ def launch(dependent: bool) -> Callable[[Decoding, SplitConfig], Launch | Steps 
         kind = Kind(
             p.dtype, p.cached or p.dtype, p.d, group, queries, whole=p.whole, ragged=p.ragged,
             page=p.page, windowed=p.left is not None, capped=p.cap > 0, alone=alone,
-            logged=p.with_lse, dependent=dependent, joined=joined,
+            logged=p.with_lse, dependent=dependent, joined=joined, values=p.values,
         )  # fmt: skip
         several = kind.several
         result, logs = ("out0", "out1") if p.with_lse else ("out", "")
-        heads, width = (p.b, p.sq, p.hk, p.g, p.d), workspace_width(p.d)
-        tensors: list[Argument] = [("q", lambda q: q.view(heads))]
-        tensors += [(name, lambda t: t.view(-1, p.hk, p.d)) for name in ("k_cache", "v_cache")]
+        heads, width = (p.b, p.sq, p.hk, p.g), workspace_width(p.dv)
+        tensors: list[Argument] = [("q", lambda q: q.view(*heads, p.d))]
+        caches = ("cache",) if p.values else ("k_cache", "v_cache")
+        tensors += [(name, lambda t: t.view(-1, p.hk, p.d)) for name in caches]
         tensors += ["seq_lens"] * p.ragged + ["page_table"] * (p.page is not None)
         tensors += ["work0"] * kind.works + ["work1"] * several
         if several or not kind.works:
-            tensors += [(result, lambda out: out.view(heads))]
+            tensors += [(result, lambda out: out.view(*heads, p.dv))]
             logged: Argument = (logs, lambda lse: lse.view(p.b, p.hk, p.g, p.sq))
             tensors += [logged] * p.with_lse
         numbers = float(p.scale), p.v_scale
@@ -262,10 +275,11 @@ def launch(dependent: bool) -> Callable[[Decoding, SplitConfig], Launch | Steps 
         )
         if not kind.works:
             return first
-        work = Output((blocks, *heads[1:-1], width), hx.f32)
+        work = Output((blocks, *heads[1:], width), hx.f32)
         found: Argument = ("work0", lambda work: work.view(blocks, p.sq, p.h, width))
         rest = [*["work1"] * several, result, *[logs] * p.with_lse]
-        how = FEW if blocks - p.b * several <= FEW.CHUNK * p.b else MANY
+        few = blocks - p.b * several <= FEW.CHUNK * p.b
+        how = WIDE if p.width > WIDEST else FEW if few else MANY
         second = Launch(combine(kind), how, (found, *rest, *numbers))
         plans = (Output((p.b, 2), hx.i32),) * several
         return Steps((work, *plans), (first, second))
