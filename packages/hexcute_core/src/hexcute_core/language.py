@@ -71,6 +71,7 @@ from hexcute_core.frontend.language.elementwise import (
     tanh,
     where,
 )
+from hexcute_core.frontend.language.folds import reduce
 from hexcute_core.frontend.language.gemm import gemm, wait_gemm
 from hexcute_core.frontend.language.iota import argmax, argmin, iota
 from hexcute_core.frontend.language.launch import Attrs, GridDim, Index
@@ -93,7 +94,6 @@ from hexcute_core.frontend.language.tileops import (
     min,
     primitive,
     rearrange,
-    reduce,
     register_tensor,
     shared_tensor,
     sum,

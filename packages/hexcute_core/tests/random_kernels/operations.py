@@ -96,7 +96,11 @@ def reduce(w):
     axis = w.number(0, len(a.shape) - 1)
     op = w.pick(("sum", "max", "min") if a.dtype in SUMMED else ("max", "min"))
     name = w.name("r")
-    w.line(f"{name} = hx.{op}({a.name}, {axis})")
+    if w.own.random() < 0.15:
+        w.helpers.add("later")
+        w.line(f"{name} = hx.reduce({a.name}, {axis}, later)")
+    else:
+        w.line(f"{name} = hx.{op}({a.name}, {axis})")
     w.hold(name, a.dtype, tuple(1 if m == axis else e for m, e in enumerate(a.shape)))
 
 

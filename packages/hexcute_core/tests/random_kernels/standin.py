@@ -217,6 +217,9 @@ class Machine:
         return self._reduced(np.min, tile, axis)
 
     def reduce(self, tile, axis, op, keep=1):
+        if callable(op):
+            scanned = self.scan(tile, axis, op).load()
+            return made(self, tile.dtype, np.take(scanned, [-1], axis))
         cells = np.moveaxis(tile.load(), axis, -1)
         cells = cells.reshape(*cells.shape[:-1], -1, keep)
         if op == "sum":

@@ -156,7 +156,9 @@ def reduce(a: object, d: int, op: ReduceOp = "sum", keep: int = 1) -> Any:
     x + keep, x + 2 keep, ... combined. `op` is "sum", "max" or "min"."""
     builder = current("hx.reduce")
     if op not in _REDUCTIONS:
-        raise builder.error(f"hx.reduce has no operation {op!r}", fix="use sum, max or min")
+        raise builder.error(
+            f"hx.reduce has no operation {op!r}", fix="use sum, max or min, or a function"
+        )
     if isinstance(a, ScalarBase) or not isinstance(a, TileValue):
         raise builder.error(
             f"hx.{op} reduces a tile along a mode, got {describe(a)}",
