@@ -4,9 +4,10 @@ of what no equation reaches; a branch ends at the first equation it breaks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product as cartesian
 from math import prod
 
 from hexcute_core.arch import Arch, Fragment
@@ -16,6 +17,7 @@ from hexcute_core.synthesis.defaults import default_layouts
 from hexcute_core.synthesis.gemm import GemmAnchor, Orders, gemm_anchors, mma_rows, plan_gemm
 from hexcute_core.synthesis.graph import Component, Graph
 from hexcute_core.synthesis.memory import WIDEST, describe_global
+from hexcute_core.synthesis.named import arranged, named_layouts
 from hexcute_core.synthesis.propagate import (
     Conflict,
     State,
@@ -85,18 +87,62 @@ def component_choices(
     """Raises NoLayout where no instruction fits a gemm, Conflicts where no anchors agree."""
     walk = _Walk(graph, arch, component)
     _require_room(graph, arch, component, walk.parts)
-    start = State(walk.parts, {})
+    named = arranged(graph, component)
+    for start in _starts(graph, component, walk.parts, named):
+        _learn(component, forced, start)
+        walk.visit(start, {}, 0)
+    if not walk.found:
+        assert walk.conflict is not None
+        if named:
+            raise _unmet(graph, arch, component, forced, named, walk.conflict)
+        raise Conflicts(component, walk.conflict)
+    complete = walk.branches < BRANCHES and len(walk.found) < CANDIDATES
+    return ComponentChoices(tuple(walk.found), tuple(walk.rejected), complete)
+
+
+def _learn(component: Component, forced: Mapping[str, Forced], start: State) -> None:
+    """Notes the layouts of rearranged tensors. Raises Conflicts."""
     for name, (f, op) in forced.items():
         if name in component.tensors:
             problem = start.learn(op.dst, f, op)
             if problem is not None:
                 raise Conflicts(component, problem)
+
+
+def _starts(
+    graph: Graph, component: Component, parts: Parts, named: Sequence[RegisterTensor]
+) -> Iterator[State]:
+    """States that know layouts of the tensors of which an author says how they lie."""
+    ways = [named_layouts(graph, component, parts, tensor) for tensor in named]
+    for chosen in cartesian(*ways):
+        yield State(parts, {tensor.name: f for tensor, f in zip(named, chosen)})
+
+
+def _unmet(
+    graph: Graph,
+    arch: Arch,
+    component: Component,
+    forced: Mapping[str, Forced],
+    named: Sequence[RegisterTensor],
+    conflict: Conflict,
+) -> LayoutConflict:
+    """What an author says of these tensors agrees with nothing; the error says what would."""
+    walk = _Walk(graph, arch, component)
+    start = State(walk.parts, {})
+    _learn(component, forced, start)
     walk.visit(start, {}, 0)
     if not walk.found:
         assert walk.conflict is not None
-        raise Conflicts(component, walk.conflict)
-    complete = walk.branches < BRANCHES and len(walk.found) < CANDIDATES
-    return ComponentChoices(tuple(walk.found), tuple(walk.rejected), complete)
+        return Conflicts(component, walk.conflict)
+    tensor = next((t for t in named if t.name == conflict.tensor), named[0])
+    would = dict.fromkeys(str(a.fragments[tensor.name]) for a in walk.found)
+    return LayoutConflict(
+        f"`{tensor.name}` cannot have {tensor.arranged}: {conflict.second} breaks with it, as "
+        f"{conflict.reason}",
+        tensor.span,
+        f"leave it to the compiler, or name a layout that fits: {'; '.join([*would][:3])}; where a "
+        "tile is to change its layout, write hx.rearrange",
+    )
 
 
 def _require_room(graph: Graph, arch: Arch, component: Component, parts: Parts) -> None:

@@ -144,6 +144,31 @@ def vector_that_spreads(
     return max(widest, 1)
 
 
+def laid_out(
+    shape: tuple[int, ...],
+    dims: tuple[int, ...],
+    vector: int,
+    counts: Mapping[int, int],
+    threads: int,
+    run: int | None = None,
+) -> Fragment:
+    """Tile `shape` with counts[d] threads along each dimension, lanes first along dims[0], with
+    vectors of `vector` elements there; what is left repeats, but lies side by side along `run`.
+    The last of `threads` hold what the first do."""
+    thread: list[Mode] = []
+    value = [Mode(vector, 1, dims[0])] if vector > 1 else []
+    for d in dims:
+        step = vector if d == dims[0] else 1
+        held = -(-(shape[d] // step) // counts[d])
+        apart, between = (held * step, step) if d == run else (step, step * counts[d])
+        thread += [Mode(counts[d], apart, d)] if counts[d] > 1 else []
+        value += [Mode(held, between, d)] if held > 1 else []
+    used = prod(counts.values())
+    spare = threads // used if threads % used == 0 else 1
+    thread += [Mode(spare, 0, 0)] if spare > 1 else []
+    return Fragment(shape, tuple(thread), tuple(value))
+
+
 def shared_along(
     shape: tuple[int, ...],
     order: tuple[int, ...],
@@ -154,30 +179,24 @@ def shared_along(
 ) -> Iterator[Fragment]:
     """As `coalesced`, with fewer and fewer threads along `axis`, as long as as many find work along
     other dimensions: what is reduced or scanned along it then passes between fewer of them, lanes
-    of one warp where it can. Where `runs`, what a thread holds of the axis lies side by side."""
+    of one warp where it can. Where `runs`, what a thread holds of the axis may lie side by side."""
     plain = coalesced(shape, order, vector, threads)
     busy = product(m for m in plain.thread if m.step)
     dims = tuple(dict.fromkeys((order[0], axis, *order[1:])))
-    step = {d: vector if d == order[0] else 1 for d in dims}
-    most = min(threads, shape[axis] // step[axis])
+    extents = {d: shape[d] // (vector if d == order[0] else 1) for d in dims}
+    most = min(threads, extents[axis])
     for count in (1 << i for i in reversed(range(most.bit_length()))):
-        left = threads // count
-        thread: list[Mode] = []
-        value = [Mode(vector, 1, order[0])] if vector > 1 else []
+        counts, left = {axis: count}, threads // count
         for d in dims:
-            extent = shape[d] // step[d]
-            take = count if d == axis else gcd(extent, left)
-            left //= 1 if d == axis else take
-            held = -(-extent // take)
-            apart = held * step[d] if runs and d == axis else step[d]
-            between = step[d] if runs and d == axis else step[d] * take
-            thread += [Mode(take, apart, d)] if take > 1 else []
-            value += [Mode(held, between, d)] if held > 1 else []
-        found = Fragment(shape, tuple(thread), tuple(value))
-        if found != plain and product(thread) >= busy and threads % product(thread) == 0:
-            spare = threads // product(thread)
-            more = (Mode(spare, 0, 0),) if spare > 1 else ()
-            yield Fragment(shape, (*found.thread, *more), found.value)
+            if d != axis:
+                counts[d] = gcd(extents[d], left)
+                left //= counts[d]
+        used = prod(counts.values())
+        if used >= busy and threads % used == 0:
+            for run in (axis, None) if runs else (None,):
+                found = laid_out(shape, dims, vector, counts, threads, run)
+                if found != plain:
+                    yield found
 
 
 def layouts(

@@ -35,7 +35,7 @@ def default_layouts(
     shape = tuple(parts.shapes[name][m] for m in core)
     threads = component.team.threads
     tried: set[Fragment] = set()
-    for f in _core_layouts(graph, component, _tiles(component, parts, name), shape, threads):
+    for f in _core_layouts(graph, component, tiles_of(component, parts, name), shape, threads):
         if f not in tried:
             tried.add(f)
             yield parts.spread(name, f)
@@ -48,8 +48,8 @@ def _core_layouts(
         yield Fragment((), (Mode(threads, 0, 0),), ())
         return
     yield from _nested(graph, component, shape, threads)
-    along = _along(component, tiles)
-    for order, widest, least, bits, turned in _memories(graph, component, tiles, len(shape)):
+    along = passed_along(component, tiles)
+    for order, widest, least, bits, turned in memories(graph, component, tiles, len(shape)):
         yield from layouts(shape, order, widest, least, threads, bits, turned, along)
     yield from _from_projections(graph, component, shape, along)
 
@@ -58,7 +58,7 @@ Tiles = dict[tuple[int, ...], tuple[int, ...]]
 """Shapes of the tiles of a tensor, with the dimensions of each that threads share among them."""
 
 
-def _tiles(component: Component, parts: Parts, name: str) -> Tiles:
+def tiles_of(component: Component, parts: Parts, name: str) -> Tiles:
     core, shape = parts.core(name), parts.shapes[name]
     found = {tuple(shape[m] for m in core): tuple(range(len(core)))}
     for ref in component_refs(component, name):
@@ -68,7 +68,7 @@ def _tiles(component: Component, parts: Parts, name: str) -> Tiles:
     return found
 
 
-def _memories(
+def memories(
     graph: Graph, component: Component, tiles: Tiles, rank: int
 ) -> Iterator[tuple[tuple[int, ...], int, int, int, bool]]:
     """(order of dimensions, widest and narrowest vector, bits of an element, whether it may be
@@ -103,7 +103,7 @@ def _memories(
             yield order, 128 // bits, least, bits, bits <= 8
 
 
-def _along(component: Component, tiles: Tiles) -> Along:
+def passed_along(component: Component, tiles: Tiles) -> Along:
     """The dimensions of `tiles`, as threads share them, along which something is reduced or
     scanned."""
     found: dict[int, bool] = {}

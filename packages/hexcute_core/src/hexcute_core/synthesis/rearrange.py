@@ -1,4 +1,4 @@
-"""Layouts that the author gave to rearranged tensors: CuTe notation -> Fragment.
+"""Layouts that authors name, of rearranged and other register tensors: CuTe notation -> Fragment.
 
 A step is written as `explain()` prints it, `8@1` for eight along mode 1 of the tile, or as a
 number: so many of the tile's colexicographic index.
@@ -13,7 +13,7 @@ from typing import TypeAlias
 from cute_layout import Basis, Layout, LayoutError
 from hexcute_core.arch import Fragment, Mode
 from hexcute_core.arch.linear import digit_modes
-from hexcute_core.errors import LayoutConflict
+from hexcute_core.errors import LayoutConflict, SourceSpan
 from hexcute_core.synthesis.graph import build_graph
 from hexcute_core.tile import Rearrange, TileProgram
 from hexcute_core.tile.visit import statements
@@ -31,20 +31,29 @@ def forced_layouts(program: TileProgram) -> Mapping[str, Forced]:
     if all(op.layout is None for op in given):
         return {}
     return {
-        item.op.dst.tensor: (_parse(item.op, item.team.threads), item.op)
+        item.op.dst.tensor: (_rearranged(item.op, item.team.threads), item.op)
         for item in build_graph(program).ops
         if isinstance(item.op, Rearrange) and item.op.layout is not None
     }
 
 
-def _parse(op: Rearrange, threads: int) -> Fragment:
-    shape = op.dst.shape
+def _rearranged(op: Rearrange, threads: int) -> Fragment:
+    return parse_layout(str(op.layout), op.dst.shape, threads, "rearrange to", op.span)
+
+
+def parse_layout(
+    text: str, shape: tuple[int, ...], threads: int, what: str, span: SourceSpan
+) -> Fragment:
+    """The layout of a tile of `shape` over `threads` that `text` is; `what` names it in errors.
+
+    Raises LayoutConflict, located, for one that is none.
+    """
     try:
-        layout = Layout.parse(str(op.layout))
+        layout = Layout.parse(text)
     except LayoutError as error:
-        raise _not_a_layout(op, str(error)) from error
+        raise _not_a_layout(text, what, span, str(error)) from error
     if not isinstance(layout.shape, tuple) or len(layout.shape) != 2:
-        raise _not_a_layout(op, "it has not two modes, threads and values")
+        raise _not_a_layout(text, what, span, "it has not two modes, threads and values")
     modes: list[tuple[Mode, ...]] = []
     for sizes, steps in zip(layout.shape, layout.stride):
         found: list[Mode] = []
@@ -52,25 +61,27 @@ def _parse(op: Rearrange, threads: int) -> Fragment:
             digit = _digit(size, step, shape)
             if digit is None:
                 tile = "x".join(map(str, shape))
-                raise _not_a_layout(op, f"{size}:{step} is no digit of a {tile} tile")
+                raise _not_a_layout(
+                    text, what, span, f"{size}:{step} is no digit of a {tile} tile"
+                )
             found += digit
         modes.append(tuple(found))
     fragment = Fragment(shape, modes[0], modes[1])
     fault = _fault(fragment, threads)
     if fault is not None:
         raise LayoutConflict(
-            f"rearrange to {op.layout}: not a layout of {prod(shape)} elements of a "
+            f"{what} {text}: not a layout of {prod(shape)} elements of a "
             f"{'x'.join(map(str, shape))} tile over {threads} threads: {fault}",
-            op.span,
+            span,
             "every element must be held, by the threads that run this, by each once",
         )
     return fragment
 
 
-def _not_a_layout(op: Rearrange, reason: str) -> LayoutConflict:
+def _not_a_layout(text: str, what: str, span: SourceSpan, reason: str) -> LayoutConflict:
     return LayoutConflict(
-        f"rearrange to {op.layout!r}: not a thread-value layout ({reason})",
-        op.span,
+        f"{what} {text!r}: not a thread-value layout ({reason})",
+        span,
         "write ((threads...),(values...)):((steps...),(steps...)), a step as explain() prints it "
         "(8@1 is eight along mode 1) or as one of the tile's colexicographic index",
     )

@@ -9,7 +9,7 @@ than the best found (branch and bound, exact unless a budget is hit).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hexcute_core.arch import Arch, Fragment
 from hexcute_core.arch.groups import WARP
@@ -253,9 +253,7 @@ class Search:
                         exchanges[detour.op], cost[detour.op] = direct, clocks
                         continue
             if choice.layout is None:
-                reasons = "; ".join(f"{r.candidate}: {r.reason}" for r in choice.rejected[:4])
-                tensor = self.graph.tensors[name]
-                raise NoLayout(f"no layout of `{name}` suits its copies: {reasons}", tensor.span)
+                raise self._unsuited(name, found, choice)
             shared[name] = choice.layout
             exact &= choice.exact
             rejected += choice.rejected
@@ -276,6 +274,17 @@ class Search:
             fragments, tuple(p.assignment for p in parts), plans, bulk, operands, shared,
             exchanges, cost, tuple(rejected), exact,
         )  # fmt: skip
+
+    def _unsuited(self, name: str, uses: list[Use], choice: BufferChoice) -> NoLayout:
+        """That no layout of a buffer suits its copies; what would, where its author names one."""
+        reasons = "; ".join(f"{r.candidate}: {r.reason}" for r in choice.rejected[:4])
+        tensor = self.graph.tensors[name]
+        assert isinstance(tensor, SharedTensor)
+        fix = None
+        if tensor.layout is not None:
+            free = search_buffer(replace(tensor, layout=None), uses, Budget()).layout
+            fix = f"leave it to the compiler, or name one that fits: {free}" if free else None
+        return NoLayout(f"no layout of `{name}` suits its copies: {reasons}", tensor.span, fix)
 
     def _direct(
         self,

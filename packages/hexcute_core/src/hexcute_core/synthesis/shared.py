@@ -28,6 +28,7 @@ from cute_layout import (
 from hexcute_core.arch import Mode
 from hexcute_core.arch.groups import WARP
 from hexcute_core.synthesis.conflicts import Access, choose, swizzles
+from hexcute_core.synthesis.named_shared import named_layout, refused
 from hexcute_core.synthesis.operands import Known, Plan, demand, swizzle_of
 from hexcute_core.synthesis.parts import Begins, misfit
 from hexcute_core.synthesis.solution import BulkPlan, CopyPlan, Operand, SharedLayout
@@ -123,6 +124,11 @@ def synthesize_shared(tensor: SharedTensor, uses: Sequence[SharedUse]) -> Shared
     merged = _demanded(tensor, uses)
     if isinstance(merged, str):
         return merged
+    if tensor.layout is not None:
+        layout, swizzle = named_layout(tensor)
+        plans = [(use.ref, use.begins, use.plan) for use in uses]
+        wrong = refused(tensor, merged, plans, layout, swizzle)
+        return wrong or _swizzled(tensor, uses, layout, swizzle)
     search = _Orders(tensor, uses, _pieces(merged))
     for order in search.plain():
         search.try_order(order)
@@ -314,9 +320,14 @@ def _coalesced(
     return tuple(n for n, _ in out), tuple(d for _, d in out)
 
 
-def _swizzled(tensor: SharedTensor, uses: Sequence[SharedUse], layout: Layout) -> SharedLayout:
-    """`layout` with the swizzle of the fewest wavefronts, or the one that hardware fixes, and the
-    counts of every use."""
+def _swizzled(
+    tensor: SharedTensor,
+    uses: Sequence[SharedUse],
+    layout: Layout,
+    named: Swizzle | None = None,
+) -> SharedLayout:
+    """`layout` with the swizzle of the fewest wavefronts, or the one that hardware fixes or the
+    author has `named`, and the counts of every use."""
     bits = tensor.dtype.bits
     fixed = next((use.span for use in uses if use.span is not None), None)
     kinds: dict[tuple[tuple[int, ...], int], float] = {}
@@ -328,7 +339,9 @@ def _swizzled(tensor: SharedTensor, uses: Sequence[SharedUse], layout: Layout) -
             names[use.op] = name
             kinds[name] = kinds.get(name, 0.0) + use.weight * use.plan.calls
     candidates: tuple[Swizzle, ...]
-    if fixed is not None:
+    if named is not None:
+        candidates = (named,)
+    elif fixed is not None:
         forced = swizzle_of(fixed, bits)
         candidates = (Swizzle(0, 0, 0) if forced is None else forced,)
     else:

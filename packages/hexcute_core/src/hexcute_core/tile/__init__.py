@@ -42,6 +42,7 @@ from hexcute_core.tile.ir import (
 from hexcute_core.tile.remote import Reached, reached
 from hexcute_core.tile.says import Say
 from hexcute_core.tile.tensors import (
+    Arrangement,
     GlobalTensor,
     GlobalView,
     RegisterTensor,
@@ -54,7 +55,8 @@ from hexcute_core.tile.tensors import (
 from hexcute_core.tile.updates import Update, UpdateElement, UpdateScope
 
 __all__ = [
-    "Assign", "AsyncCommit", "AsyncWait", "BarrierStmt", "CallStmt", "CastTile", "ClusterOp",
+    "Arrangement", "Assign", "AsyncCommit", "AsyncWait", "BarrierStmt", "CallStmt", "CastTile",
+    "ClusterOp",
     "Copy", "Elementwise", "Fill", "For", "ForElements", "Gemm", "GemmWait", "GlobalTensor",
     "GlobalView", "If", "Mbarrier", "MbarrierOp", "NamedBarrier", "NamedBarrierOp", "Pipeline",
     "PipelineRelease", "PipelineWait", "Prefetch", "Produce", "Reached", "Rearrange", "Reduce",

@@ -127,9 +127,11 @@ def _tensor(tensor: Tensor) -> str:
             modes = ", ".join(_mode(m, i == tensor.named) for i, m in enumerate(tensor.modes))
             return f"{tensor.name} = view {tensor.param}({origin}) {tensor.dtype} ({modes})"
         case SharedTensor():
-            return f"{tensor.name} = shared {tensor.dtype} {_shape(tensor.shape)}"
+            named = "" if tensor.layout is None else f" as {tensor.layout}"
+            return f"{tensor.name} = shared {tensor.dtype} {_shape(tensor.shape)}{named}"
         case RegisterTensor():
-            return f"{tensor.name} = registers {tensor.dtype} {_shape(tensor.shape)}"
+            named = "" if tensor.arranged is None else f" with {tensor.arranged}"
+            return f"{tensor.name} = registers {tensor.dtype} {_shape(tensor.shape)}{named}"
         case _:
             assert_never(tensor)
 

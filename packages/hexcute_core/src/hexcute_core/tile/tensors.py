@@ -75,22 +75,41 @@ class GlobalView:
 
 @dataclass(frozen=True)
 class SharedTensor:
-    """A tile in shared memory; `shape` in elements."""
+    """A tile in shared memory; `shape` in elements. `layout`, where its author names one, is in the
+    notation of `explain()`, `Sw<3,3,3> o (64,64):(64,1)`."""
 
     name: str
     dtype: DType
     shape: tuple[int, ...]
     span: SourceSpan
+    layout: str | None = None
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """What an author says of a register tensor's layout: all of it in the notation of `explain()`,
+    or how many `threads` lie along each mode and how many elements a thread has side by side
+    along the mode that memory has contiguous, its `vector`; None is left to the compiler."""
+
+    layout: str | None = None
+    threads: tuple[int, ...] | None = None
+    vector: int | None = None
+
+    def __str__(self) -> str:
+        named = {"layout": self.layout, "threads": self.threads, "vector": self.vector}
+        return ", ".join(f"{k}={v!r}" for k, v in named.items() if v is not None)
 
 
 @dataclass(frozen=True)
 class RegisterTensor:
-    """A tile spread over the registers of the block's threads; `shape` in elements."""
+    """A tile spread over the registers of the block's threads; `shape` in elements, `arranged`
+    where its author says how."""
 
     name: str
     dtype: DType
     shape: tuple[int, ...]
     span: SourceSpan
+    arranged: Arrangement | None = None
 
 
 Tensor: TypeAlias = Union[GlobalView, SharedTensor, RegisterTensor]

@@ -50,4 +50,7 @@ HELD = Table(
         ),
     },
 )
-LONG = Table(rows={"h200": (Row(LongConfig(8192, 512)),)}, more=(LongConfig(4096, 256),))
+LONG = Table(
+    rows={"h200": (Row(LongConfig(4096, 512)),)},
+    more=(LongConfig(4096, 256), LongConfig(8192, 1024)),
+)

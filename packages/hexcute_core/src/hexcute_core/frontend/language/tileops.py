@@ -25,6 +25,7 @@ from hexcute_core.scalar import Call, Const, ScalarBase, as_scalar
 from hexcute_core.scalar import cast as cast_scalar
 from hexcute_core.scalar.numbers import typed
 from hexcute_core.tile import (
+    Arrangement,
     AsyncCommit,
     AsyncWait,
     CallStmt,
@@ -42,18 +43,68 @@ from hexcute_core.tile.ir import ReduceOp
 _REDUCTIONS: tuple[ReduceOp, ...] = ("sum", "max", "min")
 
 
-def register_tensor(dtype: DType, shape: int | Sequence[int]) -> Tile:
-    """A tile of `shape` elements spread over the registers of the block, uninitialised."""
+def register_tensor(
+    dtype: DType,
+    shape: int | Sequence[int],
+    *,
+    layout: str | None = None,
+    threads: int | Sequence[int] | None = None,
+    vector: int | None = None,
+) -> Tile:
+    """A tile of `shape` elements spread over the registers of the block, uninitialised.
+
+    `layout` is the layout that it is to have, as `explain()` prints them; or `threads` are to lie
+    along each mode, and each is to have `vector` elements side by side along the mode that memory
+    has contiguous. Raises FrontendError; what no thread could have is refused where layouts are
+    found.
+    """
     builder = current("hx.register_tensor")
     extents = _shape(builder, "hx.register_tensor", dtype, shape)
-    return new_register(dtype, extents, "r")
+    counts = None if threads is None else _counts(builder, threads, extents)
+    width = None if vector is None else static_int(vector)
+    if vector is not None and (width is None or width < 1):
+        raise builder.error(
+            f"vector={vector!r}: how many elements a thread has side by side",
+            fix="write a positive int known at compile time, as in vector=8",
+        )
+    if layout is not None and (counts or width):
+        raise builder.error(
+            "layout= says already how threads and vectors lie",
+            fix="leave threads= and vector= out, or name these alone",
+        )
+    arranged = Arrangement(_text(builder, layout), counts, width)
+    return new_register(dtype, extents, "r", None if arranged == Arrangement() else arranged)
 
 
-def shared_tensor(dtype: DType, shape: int | Sequence[int]) -> Tile:
-    """A tile of `shape` elements in the block's shared memory, uninitialised."""
+def _text(builder: Builder, layout: object) -> str | None:
+    if layout is not None and not isinstance(layout, str):
+        raise builder.error(
+            f"layout={layout!r} is no text", fix="write it as explain() prints it, in quotes"
+        )
+    return layout
+
+
+def _counts(builder: Builder, threads: object, extents: tuple[int, ...]) -> tuple[int, ...]:
+    entries = threads if isinstance(threads, (tuple, list)) else (threads,)
+    counts = [static_int(entry) for entry in entries]
+    if len(counts) != len(extents) or any(count is None or count < 1 for count in counts):
+        shown = ", ".join(map(str, entries))
+        raise builder.error(
+            f"threads=({shown}) beside a shape of {len(extents)} modes",
+            fix="write how many threads lie along each mode, as in threads=(4, 32)",
+        )
+    return tuple(count for count in counts if count is not None)
+
+
+def shared_tensor(
+    dtype: DType, shape: int | Sequence[int], *, layout: str | None = None
+) -> Tile:
+    """A tile of `shape` elements in the block's shared memory, uninitialised; `layout` is the one
+    that it is to have, as `explain()` prints them."""
     builder = current("hx.shared_tensor")
     extents = _shape(builder, "hx.shared_tensor", dtype, shape)
-    tensor = SharedTensor(builder.take_hint("s"), dtype, extents, builder.span)
+    named = _text(builder, layout)
+    tensor = SharedTensor(builder.take_hint("s"), dtype, extents, builder.span, named)
     builder.add_tensor(tensor)
     return Tile(tensor, whole(tensor))
 

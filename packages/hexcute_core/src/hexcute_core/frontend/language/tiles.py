@@ -25,6 +25,7 @@ from hexcute_core.scalar import (
     free_vars,
 )
 from hexcute_core.tile import (
+    Arrangement,
     Elementwise,
     Fill,
     GlobalView,
@@ -269,10 +270,12 @@ def _shape(value: TileValue) -> str:
     return f"({', '.join(str(extent) for extent in value.shape)})"
 
 
-def new_register(dtype: DType, shape: tuple[int, ...], base: str) -> Tile:
+def new_register(
+    dtype: DType, shape: tuple[int, ...], base: str, arranged: Arrangement | None = None
+) -> Tile:
     """A fresh register tensor, named after the variable it is assigned to where there is one."""
     builder = current("register_tensor")
-    tensor = RegisterTensor(builder.take_hint(base), dtype, shape, builder.span)
+    tensor = RegisterTensor(builder.take_hint(base), dtype, shape, builder.span, arranged)
     builder.add_tensor(tensor)
     return Tile(tensor, whole(tensor))
 

@@ -18,6 +18,7 @@ from hexcute_core.errors import SourceSpan, VerifyError
 from hexcute_core.synthesis.proof.gemm import check_gemm
 from hexcute_core.synthesis.proof.hopper import check_boxes, check_bulk, check_wgmma
 from hexcute_core.synthesis.proof.memory import check_global_runs, check_shared_runs
+from hexcute_core.synthesis.proof.named import check_named
 from hexcute_core.synthesis.proof.parts import part_table
 from hexcute_core.synthesis.proof.relabel import check_relabel
 from hexcute_core.synthesis.proof.tables import Table, calls, digits, inside, offsets
@@ -53,6 +54,7 @@ def check(solution: Solution) -> None:
     program = solution.program
     for name, layout in solution.shared.items():
         _bijection(program, name, layout)
+    check_named(solution)
     facts = Facts(program)
     for op, team in by_team(program):
         if isinstance(op, TileOp):
