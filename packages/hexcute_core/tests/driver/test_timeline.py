@@ -19,6 +19,7 @@ from timeline_kernels import KERNELS, by_roles, in_step
 import hexcute_core as hx
 from hexcute_core.backend import emit
 from hexcute_core.commands import main
+from hexcute_core.driver.proof import prove
 from hexcute_core.errors import HexcuteError, LaunchError, OptionError, VerifyError
 from hexcute_core.lowering.stamps import stamped
 from hexcute_core.thread import For, If, Prim, Stamp, While, show_program, verify
@@ -90,6 +91,15 @@ def blocks(body: Any) -> Any:
         for part in ("body", "then", "otherwise"):
             if getattr(stmt, part, ()):
                 yield from blocks(getattr(stmt, part))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_copies_are_proved_beside_stamps(name: str) -> None:
+    kernel, target = KERNELS[name]
+    compiled = kernel.compile(target)
+    assert prove(compiled.solution, compiled.stamped.thread) == prove(
+        compiled.solution, compiled.thread
+    )
 
 
 def test_stamps_obey_the_laws_of_thread_programs() -> None:
@@ -206,6 +216,22 @@ def test_a_file_that_is_no_timeline_is_refused(tmp_path: Any, text: str) -> None
         hx.Timeline.load(path)
     with pytest.raises(HexcuteError, match="it is no timeline"):
         hx.Timeline.load(tmp_path / "nothing")
+
+
+def test_what_cannot_be_drawn_or_written_is_refused(tmp_path: Any) -> None:
+    timeline = in_step.timeline(*arguments(8, 8, 8), target="sm_80")
+    nan = float("nan")
+    for first, last in (("a", None), (5, 2), (-1, None), (0, True), (None, None), (0, nan)):
+        with pytest.raises(OptionError, match="a picture from"):
+            timeline.picture(first, last)
+    for path in (tmp_path / "nowhere" / "trace.json", tmp_path, 3, "a\0b"):
+        with pytest.raises(HexcuteError, match="cannot be written"):
+            timeline.save(path)
+
+
+def test_no_block_has_no_tracks() -> None:
+    timeline = in_step.timeline(*arguments(0, 8, 8), target="sm_80")
+    assert timeline.tracks == () and timeline.show() and timeline.trace() and timeline.picture()
 
 
 def test_stretches_lie_between_stamps() -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from hexcute_core.errors import HexcuteError, SourceSpan
+from hexcute_core.errors import HexcuteError, OptionError, SourceSpan
 from hexcute_core.thread.ir import Activity, Interval
 
 Block: TypeAlias = tuple[int, int, int]
@@ -86,7 +86,7 @@ class Timeline:
         speed = "" if self.clocks is None else f", {self.clocks:.2f} clocks a nanosecond"
         lines = [f"timeline of {self.kernel}: {self._time(self.end)}{speed}"]
         heads = "".join(f"{head:>10}" for head in (*ACTIVITIES, "other"))
-        wide = max((len(t.name) for t in self.tracks), default=0) + 2
+        wide = max(len(name) for name in ("threads", *(t.name for t in self.tracks))) + 2
         lines.append(f"  {'block':<12}{'threads':<{wide}}{'time':>11}{heads}")
         for t in self.tracks:
             shares = [t.share(a) for a in ACTIVITIES]
@@ -142,9 +142,15 @@ class Timeline:
         return f"{head}\n{lines}\n]}}\n"
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Writes `trace()` to a file; its path."""
-        target = Path(path)
-        target.write_text(self.trace(), encoding="utf-8")
+        """Writes `trace()` to a file; its path. Raises HexcuteError where that cannot be."""
+        try:
+            target = Path(path)
+            target.write_text(self.trace(), encoding="utf-8")
+        except (OSError, TypeError, ValueError) as wrong:
+            raise HexcuteError(
+                f"{path} cannot be written: {getattr(wrong, 'strerror', None) or wrong}",
+                fix="name a file in a folder that is there",
+            ) from None
         return target
 
     @staticmethod
@@ -158,10 +164,16 @@ class Timeline:
             ) from None
 
     def picture(self, first: float = 0.0, last: float | None = None) -> str:
-        """An SVG of the time from `first` to `last`, in the timeline's unit."""
+        """An SVG of the time from `first` to `last`, in the timeline's unit. Raises OptionError."""
         from hexcute_core.thread.timeline_picture import picture
 
-        return picture(self, first, last)
+        ends = (first, self.end if last is None else last)
+        if not all(type(time) in (int, float) for time in ends) or not 0 <= ends[0] <= ends[1]:
+            raise OptionError(
+                f"a picture from {first!r} to {last!r}: expected two times, the later one last",
+                fix=f"leave them out, or name times from 0 to {self.end:.0f}",
+            )
+        return picture(self, *ends)
 
 
 def stretches(

@@ -1,6 +1,6 @@
 """picture(timeline) = an SVG: a row for each track, time to the right, a colour for each activity.
 
-`first` and `last` cut a piece out. Stretches too short to be seen are drawn as wide as a hair.
+Times cut a piece out. Stretches too short to be seen are drawn as wide as a hair.
 """
 
 from __future__ import annotations
@@ -23,11 +23,8 @@ _STEPS = (1, 2, 5)
 _THIN = 'stroke="#000" stroke-opacity="0.15"'
 
 
-def picture(
-    timeline: Timeline, first: float = 0.0, last: float | None = None, width: int = 1100
-) -> str:
-    """The tracks from time `first` to `last`, in the timeline's unit, `width` pixels wide."""
-    end = timeline.end if last is None else last
+def picture(timeline: Timeline, first: float, end: float, width: int = 1100) -> str:
+    """The tracks from time `first` to `end`, in the timeline's unit, `width` pixels wide."""
     scale = (width - _LEFT - _RIGHT) / max(end - first, 1e-9)
     rows = list(_rows(timeline))
     height = _HEAD + _ROW * len(rows) + 30
