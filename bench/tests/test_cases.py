@@ -12,6 +12,11 @@ torch = pytest.importorskip("torch")
 from hexcute_bench.cases.attention import AttentionCase  # noqa: E402
 from hexcute_bench.cases.decoding import DecodingCase, decoding_work  # noqa: E402
 from hexcute_bench.cases.fp8 import Fp8Case  # noqa: E402
+from hexcute_bench.cases.fp8_grouped import (  # noqa: E402
+    Fp8GroupedCase,
+    fp8_grouped_work,
+    group_sizes,
+)
 from hexcute_bench.cases.gemm import GemmCase  # noqa: E402
 from hexcute_bench.cases.moe import MoeCase, MoeSizes, align  # noqa: E402
 from hexcute_bench.cases.norms import EPS, NormsCase  # noqa: E402
@@ -86,6 +91,25 @@ def test_fp8_scales_blocks_of_128() -> None:
             scale = case.sa[0][:, group, None].double() * case.sw[0][block, group].double()
             total[:, columns] += a[:, part] @ w[columns, part].t() * scale
     assert case.error(total.bfloat16(), 0) < 2.0**-8
+
+
+def test_grouped_fp8_takes_an_experts_weights_for_its_rows() -> None:
+    shape = Shape.of(experts=3, rows=200, n=128, k=256)
+    case = Fp8GroupedCase(shape, sets=1, device="cpu")
+    assert case.sizes == group_sizes(shape) and len(case.sizes) == 3
+    assert all(size % 128 == 0 and size > 0 for size in case.sizes)
+    assert case.offsets.tolist() == [0, *itertools.accumulate(case.sizes)]
+    total = torch.zeros(sum(case.sizes), 128, dtype=torch.float64)
+    assert fp8_grouped_work(shape).flops == 2.0 * len(total) * 128 * 256
+    for row in range(len(total)):
+        e = next(e for e in range(3) if row < case.offsets[e + 1])
+        for group in range(2):
+            part = slice(128 * group, 128 * (group + 1))
+            scale = case.sa[0][row, group].double() * case.sw[0][e, 0, group].double()
+            a, w = case.a[0][row, part].double(), case.w[0][e, :, part].double()
+            total[row] += w @ a * scale
+    assert case.error(total.bfloat16(), 0) < 2.0**-8
+    assert case.error(total.bfloat16().roll(128, 0), 0) > case.tolerance
 
 
 def test_the_scan_steps_through_time() -> None:

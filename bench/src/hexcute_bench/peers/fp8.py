@@ -42,21 +42,26 @@ class CutlassFp8(CasePeer):
         return [Candidate("default", build)]
 
 
+def deep_gemm() -> Any:
+    """DeepGEMM, which compiles for each shape on first use, or `PeerAbsent`."""
+    if "CUDA_HOME" not in os.environ and Path("/usr/local/cuda").is_dir():
+        os.environ["CUDA_HOME"] = "/usr/local/cuda"
+    return python_package("deep_gemm", "deep_gemm*.txz")
+
+
 class DeepGemm(CasePeer):
-    """fp8_gemm_nt of DeepGEMM, which compiles for each shape on first use."""
+    """fp8_gemm_nt of DeepGEMM."""
 
     name = "deepgemm"
 
     def prepare(self, case: Fp8Case) -> Sequence[Candidate]:
-        if "CUDA_HOME" not in os.environ and Path("/usr/local/cuda").is_dir():
-            os.environ["CUDA_HOME"] = "/usr/local/cuda"
-        deep_gemm = python_package("deep_gemm", "deep_gemm*.txz")
+        library = deep_gemm()
 
         def build() -> Run:
-            aligned = [deep_gemm.get_mn_major_tma_aligned_tensor(scales) for scales in case.sa]
+            aligned = [library.get_mn_major_tma_aligned_tensor(scales) for scales in case.sa]
 
             def run(index: int) -> None:
-                deep_gemm.fp8_gemm_nt(
+                library.fp8_gemm_nt(
                     (case.a[index], aligned[index]), (case.w[index], case.sw[index]),
                     case.c[index], disable_ue8m0_cast=True,
                 )  # fmt: skip

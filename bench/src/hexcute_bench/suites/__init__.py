@@ -10,6 +10,7 @@ from hexcute_bench.suites.attention import MHA_CAUSAL, MHA_DECODING, MHA_FORWARD
 from hexcute_bench.suites.cost_model import COST_MODEL
 from hexcute_bench.suites.decoding import GQA_DECODING, PAGED_DECODING
 from hexcute_bench.suites.fp8 import FP8_BLOCKWISE
+from hexcute_bench.suites.fp8_grouped import FP8_GROUPED
 from hexcute_bench.suites.gemm import GEMM_SM80, GEMM_SM90, GEMM_UNTUNED
 from hexcute_bench.suites.growth import GROWTH
 from hexcute_bench.suites.layout_algebra import LAYOUT_ALGEBRA
@@ -24,6 +25,7 @@ ALL: tuple[Suite, ...] = (
     GEMM_SM90,
     GEMM_UNTUNED,
     FP8_BLOCKWISE,
+    FP8_GROUPED,
     MHA_FORWARD,
     MHA_CAUSAL,
     MHA_PACKED,

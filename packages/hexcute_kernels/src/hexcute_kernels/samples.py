@@ -227,7 +227,7 @@ def fp8_grouped_matmul(
     a_scale = make.positive(*first, m, groups)
     if scale_major == "m":
         a_scale = make.positive(*first, groups, m).mT
-    bounds = make.below(m + 1, experts) if masked else make.ascending(experts, m)
+    bounds = make.below(1, experts) + m if masked else make.ascending(experts, m)
     return a, b, a_scale, make.positive(experts, -(-n // GROUP), groups), bounds, out, expected
 
 
