@@ -95,7 +95,7 @@ def typecheck(session: nox.Session) -> None:
 @nox.session
 def docs(session: nox.Session) -> None:
     """The documentation as HTML in docs/_build/html; warnings are errors."""
-    pip(session, "sphinx", "myst-parser", "numpy")
+    pip(session, "sphinx", "myst-parser", "furo", "numpy")
     build = ("sphinx-build", "-q", "-W", "--keep-going", "docs", "docs/_build/html")
     session.run(*build, env={"PYTHONPATH": SOURCES})
 

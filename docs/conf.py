@@ -1,8 +1,22 @@
 """How Sphinx builds the documentation: Markdown through MyST, warnings are errors."""
 
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+import api  # noqa: E402
+
 project = "Hexcute"
 author = "the Hexcute maintainers"
 extensions = ["myst_parser"]
-myst_enable_extensions = ["dollarmath"]
-html_theme = "alabaster"
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_heading_anchors = 3
+html_theme = "furo"
+html_title = "Hexcute"
+html_static_path = ["static"]
+html_css_files = ["wide.css"]
 exclude_patterns = ["_build", "out"]
+
+api.write(HERE / "reference")

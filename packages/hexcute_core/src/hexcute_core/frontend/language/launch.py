@@ -67,12 +67,7 @@ class GridDim:
 
 
 class CudaAttrs:
-    """Launch attributes; setting one inside a kernel configures that kernel.
-
-    `grid_dim`: one to three extents, of symbols, scalar parameters and constants.
-    `block_dim`: threads a block, an int. `min_blocks`: blocks that must fit a multiprocessor.
-    `cluster_dim`: blocks a cluster along x, y, z.
-    """
+    """The launch attributes that `Attrs` names; setting one configures the kernel being traced."""
 
     def __getattr__(self, name: str) -> object:
         if name not in _ATTRIBUTES:
@@ -109,7 +104,13 @@ class CudaAttrs:
 
 
 class Attrs:
-    """`hx.attrs.cuda`."""
+    """How a kernel is launched; set inside a kernel, read there once set.
+
+    `hx.attrs.cuda.grid_dim`: one to three extents, of symbols, scalar parameters and constants.
+    `.block_dim`: threads a block, an int. `.min_blocks`: blocks that must fit a multiprocessor.
+    `.cluster_dim`: blocks a cluster along x, y, z. Raises FrontendError for what is read before it
+    is set, or set where it is decided at run time.
+    """
 
     def __init__(self) -> None:
         self.cuda = CudaAttrs()
