@@ -64,6 +64,23 @@ def test_launch_attributes_can_be_read():
     assert "visit(tile, 1)" in text
 
 
+def test_the_grid_that_persistent_chose_can_be_read():
+    """How many multiprocessors there are is known to the launch; threads see what it made of it."""
+
+    @hx.kernel(cache=False)
+    def counted(y: i32[m, 1]):
+        hx.attrs.cuda.block_dim = 32
+        for tile in hx.persistent(m):
+            r = hx.register_tensor(i32, (1, 1))
+            hx.fill(r, hx.gridDim.x * 10 + hx.gridDim.y)
+            hx.copy(r, hx.global_view(y[tile:, :], ((1, 1), (1, 1))))
+
+    y = np.zeros((5, 1), np.int32)
+    compiled = counted.compile("sm_80", aligned=False)
+    compiled.simulate(y)
+    assert (y == 21).all() and "gridDim.x" in compiled.source()
+
+
 def test_math_of_python_numbers_happens_now():
     def body(a, n):
         scale = hx.log2(math.e) * hx.rsqrt(64.0) + hx.exp(0.0) + hx.abs(-2)

@@ -8,7 +8,7 @@ import role_kernels as rk
 from sm90_reading import prims, walk
 
 import hexcute_core as hx
-from hexcute_core import f16
+from hexcute_core import f16, i32
 from hexcute_core.simulator import simulate
 from hexcute_core.thread import For, If, Prim
 
@@ -36,6 +36,27 @@ def passed_on(a: f16[m, k], c: f16[m, k]):
 
 
 @hx.kernel(cache=False)
+def scattered(a: f16[m, k], c: f16[m, k]):
+    """c = a with its rows in the other order: threads carry each slot to rows that they name."""
+    hx.attrs.cuda.grid_dim = 1
+    tiles = hx.cdiv(k, 64)
+    rows = hx.shared_tensor(i32, (64,))
+    ga = hx.global_view(a, ((64, 64, tiles), (k, 1, 64)))
+    gc = hx.global_view(c, ((64, 64, tiles), (rows, 1, 64)))
+    sa, pipe = hx.shared_tensor(f16, (64, 64, 1)), hx.pipeline(1)
+    with hx.warp_groups_producer():
+        for i in range(tiles):
+            with pipe.produce() as s:
+                hx.copy(ga[:, :, i], sa[:, :, s])
+    with hx.warp_groups_consumer():
+        hx.copy(m - 1 - hx.iota((64,), 0), rows)
+        hx.sync_role()
+        for i in range(tiles):
+            with pipe.consume() as s:
+                hx.copy(sa[:, :, s], gc[:, :, i])
+
+
+@hx.kernel(cache=False)
 def doubled(a: f16[m, k], c: f16[m, k]):
     """c = 2 a by one block of one role, which writes the buffer again and again."""
     hx.attrs.cuda.grid_dim = hx.cdiv(m, 64)
@@ -59,6 +80,16 @@ def run(kernel, factor, **constants):
     assert not compiled.simulate(a, c, schedules=3).findings
     assert np.array_equal(c, a * np.float16(factor))
     return compiled
+
+
+def test_a_slot_that_threads_store_is_free_when_all_have_read_it():
+    """Not when the first of them has: TMA would load over what the others still carry away."""
+    a = np.arange(40 * 320, dtype=np.float16).reshape(40, 320) % 31
+    c = np.full_like(a, np.nan)
+    compiled = scattered.compile("sm_90", verify=True)
+    assert "tma.load" in compiled.explain() and "tma.store" not in compiled.explain(rejected=0)
+    assert not compiled.simulate(a, c, schedules=3).findings
+    assert np.array_equal(c, a[::-1])
 
 
 def waits(body):

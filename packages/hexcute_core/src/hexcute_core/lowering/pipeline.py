@@ -38,7 +38,6 @@ from hexcute_core.tile import (
     PipelineWait,
     Prefetch,
     Produce,
-    RegisterTensor,
     Role,
     Stmt,
     TileProgram,
@@ -130,9 +129,7 @@ def rings(program: TileProgram, solution: Solution, used: Collection[str]) -> di
         fill = _fill(solution, [s for s, _ in produced], used)
         buffers = {c.dst.tensor for c in copies}
         each = any(
-            isinstance(s, Copy)
-            and s.src.tensor in buffers
-            and isinstance(program.tensor(s.dst.tensor), RegisterTensor)
+            isinstance(s, Copy) and s.src.tensor in buffers and s.id not in solution.bulk
             for s, _ in by_team(program)
         )
         groups = groups_of(program, solution, [s for s, _ in produced])

@@ -9,6 +9,7 @@ from hexcute_core import dtypes
 from hexcute_core.frontend.language.builder import Builder, current
 from hexcute_core.frontend.language.subscript import static_int
 from hexcute_core.scalar import Scalar, ScalarBase, Var, as_scalar, free_vars
+from hexcute_core.scalar.launch import MULTIPROCESSORS
 from hexcute_core.scalar.visit import substitute, walk
 
 _ATTRIBUTES = ("grid_dim", "block_dim", "min_blocks", "cluster_dim")
@@ -42,7 +43,8 @@ class Index:
 
 
 class GridDim:
-    """`gridDim`: the extents given to `hx.attrs.cuda.grid_dim`, which must be set before."""
+    """`gridDim`: the extents given to `hx.attrs.cuda.grid_dim`, which must be set before, or those
+    that `hx.persistent` chose, from its first loop on."""
 
     @property
     def x(self) -> Scalar:
@@ -63,7 +65,11 @@ class GridDim:
                 "hx.gridDim is read before hx.attrs.cuda.grid_dim is set",
                 fix="set hx.attrs.cuda.grid_dim at the top of the kernel",
             )
-        return builder.launch.grid_dim[axis]
+        extent = builder.launch.grid_dim[axis]
+        if MULTIPROCESSORS in walk(extent):
+            # Known to the launch, which counts them; threads are told what became of it.
+            return Var(f"gridDim.{'xyz'[axis]}", dtypes.i32)
+        return extent
 
 
 class CudaAttrs:
