@@ -15,6 +15,7 @@ from hexcute_bench.interface import KernelSuite
 from hexcute_bench.peers.ours import Hexcute, missing_operator
 from hexcute_bench.report.places import PAPER
 from hexcute_bench.shape import Shape
+from hexcute_bench.suites.gemm_sizes import drawn
 from hexcute_bench.suites.tables import CODE
 
 BY_NAME = {suite.name: suite for suite in suites.ALL}
@@ -89,7 +90,7 @@ def test_list_shows_every_suite(capsys: Any) -> None:
 def test_every_suite_of_an_operator_has_ours_as_called_and_tuned() -> None:
     operators = [s for s in suites.ALL if isinstance(s, KernelSuite)]
     for suite in operators:
-        if suite.name in ("cost_model", "gemm_untuned"):
+        if suite.name in ("cost_model", "gemm_untuned", "gemm_sizes"):
             continue
         ours = [name for name in suite.systems() if name.startswith("hexcute")]
         called = [name for name in ours if not name.endswith("_tuned")]
@@ -116,3 +117,12 @@ def test_lines_are_counted_for_every_operator_of_the_papers_table() -> None:
     ours = {suite for suite, system in CODE if system.startswith("hexcute")}
     assert ours == {"gemm_sm80", "gemm_sm90", "fp8_blockwise", "mha_forward", "mha_decoding",
                     "moe", "selective_scan"}  # fmt: skip
+
+
+def test_random_sizes_are_the_same_every_time_and_of_two_kinds() -> None:
+    suite = BY_NAME["gemm_sizes"]
+    assert isinstance(suite, KernelSuite) and len(suite.shapes) == 200
+    assert drawn(1) == drawn(1) and drawn(1) != drawn(1, seed=2)
+    whole = [shape for shape in suite.shapes if suite.regime(shape) == "multiples of 8"]
+    assert 100 <= len(whole) <= 103, "a few of the others may happen to be"
+    assert all(1 <= shape[name] <= 1 << 14 for shape in suite.shapes for name in ("m", "n", "k"))

@@ -13,9 +13,9 @@ import pytest
 import hexcute_core as hx
 import hexcute_kernels
 from hexcute_core.errors import LaunchError
-from hexcute_kernels.gemm.configs import MMA, WGMMA, MmaConfig, WgmmaConfig
-from hexcute_kernels.gemm.operators import Product, tma_fits
+from hexcute_kernels.gemm.configs import MMA, MmaConfig, WgmmaConfig
 from hexcute_kernels.gemm.pipelined import pipelined_gemm
+from hexcute_kernels.gemm.product import Product, tma_fits
 from hexcute_kernels.gemm.warp_specialized import warp_specialized_gemm
 from hexcute_kernels.gpus import KIN, features, short_name
 from hexcute_kernels.schema import parse
@@ -76,20 +76,32 @@ class Size:
 
 
 @pytest.mark.parametrize(
-    ("m", "n", "mma", "wgmma"),
+    ("m", "n", "mma"),
     [
-        (1, 4096, (32, 64, 64), (64, 32, 128)),
-        (33, 4096, (64, 64, 64), (64, 32, 128)),
-        (64, 8193, (64, 64, 64), (64, 64, 64)),
-        (100, 4096, (128, 128, 32), (128, 128, 64)),
-        (128 * 95, 256, (128, 128, 32), (128, 128, 64)),
-        (128 * 96, 256, (128, 128, 32), (128, 256, 64)),
-        (256 * 64, 256, (256, 128, 64), (128, 256, 64)),
+        (1, 4096, (32, 64, 64)),
+        (33, 4096, (64, 64, 64)),
+        (64, 8193, (64, 64, 64)),
+        (100, 4096, (128, 128, 32)),
+        (128 * 96, 256, (128, 128, 32)),
+        (256 * 64, 256, (256, 128, 64)),
     ],
 )
-def test_the_row_of_a_size(m: int, n: int, mma: tuple[int, ...], wgmma: tuple[int, ...]) -> None:
-    chosen = [table.choose("h100", Size(m, n)) for table in (MMA, WGMMA)]
-    assert [(c.BM, c.BN, c.BK) for c in chosen] == [mma, wgmma]
+def test_the_row_of_a_size(m: int, n: int, mma: tuple[int, ...]) -> None:
+    chosen = MMA.choose("h100", Size(m, n))
+    assert mma == (chosen.BM, chosen.BN, chosen.BK)
+
+
+def test_where_no_row_takes_a_size_the_least_cost_decides() -> None:
+    small, large = MmaConfig(64, 64, 64, 6, 4), MmaConfig(128, 128, 32, 4, 4)
+    table = Table(
+        {"h200": (Row(small, most={"m": 8}),)},
+        more=(small, large),
+        cost=lambda config, size, gpu: size.m / config.BM if gpu == "h200" else config.BM,
+    )
+    assert [table.choose("h200", Size(m, 1)) for m in (8, 9)] == [small, large]
+    assert table.choose("a100", Size(9, 1)) == small
+    measured = {"h200": (Row(large, most={"m": 8}),)}
+    assert table.choose("h200", Size(8, 1), lambda gpu: measured.get(gpu, ())) == large
 
 
 def test_a_gpu_without_rows_takes_its_nearest_kins() -> None:

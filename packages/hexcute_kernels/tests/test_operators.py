@@ -33,12 +33,12 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_gpu_and_the_operands_choose_the_variant() -> None:
     with gpu("h100", "sm_90"):
-        assert matmul.plan(operands()).variant == "wgmma"
-        assert matmul.plan(operands(m=64)).variant == matmul.plan(operands(n=8)).variant == "thin"
-        assert matmul.plan(operands(k=64)).variant == "mma"
-        assert matmul.plan(operands(k=64), variant="wgmma").variant == "wgmma"
-        assert matmul.plan(operands(k=63)).variant == "wgmma_packed"
-        assert matmul.plan(operands(m=3, k=6001)).variant == "thin_packed"
+        assert matmul.plan(operands(2048, 2048, 2048)).variant == "wgmma"
+        assert matmul.plan(operands(64, 4096, 4096)).variant == "thin"
+        assert matmul.plan(operands(4096, 8, 4096)).variant == "thin"
+        assert matmul.plan(operands(), variant="mma").variant == "mma"
+        assert matmul.plan(operands(2048, 2048, 2047)).variant == "wgmma_packed"
+        assert matmul.plan(operands(30, 20, 10)).variant == "staged"
     with gpu("a100", "sm_80"):
         assert matmul.plan(operands()).variant == "mma"
 
@@ -49,7 +49,7 @@ def test_variant_and_config_overrule_the_choice() -> None:
         matmul(*operands(m=64), variant="mma")
         matmul(*operands(), config=mma)
         matmul(*operands(), config=wgmma)
-    assert [len(noted.constants) for noted in launches] == [6, 6, 10]
+    assert [len(noted.constants) for noted in launches] == [6, 6, 11]
     assert [noted.constants["STAGES"] for noted in launches] == [8 - 2, 6, 8]
 
 
@@ -59,13 +59,17 @@ def test_where_no_variant_fits_each_ones_reason_is_told() -> None:
     assert str(caught.value).splitlines() == [
         "matmul: no variant takes this call",
         "  thin: takes a ThinConfig, not WgmmaConfig(BM=64, BN=64, BK=64, STAGES=8, CONSUMERS=1, "
-        "GROUP=8, CLUSTER_M=1, CLUSTER_N=1, PARTS=1, SCHEDULE='tile')",
-        "  wgmma: needs wgmma and tma, which sm_80 lacks",
+        "GROUP=8, CLUSTER_M=1, CLUSTER_N=1, PARTS=1, SCHEDULE='tile', EARLY=False)",
+        "  wgmma: needs wgmma and tma and clusters, which sm_80 lacks",
         "  thin_packed: takes a ThinConfig, not WgmmaConfig(BM=64, BN=64, BK=64, STAGES=8, "
-        "CONSUMERS=1, GROUP=8, CLUSTER_M=1, CLUSTER_N=1, PARTS=1, SCHEDULE='tile')",
-        "  wgmma_packed: needs wgmma and tma, which sm_80 lacks",
+        "CONSUMERS=1, GROUP=8, CLUSTER_M=1, CLUSTER_N=1, PARTS=1, SCHEDULE='tile', EARLY=False)",
+        "  wgmma_packed: needs wgmma and tma and clusters, which sm_80 lacks",
+        "  dots: takes a DotsConfig, not WgmmaConfig(BM=64, BN=64, BK=64, STAGES=8, CONSUMERS=1, "
+        "GROUP=8, CLUSTER_M=1, CLUSTER_N=1, PARTS=1, SCHEDULE='tile', EARLY=False)",
+        "  staged: takes a StagedConfig, not WgmmaConfig(BM=64, BN=64, BK=64, STAGES=8, "
+        "CONSUMERS=1, GROUP=8, CLUSTER_M=1, CLUSTER_N=1, PARTS=1, SCHEDULE='tile', EARLY=False)",
         "  mma: takes a MmaConfig, not WgmmaConfig(BM=64, BN=64, BK=64, STAGES=8, CONSUMERS=1, "
-        "GROUP=8, CLUSTER_M=1, CLUSTER_N=1, PARTS=1, SCHEDULE='tile')",
+        "GROUP=8, CLUSTER_M=1, CLUSTER_N=1, PARTS=1, SCHEDULE='tile', EARLY=False)",
     ]
     with gpu("h100", "sm_90"), pytest.raises(LaunchError, match="wgmma: TMA takes rows of whole"):
         matmul(*operands(n=65), variant="wgmma")
@@ -81,7 +85,7 @@ def test_a_repeated_call_is_planned_once_and_others_anew() -> None:
         planned = len(matmul._ready)
         matmul(operands()[0], operands(dtype=torch.float16)[1])
         a = on_gpu(torch.zeros(64 * 192 + 1, dtype=torch.float16)[1:].view(64, 192))
-        matmul(a, operands()[1])
+        matmul(a, operands()[1], variant="thin_packed")
     # An unaligned operand is copied first.
     assert (planned, len(matmul._ready), len(launches)) == (2, 3, 4 + 2)
 
@@ -101,7 +105,7 @@ def test_warming_up_does_all_but_the_launch() -> None:
 def test_operands_are_passed_as_they_lie_in_memory(m: int, turned: tuple[bool, bool]) -> None:
     a, b = (t.t().contiguous().t() if x else t for t, x in zip(operands(m, 144, 160), turned))
     with gpu("h100", "sm_90") as launches:
-        matmul(a, b)
+        matmul(a, b, variant="thin" if m == 48 else "wgmma")
     left, right, out = launches[0].prepared
     addresses = launches[0].addresses[:2]
     if m == 48:  # The weights are the thin product's first operand.
@@ -116,9 +120,9 @@ def test_linear_takes_rows_of_any_extents_and_passes_matrices() -> None:
     w = on_gpu(torch.zeros(8, 192, dtype=torch.float16))
     bias = on_gpu(torch.zeros(8, dtype=torch.float16))
     with gpu("h100", "sm_90") as launches:
-        assert linear(x, w, bias, activation="gelu").shape == (2, 3, 8)
-        assert linear(x[0, 0], w).shape == (8,)
-        assert linear(x[0], w, activation="relu").shape == (3, 8)
+        assert linear(x, w, bias, activation="gelu", variant="thin").shape == (2, 3, 8)
+        assert linear(x[0, 0], w, variant="thin").shape == (8,)
+        assert linear(x[0], w, activation="relu", variant="thin").shape == (3, 8)
     shapes = [tuple(tuple(t.shape) for t in noted.prepared) for noted in launches]
     assert shapes == [
         ((8, 192), (6, 192), (8,), (6, 8)),

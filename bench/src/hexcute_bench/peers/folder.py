@@ -72,14 +72,15 @@ def unpacked(pattern: str) -> Path:
     found = sorted(peer_folder().glob(pattern))
     if not found:
         raise PeerAbsent(f"no {pattern} in the folder named by {VARIABLE}")
-    _unpack(found[-1], scratch())
+    unpack(found[-1], scratch())
     if str(scratch()) not in sys.path:
         sys.path.insert(0, str(scratch()))
     return scratch()
 
 
 @functools.cache
-def _unpack(archive: Path, target: Path) -> None:
+def unpack(archive: Path, target: Path) -> None:
+    """Unpacks an archive, or one packed file, into a folder."""
     if archive.suffix == ".whl":
         with zipfile.ZipFile(archive) as wheel:
             wheel.extractall(target)

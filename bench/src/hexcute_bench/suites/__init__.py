@@ -11,7 +11,8 @@ from hexcute_bench.suites.cost_model import COST_MODEL
 from hexcute_bench.suites.decoding import GQA_DECODING, PAGED_DECODING
 from hexcute_bench.suites.fp8 import FP8_BLOCKWISE
 from hexcute_bench.suites.fp8_grouped import FP8_GROUPED
-from hexcute_bench.suites.gemm import GEMM_SM80, GEMM_SM90, GEMM_UNTUNED
+from hexcute_bench.suites.gemm import GEMM_BF16, GEMM_SM80, GEMM_SM90, GEMM_UNTUNED
+from hexcute_bench.suites.gemm_sizes import GEMM_SIZES
 from hexcute_bench.suites.growth import GROWTH
 from hexcute_bench.suites.layout_algebra import LAYOUT_ALGEBRA
 from hexcute_bench.suites.moe import MOE, MOE_LAYER
@@ -24,6 +25,8 @@ ALL: tuple[Suite, ...] = (
     GEMM_SM80,
     GEMM_SM90,
     GEMM_UNTUNED,
+    GEMM_BF16,
+    GEMM_SIZES,
     FP8_BLOCKWISE,
     FP8_GROUPED,
     MHA_FORWARD,

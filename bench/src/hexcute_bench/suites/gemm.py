@@ -3,8 +3,11 @@ large product by one configuration."""
 
 from __future__ import annotations
 
+from functools import partial
+
 from hexcute_bench.cases.gemm import GemmCase, gemm_work
 from hexcute_bench.interface import KernelSuite, ProcessPeer
+from hexcute_bench.peers.deep_gemm import DeepGemmBf16
 from hexcute_bench.peers.gemm import (
     Cublas,
     TritonGemm,
@@ -13,6 +16,7 @@ from hexcute_bench.peers.gemm import (
     hexcute_untuned,
 )
 from hexcute_bench.peers.hidet_link import hidet_rows
+from hexcute_bench.peers.quack import Quack
 from hexcute_bench.shape import Shape
 
 LAYERS = (
@@ -66,6 +70,20 @@ GEMM_SM90 = KernelSuite(
     work=gemm_work,
     regime=regime,
     processes=(HIDET,),
+)
+
+GEMM_BF16 = KernelSuite(
+    name="gemm_bf16",
+    title="BF16 GEMM, beside libraries for Hopper",
+    operator="matmul",
+    baseline="cublas",
+    shapes=SHAPES,
+    quick=QUICK,
+    peers=(*hexcute_gemm(), Cublas(), DeepGemmBf16(), Quack()),
+    case=partial(GemmCase, dtype="bfloat16"),
+    work=gemm_work,
+    regime=regime,
+    note="not in the paper: the type that both libraries take",
 )
 
 LARGE = (Shape.of(m=8192, n=8192, k=8192),)

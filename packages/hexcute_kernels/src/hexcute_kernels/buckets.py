@@ -1,7 +1,8 @@
 """Bucket = the problems that share what was measured of one of them.
 
-    a number n       from more than half of its power of two on: 64 stands for 33 to 64
-    anything else    the same; types of one width are alike
+a number n       from more than half of its power of two on: 64 stands for 33 to 64
+                 where it is `fine`, above 128 by eighths of that power: 4096 for 3585 to 4096
+anything else    the same; types of one width are alike
 """
 
 from __future__ import annotations
@@ -33,16 +34,26 @@ class Bucket:
         return " ".join([*numbers, *(f"{name}={word}" for name, word in self.equal.items())])
 
 
-def bucket_of(problem: Problem) -> Bucket:
-    """The bucket of a problem."""
+def bucket_of(problem: Problem, fine: bool = False) -> Bucket:
+    """The bucket of a problem; a `fine` one is for where a cost model knows what is between."""
     names = [field.name for field in fields(problem) if field.name not in problem.UNTUNED]
     values = {name: getattr(problem, name) for name in names}
     numbers = {name: value for name, value in values.items() if type(value) is int}
     words = {name: word_of(value) for name, value in values.items() if name not in numbers}
-    most = {name: _power(number) for name, number in numbers.items()}
-    return Bucket({name: high // 2 + (high > 0) for name, high in most.items()}, most, words)
+    bounds = {name: _bounds(number, fine) for name, number in numbers.items()}
+    least = {name: low for name, (low, _) in bounds.items()}
+    return Bucket(least, {name: high for name, (_, high) in bounds.items()}, words)
 
 
-def _power(number: int) -> int:
-    """The least power of two that is no less; 0 of 0."""
-    return 1 << (number - 1).bit_length() if number > 0 else 0
+FINE = 128
+"""Above this a fine bucket's numbers differ by at most an eighth."""
+
+
+def _bounds(number: int, fine: bool) -> tuple[int, int]:
+    """The least and the largest number of a number's bucket."""
+    power = 1 << (number - 1).bit_length() if number > 0 else 0
+    if not fine or number <= FINE:
+        return power // 2 + (power > 0), power
+    step = power // 8
+    most = -(-number // step) * step
+    return most - step + 1, most

@@ -76,15 +76,18 @@ def word_of(value: object) -> str:
 class Table(Generic[C]):
     """Rows by the GPU's short name, in the order they are tried; the last row of each takes
     everything. `more` are configurations that no row chooses, for a tuner to try; `space` are
-    fields of many more, which it ranks first."""
+    fields of many more, which it ranks first. With a `cost`, the time that a configuration is
+    expected to take for a problem on a GPU of this name, the least one of all is chosen where no
+    row takes the problem."""
 
-    rows: Mapping[str, tuple[Row[C], ...]]
+    rows: Mapping[str, tuple[Row[C], ...]] = field(default_factory=dict)
     more: tuple[C, ...] = ()
     space: Space | None = None
+    cost: Callable[[C, Any, str], float] | None = None
 
     def __post_init__(self) -> None:
         for gpu, rows in self.rows.items():
-            if not rows or rows[-1].most or rows[-1].fills:
+            if self.cost is None and (not rows or rows[-1].most or rows[-1].fills):
                 raise LaunchError(f"the last row of a table takes everything; {gpu}'s does not")
 
     @property
@@ -103,6 +106,11 @@ class Table(Generic[C]):
         spaced = [self.kind(**fields) for fields in self.space or ()]
         return tuple(dict.fromkeys([*self, *spaced]))
 
+    def least(self, problem: object, gpu: str) -> float:
+        """The least time that any configuration is expected to take, by `cost`."""
+        assert self.cost is not None
+        return min(self.cost(config, problem, gpu) for config in self)
+
     def choose(
         self, gpu: str, problem: object, tuned: Callable[[str], Sequence[Row[C]]] = lambda gpu: ()
     ) -> C:
@@ -112,6 +120,8 @@ class Table(Generic[C]):
             for row in (*tuned(name), *self.rows.get(name, ())):
                 if row.takes(problem):
                     return row.config
+        if (cost := self.cost) is not None:
+            return min(self, key=lambda config: cost(config, problem, gpu))
         rows = next(iter(self.rows.values()))
         return next(row.config for row in rows if row.takes(problem))
 

@@ -27,6 +27,8 @@ from hexcute_kernels.variant import Variant
 CACHED_BYTES = 4 * 50 * 2**20
 """Inputs in turn take as much: four times the L2 of an H200."""
 MOST_SETS = 16
+CLOCKS = 1750.0
+"""A microsecond, where a table's cost model speaks of time."""
 TOLERANCE = 2.0**-6
 """Of the largest result: sums in another order, rounded to 16 bits on the way and at the end."""
 
@@ -57,7 +59,11 @@ class OperatorBench:
     @property
     def bucket(self) -> Bucket:
         """The problems that a row of these results is for."""
-        return bucket_of(self._of.describe(*self._args("meta")))
+        return bucket_of(self._problem, fine=self.configs.cost is not None)
+
+    @property
+    def _problem(self) -> Any:
+        return self._of.describe(*self._args("meta"))
 
     @property
     def configs(self) -> Any:
@@ -81,6 +87,8 @@ class OperatorBench:
         return found
 
     def clocks(self, config: Any) -> float:
+        if self.configs.cost is not None:
+            return float(self.configs.cost(config, self._problem, self.gpu.name)) * CLOCKS
         count = multiprocessors(0) if device_count() else self.gpu.multiprocessors
         pairs = self._kernels(config)
         return sum(launch_clocks(kernel, given, count) for kernel, given in pairs)

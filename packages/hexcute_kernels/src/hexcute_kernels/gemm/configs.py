@@ -1,18 +1,30 @@
-"""Configurations of the GEMMs, and which one a product gets: as measured, one row a size.
+"""Configurations of the GEMMs, how each cuts a product, and which of them are tried.
 
-mma.sync: small tiles and deep rings for few rows, else the largest tile that still fills a GPU.
-wgmma: the same; blocks that stay where there are tiles for them. thin: the largest tile that, with
-K split, gives a multiprocessor a block or two; two are in the way of each other where one keeps
-enough bytes under way.
+mma.sync has rows, as measured. For the others the cost model chooses among all, where the tuner has
+measured nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from hexcute_core.tuner.space import Space
+from hexcute_kernels.gemm.cost import (
+    Cut,
+    Sizes,
+    dots_clocks,
+    dots_wait,
+    microseconds,
+    room,
+    staged_clocks,
+    staged_wait,
+    tma_wait,
+    wgmma_clocks,
+)
+from hexcute_kernels.gemm.dots import THREADS
 from hexcute_kernels.tables import Row, Sized, Table, tiles
 
 
@@ -35,7 +47,8 @@ class MmaConfig:
 @dataclass(frozen=True)
 class WgmmaConfig:
     """Tile BM x BN x BK, STAGES, CONSUMERS warp groups that multiply, GROUP rows of clusters of
-    CLUSTER_M x CLUSTER_N blocks, PARTS of a tile stored apart, SCHEDULE of the blocks."""
+    CLUSTER_M x CLUSTER_N blocks, PARTS of a tile stored apart, SCHEDULE of the blocks; whether they
+    may come EARLY, before the launch ahead has ended, which gains a microsecond."""
 
     BM: int
     BN: int
@@ -47,9 +60,30 @@ class WgmmaConfig:
     CLUSTER_N: int = 1
     PARTS: int = 1
     SCHEDULE: str = "tile"
+    EARLY: bool = False
 
     def blocks(self, problem: Sized) -> int:
         return tiles(problem, self.BM, self.BN)
+
+    def cut(self, p: Sizes) -> Cut:
+        """How a product is cut. One block has all registers of a multiprocessor."""
+        rows, columns = self.BM * self.CLUSTER_M, self.BN * self.CLUSTER_N
+        cluster = self.CLUSTER_M * self.CLUSTER_N
+        return Cut(
+            self.BM,
+            self.BN,
+            self.BK,
+            tiles(p, rows, columns) * cluster,
+            splits=1,
+            busy=wgmma_clocks(self.BM, self.BN, self.BK),
+            wait=tma_wait(self.STAGES),
+            # Of what blocks of a cluster share, each brings a part.
+            brought=(self.BM / self.CLUSTER_N + self.BN / self.CLUSTER_M) * self.BK * 2,
+            room=1,
+            cluster=cluster,
+            early=self.EARLY,
+            stays=self.SCHEDULE != "tile",
+        )
 
 
 @dataclass(frozen=True)
@@ -71,16 +105,108 @@ class ThinConfig:
         across = -(-problem.thick // self.BM) * -(-problem.thin // self.BN)
         return self.SPLITS * across * (1 if problem.batch is None else problem.batch)
 
+    def cut(self, p: Thin) -> Cut:
+        """How a product is cut."""
+        each = self.BM * self.BN // (128 * self.CONSUMERS)
+        shared = _ring(vars(self)) + self.BM * self.BN * 4
+        return Cut(
+            self.BM,
+            self.BN,
+            self.BK,
+            self.blocks(p) // self.SPLITS,
+            self.SPLITS,
+            busy=wgmma_clocks(self.BM, self.BN, self.BK),
+            wait=tma_wait(self.STAGES),
+            brought=(self.BM + self.BN) * self.BK * 2,
+            room=room(shared, 128 * (self.CONSUMERS + 1), each + 60),
+            cluster=self.SPLITS,
+            early=self.EARLY,
+        )
 
-class Thin(Protocol):
-    """A problem whose results are `batch` matrices (None: one) of `thin` by `thick`, or turned."""
+
+@dataclass(frozen=True)
+class StagedConfig:
+    """Tile BM x BN x BK, WARPS a block, SPLITS of K over the blocks of a cluster, and whether they
+    may come EARLY."""
+
+    BM: int
+    BN: int
+    BK: int
+    WARPS: int
+    SPLITS: int = 1
+    EARLY: bool = False
+
+    def blocks(self, problem: Sized) -> int:
+        return self.SPLITS * tiles(problem, self.BM, self.BN)
+
+    def cut(self, p: Thin) -> Cut:
+        """How a product is cut."""
+        threads = 32 * self.WARPS
+        held = (self.BM + self.BN) * self.BK // threads
+        loads = (min(self.BM, p.m) + min(self.BN, p.n)) * self.BK / threads / p.run
+        registers = min(255, held * 3 // 2 + self.BM * self.BN // threads + 50)
+        return Cut(
+            self.BM,
+            self.BN,
+            self.BK,
+            self.blocks(p) // self.SPLITS,
+            self.SPLITS,
+            busy=staged_clocks(self.BM, self.BN, self.BK, self.WARPS, loads),
+            wait=staged_wait(held / p.run),
+            brought=(self.BM + self.BN) * self.BK * 2,
+            room=room((self.BM + self.BN) * self.BK * 4, threads, registers),
+            cluster=self.SPLITS,
+            early=self.EARLY,
+            tma=False,
+        )
+
+
+@dataclass(frozen=True)
+class DotsConfig:
+    """ROWS of the operand with many rows, FEW of the other, DEPTH of k at a time, SPLITS of k over
+    the blocks of a cluster, and whether blocks may come EARLY."""
+
+    ROWS: int
+    FEW: int
+    DEPTH: int
+    SPLITS: int = 1
+    EARLY: bool = False
+
+    def blocks(self, problem: Thin) -> int:
+        batch = 1 if problem.batch is None else problem.batch
+        return self.SPLITS * -(-problem.thick // self.ROWS) * batch
+
+    def cut(self, p: Thin) -> Cut:
+        """How a product is cut."""
+        held = (self.ROWS + self.FEW) * self.DEPTH // THREADS
+        loads = (self.ROWS + min(self.FEW, p.thin)) * self.DEPTH / THREADS / p.run
+        products = self.ROWS * self.FEW * self.DEPTH // THREADS
+        return Cut(
+            self.ROWS,
+            self.FEW,
+            self.DEPTH,
+            self.blocks(p) // self.SPLITS,
+            self.SPLITS,
+            busy=dots_clocks(THREADS // 32, loads, products),
+            wait=dots_wait(loads),
+            brought=(self.ROWS + self.FEW) * self.DEPTH * 2,
+            room=room(0, THREADS, held + products + 24),
+            cluster=self.SPLITS,
+            early=self.EARLY,
+            tma=False,
+        )
+
+
+class Thin(Sizes, Protocol):
+    """A product whose results are `thin` by `thick`, or turned; rows along k start at a multiple of
+    `run` elements."""
 
     @property
     def thin(self) -> int: ...
     @property
     def thick(self) -> int: ...
     @property
-    def batch(self) -> int | None: ...
+    def run(self) -> int: ...
 
 
 SM80_BYTES, SM90_BYTES = 163 * 1024, 226 * 1024
@@ -95,6 +221,11 @@ def _ring(c: Mapping[str, Any]) -> int:
 def _each(c: Mapping[str, Any], threads: int) -> int:
     """Accumulators a thread."""
     return int(c["BM"] * c["BN"] // threads)
+
+
+def _cost(config: Any, problem: Any, gpu: str) -> float:
+    """What a table chooses by."""
+    return microseconds(config.cut(problem), problem, gpu)
 
 
 MMA = Table(
@@ -124,122 +255,87 @@ MMA = Table(
     ),
 )  # fmt: skip
 
-WGMMA = Table(
-    rows={
-        "h100": (
-            Row(WgmmaConfig(64, 32, 128, 8, 1), most={"m": 64, "n": 8192}),
-            Row(WgmmaConfig(64, 64, 64, 8, 1), most={"m": 64}),
-            Row(WgmmaConfig(128, 256, 64, 4, 2, PARTS=2, SCHEDULE="persistent"), fills=96),
-            Row(WgmmaConfig(128, 128, 64, 6, 2)),
-        ),
-        "h200": (
-            *(
-                Row(WgmmaConfig(128, width, 64, stages, 2), {"m": 128}, fills=113)
-                for width, stages in ((224, 4), (192, 4), (160, 5), (128, 6), (112, 6), (96, 7))
-            ),
-            Row(WgmmaConfig(128, 80, 64, 7, 2), {"m": 128}, fills=100),
-            Row(WgmmaConfig(64, 128, 64, 8, 1), {"m": 128}, fills=100),
-            Row(WgmmaConfig(128, 64, 64, 8, 2), {"m": 128}),
-            Row(WgmmaConfig(128, 256, 64, 4, 2, PARTS=2, SCHEDULE="persistent"), fills=96),
-            Row(WgmmaConfig(128, 128, 64, 6, 2)),
-        ),
-    },
-    more=(
-        WgmmaConfig(128, 256, 64, 4, 2),
-        WgmmaConfig(256, 128, 64, 4, 2),
-        WgmmaConfig(128, 192, 64, 5, 2),
-        WgmmaConfig(64, 128, 64, 6, 1),
-        WgmmaConfig(64, 96, 64, 6, 1),
-        WgmmaConfig(128, 64, 64, 6, 2),
-        WgmmaConfig(128, 128, 64, 5, 2),
-        WgmmaConfig(128, 256, 64, 4, 2, CLUSTER_M=2),
-        WgmmaConfig(128, 256, 64, 3, 2, SCHEDULE="persistent"),
-        WgmmaConfig(128, 256, 64, 4, 2, CLUSTER_M=2, PARTS=2, SCHEDULE="persistent"),
-        WgmmaConfig(128, 128, 64, 5, 2, SCHEDULE="pingpong"),
-    ),
-    space=Space(
-        {
-            "BM": (64, 128, 192, 256), "BN": tuple(range(32, 257, 32)), "BK": (64, 128),
-            "STAGES": (3, 4, 5, 6, 8), "CONSUMERS": (1, 2, 3), "PARTS": (1, 2),
-            "SCHEDULE": ("tile", "persistent"),
-        },
-        (
-            lambda c: c["BM"] % (64 * c["CONSUMERS"]) == 0,
-            lambda c: _each(c, 128 * c["CONSUMERS"]) <= 128,
-            # The result's tile takes the slots, or memory of its own where blocks stay.
-            lambda c: c["PARTS"] == 1 or c["SCHEDULE"] == "persistent",
-            lambda c: _ring(c) + (c["SCHEDULE"] == "persistent") * 2 * c["BM"] * c["BN"]
-            // c["PARTS"] <= SM90_BYTES,
-        ),
-    ),
-)  # fmt: skip
+
+def _dots_cost(config: Any, problem: Any, gpu: str) -> float:
+    """The same where not all of the other operand's rows may fit."""
+    return _cost(config, problem, gpu) if problem.thin <= config.FEW else math.inf
 
 
-def _thin(thin: int, *rows: tuple[int, ThinConfig]) -> tuple[Row[ThinConfig], ...]:
-    """Rows for results of at most `thin` rows or columns, each with the blocks that it is to give
-    at least."""
-    return tuple(Row(config, {"thin": thin}, fills) for fills, config in rows)
+def _stages(bm: int, bn: int, bk: int, taken: int, room: int = SM90_BYTES, most: int = 12) -> int:
+    """The stages that `room` has beside `taken` bytes; more than `most` gain nothing."""
+    return min(most, (room - taken) // ((bm + bn) * bk * 2))
 
 
-THIN = Table(
-    rows={
-        "h200": (
-            *_thin(
-                8,
-                (200, ThinConfig(128, 8, 64, 6, 1)),
-                (75, ThinConfig(128, 8, 64, 6, 1, EARLY=True)),
-                (90, ThinConfig(128, 8, 64, 6, 1, 2, EARLY=True)),
-                (90, ThinConfig(64, 8, 128, 6, 1, 2, EARLY=True)),
-            ),
-            *_thin(
-                16,
-                (200, ThinConfig(128, 16, 64, 5, 1)),
-                (75, ThinConfig(128, 16, 64, 5, 1, EARLY=True)),
-                (90, ThinConfig(64, 16, 128, 5, 1, EARLY=True)),
-                (90, ThinConfig(64, 16, 128, 5, 1, 2, EARLY=True)),
-            ),
-            *_thin(
-                32,
-                (200, ThinConfig(128, 32, 64, 4, 2)),
-                (133, ThinConfig(64, 32, 128, 4, 1)),
-                (90, ThinConfig(64, 32, 64, 8, 1, EARLY=True)),
-                (90, ThinConfig(64, 32, 128, 9, 1, 2, EARLY=True)),
-            ),
-            *_thin(
-                64,
-                (100, ThinConfig(256, 64, 64, 4, 2)),
-                (133, ThinConfig(64, 64, 64, 6, 1)),
-                (90, ThinConfig(64, 64, 128, 6, 1)),
-                (90, ThinConfig(64, 64, 128, 6, 1, 2, EARLY=True)),
-            ),
-            *_thin(
-                128,
-                (90, ThinConfig(64, 128, 64, 8, 1)),
-                (90, ThinConfig(64, 128, 128, 4, 1, 2, EARLY=True)),
-            ),
-            Row(ThinConfig(64, 32, 128, 4, 1, 4), {"thin": 32}),
-            Row(ThinConfig(64, 64, 128, 5, 1, 4)),
-        ),
-    },
-    more=(
-        ThinConfig(64, 8, 128, 6, 1, EARLY=True),
-        ThinConfig(64, 16, 64, 10, 1, 2, EARLY=True),
-        ThinConfig(64, 32, 128, 9, 1, EARLY=True),
-        ThinConfig(128, 32, 128, 5, 2),
-        ThinConfig(64, 64, 128, 6, 1, EARLY=True),
-        ThinConfig(128, 64, 64, 8, 2, 2),
-        ThinConfig(128, 128, 64, 5, 2, 2, EARLY=True),
-    ),
-    space=Space(
-        {
-            "BM": (64, 128, 256), "BN": (8, 16, 32, 64, 128), "BK": (64, 128),
-            "STAGES": (4, 5, 6, 8, 10), "CONSUMERS": (1, 2), "SPLITS": (1, 2, 4),
-            "EARLY": (False, True),
-        },
-        (
-            lambda c: c["BM"] % (64 * c["CONSUMERS"]) == 0,
-            lambda c: _each(c, 128 * c["CONSUMERS"]) <= 64,
-            lambda c: _ring(c) <= SM90_BYTES,
-        ),
-    ),
-)  # fmt: skip
+def _staying() -> Iterator[WgmmaConfig]:
+    """Blocks that stay, with the whole tile's results or a part of them beside the stages."""
+    for bm, bn, parts in (
+        (128, 256, 2), (128, 224, 1), (128, 208, 1), (128, 192, 1), (256, 128, 2),
+    ):  # fmt: skip
+        stages = _stages(bm, bn, 64, bm * bn * 2 // parts)
+        one = WgmmaConfig(bm, bn, 64, stages, 2, 16, PARTS=parts, SCHEDULE="persistent")
+        yield from (one, replace(one, GROUP=8))
+        yield from (replace(one, CLUSTER_M=2), replace(one, CLUSTER_N=2))
+
+
+def _a_block_a_tile() -> Iterator[WgmmaConfig]:
+    wide = (32, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 256)
+    for bm, consumers, widths in (
+        (128, 2, wide), (64, 1, (64, 96, 128, 192, 256)), (192, 3, (64, 96, 128, 160, 192)),
+        (256, 2, (64, 96, 128)),
+    ):  # fmt: skip
+        for bn in widths:
+            yield WgmmaConfig(bm, bn, 64, _stages(bm, bn, 64, 0, most=8), consumers)
+
+
+def _thin_configs() -> Iterator[ThinConfig]:
+    """Tiles of few columns, two blocks a multiprocessor or one; then tiles for results that are few
+    in both directions."""
+    for bn in (8, 16, 32, 64, 128):
+        for bm, bk in ((128, 64), (64, 128), (64, 64)):
+            consumers = 2 if bm == 128 and bn >= 32 else 1
+            for part in (2, 1):
+                stages = _stages(bm, bn, bk, bm * bn * 4, SM90_BYTES // part)
+                for splits in (1, 2, 4, 8):
+                    if stages >= 3 and (bn <= 32 or splits <= 4):
+                        yield ThinConfig(bm, bn, bk, stages, consumers, splits)
+    for bm, bn in ((256, 64), (128, 96), (128, 160), (128, 192)):
+        for splits in (1, 2, 4, 8):
+            yield ThinConfig(bm, bn, 64, _stages(bm, bn, 64, bm * bn * 4), 2, splits)
+
+
+def _staged_configs() -> Iterator[StagedConfig]:
+    """Small tiles for few results, large ones for many; deep ones for sums that are long."""
+    for bm, bn, bk, warps in (
+        (16, 8, 128, 4), (16, 8, 128, 8), (16, 16, 128, 4), (16, 32, 32, 4), (16, 32, 128, 8),
+        (16, 64, 64, 4), (16, 64, 64, 8), (16, 128, 64, 4), (32, 8, 128, 8), (32, 32, 32, 4),
+        (32, 32, 64, 8), (32, 64, 32, 4), (32, 64, 64, 8), (64, 8, 64, 4), (64, 8, 64, 8),
+        (64, 8, 128, 8), (64, 16, 64, 8), (64, 32, 64, 8), (64, 64, 32, 4), (64, 64, 64, 8),
+        (64, 64, 64, 16), (128, 64, 32, 8), (128, 64, 64, 16), (128, 128, 32, 8),
+        (128, 128, 32, 16),
+    ):  # fmt: skip
+        for splits in (1, 2, 4, 8):
+            if bm // splits >= 8:
+                yield StagedConfig(bm, bn, bk, warps, splits)
+
+
+def _dots_configs() -> Iterator[DotsConfig]:
+    """As many sums a thread as there are registers for."""
+    for rows, few, depth in (
+        (8, 1, 512), (4, 1, 1024), (8, 2, 512), (4, 4, 512), (4, 4, 1024), (2, 8, 512),
+        (2, 8, 1024),
+    ):  # fmt: skip
+        for splits in (1, 2, 4, 8):
+            if splits <= rows:
+                yield DotsConfig(rows, few, depth, splits)
+
+
+def _also_early(*configs: Iterable[Any]) -> tuple[Any, ...]:
+    """Each configuration once, and with blocks that come early."""
+    each = dict.fromkeys(config for some in configs for config in some)
+    return tuple(replace(config, EARLY=early) for config in each for early in (False, True))
+
+
+WGMMA: Table[WgmmaConfig] = Table(more=_also_early(_staying(), _a_block_a_tile()), cost=_cost)
+THIN: Table[ThinConfig] = Table(more=_also_early(_thin_configs()), cost=_cost)
+STAGED: Table[StagedConfig] = Table(more=_also_early(_staged_configs()), cost=_cost)
+DOTS: Table[DotsConfig] = Table(more=_also_early(_dots_configs()), cost=_dots_cost)

@@ -1,5 +1,5 @@
 """matmul, bmm and linear, which are one product: wgmma fed by TMA where GPU and operands allow it,
-by a kernel of its own where the result is thin, else mma.sync.
+by a kernel of its own where the results are thin or few, else mma.sync.
 
     matmul   a (m, k), b (n, k)                      a b^T
     bmm      a (batch, m, k), b (batch, n, k)        a b^T of each
@@ -10,15 +10,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import hexcute_core as hx
 from hexcute_core.errors import LaunchError
-from hexcute_kernels.gemm.configs import MMA, THIN, WGMMA
+from hexcute_kernels.gemm.choice import few, packs, pays
+from hexcute_kernels.gemm.configs import DOTS, MMA, STAGED, THIN, WGMMA
+from hexcute_kernels.gemm.dots import dots
 from hexcute_kernels.gemm.packing import pack, pack_both
 from hexcute_kernels.gemm.pipelined import pipelined_gemm
+from hexcute_kernels.gemm.product import Product, lies_well, operands_fit, tma_fits
+from hexcute_kernels.gemm.staged import staged_gemm
 from hexcute_kernels.gemm.thin import thin_gemm
 from hexcute_kernels.gemm.warp_specialized import warp_specialized_gemm
 from hexcute_kernels.operator import (
@@ -26,7 +31,6 @@ from hexcute_kernels.operator import (
     Launch,
     Nothing,
     Operator,
-    Problem,
     Steps,
     Variant,
 )
@@ -38,40 +42,6 @@ if TYPE_CHECKING:
     import torch
 
 DTYPES = (hx.f16, hx.bf16)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Product(Problem):
-    """m x n results, each a sum over k, of each of a `batch` of matrices; operands of `dtype`,
-    whose `a_major` ("k" or "m") and `b_major` ("k" or "n") index is contiguous; a bias of n and an
-    activation on top. Where the first operand is no matrix, `lead` are the extents of its rows."""
-
-    m: int
-    n: int
-    k: int
-    dtype: hx.DType
-    a_major: str
-    b_major: str
-    batch: int | None = None
-    bias: bool = False
-    activation: str | None = None
-    lead: tuple[int, ...] | None = None
-    UNTUNED: ClassVar[tuple[str, ...]] = ("lead",)
-
-    @property
-    def thin(self) -> int:
-        """The shorter side of the result."""
-        return min(self.m, self.n)
-
-    @property
-    def thick(self) -> int:
-        """The longer side of the result."""
-        return max(self.m, self.n)
-
-
-THIN_SIDE, SHORT_SIDE, SHORT = 64, 128, 8448
-"""Results with a side of at most THIN_SIDE have a kernel of their own; so have those with one of at
-most SHORT_SIDE if the other is at most SHORT, for whose tiles of 64 there are multiprocessors."""
 
 
 def _product(operator: str, rank: int, **operands: torch.Tensor) -> Product:
@@ -140,42 +110,6 @@ def _result(p: Product) -> Output:
     return Output((*rows, p.n) if p.batch is None else (p.batch, *rows, p.n), p.dtype)
 
 
-def tma_fits(p: Product) -> str | None:
-    """Whether TMA can move operands and result: from 16 bytes on, in rows of whole 16 bytes."""
-    return _unfit(p, **_operand_rows(p), **{"the result": p.n})
-
-
-def thin_fits(p: Product) -> str | None:
-    """Whether the result is thin, and TMA can move the operands."""
-    return _not_thin(p) or _unfit(p, **_operand_rows(p))
-
-
-def _not_thin(p: Product) -> str | None:
-    if p.thin > THIN_SIDE and (p.thin > SHORT_SIDE or p.thick > SHORT):
-        return (
-            f"the result is to have a side of at most {THIN_SIDE}, or of at most {SHORT_SIDE} and "
-            f"the other of at most {SHORT}"
-        )
-    return None
-
-
-def _operand_rows(p: Product) -> dict[str, int]:
-    """How long the rows of the operands are."""
-    return {
-        "the first operand": p.k if p.a_major == "k" else p.m,
-        "the second": p.k if p.b_major == "k" else p.n,
-    }
-
-
-def _unfit(p: Product, **rows: int) -> str | None:
-    """Why TMA does not take tensors with `rows`, lengths by what they are of, or None."""
-    if not p.aligned:
-        return "TMA takes tensors that start at a multiple of 16 bytes"
-    line = 128 // p.dtype.bits
-    odd = [name for name, length in rows.items() if length % line]
-    return f"TMA takes rows of whole 16 bytes; not those of {' and '.join(odd)}" if odd else None
-
-
 def _launch(
     make: Callable[..., hx.Kernel], left: str, right: str, thin: bool = False
 ) -> Callable[[Product, Config], Launch]:
@@ -197,6 +131,27 @@ def _launch(
     return of
 
 
+def _staged(left: str, right: str) -> Callable[[Product, Config], Launch]:
+    """The same by the kernel that takes rows of any length."""
+
+    def of(p: Product, config: Config) -> Launch:
+        return _launch(partial(staged_gemm, run=_promised(p)), left, right)(p, config)
+
+    return of
+
+
+def _dots(left: str, right: str) -> Callable[[Product, Config], Launch]:
+    """The same by dot products; the operand with more rows comes first."""
+
+    def of(p: Product, config: Config) -> Launch:
+        def make(dtype: hx.DType, *orders: str, **how: Any) -> hx.Kernel:
+            return dots(dtype, run=_promised(p), **how)
+
+        return _launch(make, left, right, thin=True)(p, config)
+
+    return of
+
+
 def _packed(
     make: Callable[..., hx.Kernel], left: str, right: str, thin: bool = False
 ) -> Callable[[Product, Config], Steps]:
@@ -212,8 +167,7 @@ def _packed(
         moved: list[tuple[str, tuple[Argument, Argument]]] = []
         names, majors = [left, right], [p.a_major, p.b_major]
         for side, (given, rows) in enumerate(((first, p.m), (second, p.n))):
-            as_it_lies = p.k if majors[side] == "k" else rows
-            if p.aligned and p.k == wide and as_it_lies % line == 0:
+            if lies_well(p, majors[side], rows):
                 continue
             names[side] = f"work{len(work)}"
             flat = rows * math.prod(lead)
@@ -223,20 +177,28 @@ def _packed(
             majors[side] = "k"
         q = replace(p, k=wide, a_major=majors[0], b_major=majors[1], aligned=True)
         last = _launch(make, names[0], names[1], thin)(q, config)
-        return Steps(tuple(work), (*_copies(p.dtype, moved), last))
+        return Steps(tuple(work), (*_copies(p, moved), last))
 
     return of
 
 
+def _promised(p: Product) -> int:
+    """What k is said to be a multiple of. Where it is one of a line, the compiler sees it; where a
+    tensor starts in between, nothing is gained."""
+    run = math.gcd(p.k, 128 // p.dtype.bits)
+    return run if p.aligned and run < 128 // p.dtype.bits else 1
+
+
 def _copies(
-    dtype: hx.DType, moved: Sequence[tuple[str, tuple[Argument, Argument]]]
+    p: Product, moved: Sequence[tuple[str, tuple[Argument, Argument]]]
 ) -> tuple[Launch, ...]:
     """One launch that copies none, one or two operands, each of an order, to where it is told."""
     majors = tuple(major for major, _ in moved)
     given = tuple(argument for _, pair in moved for argument in pair)
     if not moved:
         return ()
-    kernel = pack(dtype, *majors) if len(moved) == 1 else pack_both(dtype, *majors)
+    make = pack if len(moved) == 1 else pack_both
+    kernel = make(p.dtype, *majors, run=_promised(p))
     return (Launch(kernel, Nothing(), given),)
 
 
@@ -247,43 +209,6 @@ def _matrix(rows: int, columns: int) -> Callable[[Any], Any]:
 def _flat(given: Argument, rows: int, columns: int, lead: tuple[int, ...]) -> Argument:
     """An operand as one matrix, also where it is a batch of them."""
     return (str(given), _matrix(rows, columns)) if lead else given
-
-
-SHALLOWEST, SHALLOW, FEW_SUMS = 16, 128, 1 << 21
-"""Results of at most SHALLOWEST multiplications each are sooner done by small blocks that wait for
-no barriers; so are those of at most SHALLOW, up to FEW_SUMS of them."""
-STORED = 1 << 28
-"""Multiplications from which on wgmma pays where TMA cannot store the result."""
-
-
-def deep(p: Product) -> str | None:
-    """Whether there is enough of k for a ring of stages."""
-    few = p.k <= SHALLOW and p.m * p.n <= FEW_SUMS
-    if (few or p.k <= SHALLOWEST) and p.batch is None:
-        return (
-            f"k is to be more than {SHALLOWEST}, and more than {SHALLOW} where there are at most "
-            f"{FEW_SUMS} results"
-        )
-    return None
-
-
-def packs(p: Product) -> str | None:
-    """Whether copies of the operands can be made."""
-    if p.batch is not None and (p.a_major, p.b_major) != ("k", "k"):
-        return "batches are to have rows along k"
-    return None
-
-
-def packed_thin_fits(p: Product) -> str | None:
-    """Whether the result is thin, and copies of the operands can be made."""
-    return _not_thin(p) or packs(p)
-
-
-def packing_pays(p: Product) -> str | None:
-    """Whether copies of the operands take less time than they save."""
-    if _unfit(p, **_operand_rows(p)) is None and p.m * p.n * p.k < STORED:
-        return f"nothing needs a copy, and the multiplications are fewer than {STORED}"
-    return None
 
 
 def _arguments(p: Product, left: str, right: str) -> tuple[Argument, Argument, Argument]:
@@ -297,22 +222,16 @@ def _arguments(p: Product, left: str, right: str) -> tuple[Argument, Argument, A
 
 
 def _variants(left: str, right: str) -> tuple[Variant[Product, Any], ...]:
-    wgmma, mma = (_launch(make, left, right) for make in (warp_specialized_gemm, pipelined_gemm))
+    hopper = ("wgmma", "tma", "clusters")
+    thin, wide = (thin_gemm, left, right, True), (warp_specialized_gemm, left, right)
     return (
-        Variant(
-            "thin", ("wgmma", "tma", "clusters"), THIN,
-            _launch(thin_gemm, left, right, thin=True), thin_fits, deep,
-        ),
-        Variant("wgmma", ("wgmma", "tma"), WGMMA, wgmma, tma_fits, deep),
-        Variant(
-            "thin_packed", ("wgmma", "tma", "clusters"), THIN,
-            _packed(thin_gemm, left, right, thin=True), packed_thin_fits, packing_pays,
-        ),
-        Variant(
-            "wgmma_packed", ("wgmma", "tma"), WGMMA,
-            _packed(warp_specialized_gemm, left, right), packs, packing_pays,
-        ),
-        Variant("mma", ("mma.sync",), MMA, mma),
+        Variant("thin", hopper, THIN, _launch(*thin), operands_fit, pays("thin")),
+        Variant("wgmma", hopper, WGMMA, _launch(*wide), tma_fits, pays("wgmma")),
+        Variant("thin_packed", hopper, THIN, _packed(*thin), packs, pays("thin_packed")),
+        Variant("wgmma_packed", hopper, WGMMA, _packed(*wide), packs, pays("wgmma_packed")),
+        Variant("dots", hopper, DOTS, _dots(left, right), few, pays("dots")),
+        Variant("staged", hopper, STAGED, _staged(left, right)),
+        Variant("mma", ("mma.sync",), MMA, _launch(pipelined_gemm, left, right)),
     )
 
 
@@ -327,9 +246,9 @@ matmul = Operator(
     row-major tensor (so all four operand orders, without a copy).
 
     Gives (m, n), row-major. Variants: on Hopper, where TMA can read the operands (rows of whole 16
-    bytes that start at one), "thin" if m or n is at most 64 or so, else "wgmma"; on Hopper also
-    "thin_packed" and "wgmma_packed", the same after copies of the operands that TMA cannot read;
-    "mma" everywhere, and first where k is at most 128 and the result small.
+    bytes that start at one), "thin" if the result is thin or few, else "wgmma"; "thin_packed" and
+    "wgmma_packed", the same after copies of the operands that TMA cannot read; "staged", which
+    takes rows of any length, for small products; the quickest by the cost model. "mma" everywhere.
     """,
 )
 

@@ -11,8 +11,9 @@ from functools import cache
 
 import hexcute_core as hx
 from hexcute_kernels.parts.operands import operand_type
+from hexcute_kernels.parts.schedule import await_launch_ahead
 
-rows, others, k, wide = hx.dims("rows others k wide")
+rows, others, wide = hx.dims("rows others wide")
 ROWS, COLUMNS = 32, 128
 """A block's tile."""
 
@@ -20,7 +21,8 @@ ROWS, COLUMNS = 32, 128
 @hx.device
 def move(x, y, major, row, column):
     """The tile of y that begins at `row` and `column`, through shared memory: it is read along x's
-    rows and written along y's."""
+    rows and written along y's, when the launch ahead has ended."""
+    await_launch_ahead()
     shape = (ROWS, COLUMNS)
     if major == "k":
         gx = hx.global_view(x[row:, column:], (shape, (x.shape[1], 1)))
@@ -36,9 +38,10 @@ def move(x, y, major, row, column):
 
 
 @cache
-def pack(dtype: hx.DType, major: str) -> hx.Kernel:
+def pack(dtype: hx.DType, major: str, run: int = 1) -> hx.Kernel:
     """The kernel from x[rows, k] where `major` is "k", else x[k, rows], to y[rows, wide], whose
-    `wide` is k in whole 16 bytes."""
+    `wide` is k in whole 16 bytes; k is a multiple of `run`."""
+    k = hx.dim("k", multiple_of=run)
     x_type = operand_type(dtype, rows, k, major)
 
     @hx.kernel
@@ -51,9 +54,10 @@ def pack(dtype: hx.DType, major: str) -> hx.Kernel:
 
 
 @cache
-def pack_both(dtype: hx.DType, first: str, second: str) -> hx.Kernel:
+def pack_both(dtype: hx.DType, first: str, second: str, run: int = 1) -> hx.Kernel:
     """The kernel that does so with two operands of one k in one launch: from x of `rows` to y, from
     v of `others` to w."""
+    k = hx.dim("k", multiple_of=run)
     x_type, v_type = operand_type(dtype, rows, k, first), operand_type(dtype, others, k, second)
 
     @hx.kernel

@@ -28,14 +28,15 @@ def types(
     bias: bool,
     batched: bool,
     turned: bool = False,
+    depth: object = k,
 ) -> Types:
     """Operands of `dtype` in these orders, a bias and a result of `out`; `batched`, all but the
     bias have an extent of the batch in front. `turned`, the result is c[n, m], and the bias of m:
-    it goes along the result's last index."""
+    it goes along the result's last index. `depth` is the extent that sums run over."""
     of = batch if batched else None
     return Types(
-        operand_type(dtype, m, k, a_major, of),
-        operand_type(dtype, n, k, b_major, of),
+        operand_type(dtype, m, depth, a_major, of),
+        operand_type(dtype, n, depth, b_major, of),
         out[m if turned else n] if bias else None,
         operand_type(out, m, n, "n" if turned else "k", of),
     )

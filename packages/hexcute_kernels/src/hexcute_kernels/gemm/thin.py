@@ -18,7 +18,7 @@ from hexcute_kernels.gemm.parameters import k, m, n, types
 from hexcute_kernels.parts.epilogue import ACTIVATIONS, finished
 from hexcute_kernels.parts.mainloop import multiply_slots
 from hexcute_kernels.parts.operands import k_tiles, matrix
-from hexcute_kernels.parts.schedule import split_batch
+from hexcute_kernels.parts.schedule import await_launch_ahead, split_batch
 from hexcute_kernels.parts.split import part_of, summed
 
 
@@ -70,9 +70,7 @@ def thin_gemm(
         sums = hx.shared_tensor(f32, (BM, BN))
         pipe = hx.pipeline(STAGES, readers="one")
         if EARLY:
-            # The barriers of this launch are ready when the one ahead ends; nothing is read before.
-            hx.primitive("griddepcontrol.wait")
-            hx.primitive("griddepcontrol.launch")
+            await_launch_ahead()
 
         with hx.warp_groups_producer():
             ga = k_tiles(matrix(a, at), a_major, bm, BM, BK)

@@ -20,7 +20,7 @@ from hexcute_kernels.gemm.parameters import batch, k, m, n, types
 from hexcute_kernels.parts.epilogue import ACTIVATIONS, store_by_role
 from hexcute_kernels.parts.mainloop import multiply_slots
 from hexcute_kernels.parts.operands import k_tiles, matrix
-from hexcute_kernels.parts.schedule import in_clusters, split_batch
+from hexcute_kernels.parts.schedule import await_launch_ahead, in_clusters, split_batch
 
 SCHEDULES = ("tile", "persistent", "pingpong")
 PRODUCER = {1: 40, 2: 40, 3: 32}
@@ -77,6 +77,7 @@ def warp_specialized_gemm(
         CLUSTER_N: int = 1,
         PARTS: int = 1,
         SCHEDULE: str = "tile",
+        EARLY: bool = False,
     ):
         assert SCHEDULE in SCHEDULES, "SCHEDULE is tile, persistent or pingpong"
         assert SCHEDULE != "pingpong" or CONSUMERS > 1, "ping-pong takes two CONSUMERS or more"
@@ -97,6 +98,8 @@ def warp_specialized_gemm(
         pipe = hx.pipeline(STAGES, readers="one")
         if teams > 1:
             order = hx.turns(teams)
+        if EARLY:
+            await_launch_ahead()
 
         with hx.warp_groups_producer(registers=PRODUCER[CONSUMERS]):
             for tile in hx.persistent(tiles) if stays else own:
@@ -120,6 +123,7 @@ def warp_specialized_gemm(
                         if teams > 1:
                             with order.turn(me):
                                 multiply_slots(rc, sa, sb, pipe, tiles_k)
+                                hx.wait_gemm(0)
                         else:
                             multiply_slots(rc, sa, sb, pipe, tiles_k)
                         hx.wait_gemm(0)

@@ -5,6 +5,8 @@
     in_clusters    the same over tiles of clusters, of which each block takes its part
 
 Both give where the block's tile of bm x bn elements starts, as a row and a column of the result.
+
+    await_launch_ahead    where blocks may come before the launch ahead has ended
 """
 
 from __future__ import annotations
@@ -40,3 +42,11 @@ def in_clusters(tile, tiles_m, tiles_n, group, bm, bn, cluster_m, cluster_n):
     row = (first + number % height) * cluster_m + rank % cluster_m
     column = number // height * cluster_n + rank // cluster_m % cluster_n
     return row * bm, column * bn
+
+
+@hx.device
+def await_launch_ahead():
+    """What stands above has run by the time the launch ahead ends, what stands below runs then: no
+    global memory is touched before. Blocks of the next launch may come from now on."""
+    hx.primitive("griddepcontrol.wait")
+    hx.primitive("griddepcontrol.launch")
