@@ -78,6 +78,7 @@ from hexcute_core.frontend.language.launch import Attrs, GridDim, Index
 from hexcute_core.frontend.language.loops import elements, grid, persistent, static_range, unroll
 from hexcute_core.frontend.language.pipelines import pipeline
 from hexcute_core.frontend.language.promises import multiple_of
+from hexcute_core.frontend.language.ptx import ptx
 from hexcute_core.frontend.language.reads import number
 from hexcute_core.frontend.language.relabel import bitcast, reshape, transpose
 from hexcute_core.frontend.language.remote import remote
@@ -120,9 +121,9 @@ __all__ = [
     "f8e5m2", "fill", "floor", "gemm", "global_view", "grid", "gridDim", "i1", "i16", "i2", "i32",
     "i4", "i64", "i8", "iota", "isnan", "log", "log2", "max", "maximum", "mbarrier", "min",
     "minimum", "multiple_of", "named_barrier", "number", "persistent", "pipeline", "prefetch",
-    "primitive", "printf", "rcp", "rearrange", "reduce", "register_tensor", "remote", "reshape",
-    "rsqrt", "scan", "select", "shared_tensor", "sin", "sqrt", "static_range", "sum", "sync_role",
-    "syncthreads", "tanh", "tf32", "threadIdx", "transpose", "turns", "u1", "u16", "u2", "u32",
-    "u4", "u64", "u8", "unroll", "wait_gemm", "warp_groups_consumer", "warp_groups_producer",
-    "where",
+    "primitive", "printf", "ptx", "rcp", "rearrange", "reduce", "register_tensor", "remote",
+    "reshape", "rsqrt", "scan", "select", "shared_tensor", "sin", "sqrt", "static_range", "sum",
+    "sync_role", "syncthreads", "tanh", "tf32", "threadIdx", "transpose", "turns", "u1", "u16",
+    "u2", "u32", "u4", "u64", "u8", "unroll", "wait_gemm", "warp_groups_consumer",
+    "warp_groups_producer", "where",
 ]  # fmt: skip

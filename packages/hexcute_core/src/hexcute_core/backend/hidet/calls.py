@@ -9,6 +9,7 @@
 | `vote.ballot` | bool | bit i says whether it holds on lane i; a u32 |
 | `elect` | | whether this is the one lane that a converged warp elects; a bool |
 | `clock` | | the multiprocessor's clock, an i64; stays where it is among memory accesses |
+| `ptx TEXT` | scalars | the author's instructions (`inline.py`) |
 | anything else | scalars | hidet's primitive of that name, with or without `cuda_` in front |
 """
 
@@ -23,9 +24,11 @@ from hidet.ir.type import DataType, VoidType, data_type
 from hexcute_core import dtypes
 from hexcute_core.backend.hidet import shim
 from hexcute_core.backend.hidet.asm import Instruction
+from hexcute_core.backend.hidet.inline import inline
 from hexcute_core.backend.hidet.scope import Scope, call, integer
 from hexcute_core.backend.hidet.storage import value_type
 from hexcute_core.dtypes import DType
+from hexcute_core.scalar.inline import text_of
 
 Argument = tuple[Any, DType]
 
@@ -64,6 +67,9 @@ _HEADER = {"float16": "cuda_fp16.h", "bfloat16": "cuda_bf16.h"}
 
 def call_by_name(scope: Scope, name: str, args: list[Argument], result: DType | None) -> Any:
     """The expression of the call; `result` is the type its value is wanted in, None for none."""
+    text = text_of(name)
+    if text is not None:
+        return inline(scope, text, args, result)
     if name in _SHUFFLES:
         return _shuffle(scope, name, args, result)
     if name in _VOTES:

@@ -32,6 +32,7 @@ from hexcute_core.scalar import (
 )
 from hexcute_core.scalar.bounds import bounds
 from hexcute_core.scalar.fold import MOST_PRODUCTS
+from hexcute_core.scalar.inline import MEANT
 from hexcute_core.scalar.numbers import fits, limits
 from hexcute_core.unions import assert_never
 
@@ -68,7 +69,9 @@ def emit(scope: Scope, e: Scalar) -> Any:
                 raise scope.error(f"{e} has {len(e.indices)} indices, a register array has one")
             return registers.element(scope, e.array, index_of(scope, e.indices[0]))
         case Call():
-            args = [(emit(scope, a), a.dtype) for a in e.args]
+            # What instructions mean is for those who do not run them.
+            given = e.args[:-1] if e.name.startswith(MEANT) else e.args
+            args = [(emit(scope, a), a.dtype) for a in given]
             return call_by_name(scope, e.name, args, e.dtype)
         case _:
             assert_never(e)

@@ -26,6 +26,7 @@ from hexcute_core.scalar import (
     Unary,
     Var,
 )
+from hexcute_core.scalar.inline import MEANT, text_of
 from hexcute_core.scalar.visit import may_fail
 from hexcute_core.simulator.lanes.arithmetic import (
     COMPARE,
@@ -191,7 +192,14 @@ def _element(e: Element) -> Evaluate:
 
 
 def _call(e: Call) -> Evaluate:
+    if e.name.startswith(MEANT):
+        return compile_scalar(e.args[-1])
     maker = CALLS.get(e.name)
+    if maker is None and text_of(e.name) is not None:
+        raise SimulationError(
+            f"the simulator has no meaning for the instructions `{text_of(e.name)}`",
+            fix="say what they compute, hx.ptx(..., meaning=expression), or run it on a GPU",
+        )
     if maker is None:
         raise SimulationError(
             f"the simulator has no meaning for `{e.name}`",
