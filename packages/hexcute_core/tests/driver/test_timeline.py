@@ -21,8 +21,8 @@ from hexcute_core.backend import emit
 from hexcute_core.commands import main
 from hexcute_core.driver.proof import prove
 from hexcute_core.errors import HexcuteError, LaunchError, OptionError, VerifyError
-from hexcute_core.lowering.stamps import stamped
-from hexcute_core.thread import For, If, Prim, Stamp, While, show_program, verify
+from hexcute_core.lowering.stamps import activity, stamped
+from hexcute_core.thread import PRIMS, For, If, Prim, Stamp, While, show_program, verify
 from hexcute_core.thread.timeline import Stretch, Track, stretches
 from hexcute_core.thread.visit import statements
 from hexcute_core.toolchain import compile_cubin, sass
@@ -83,6 +83,28 @@ def test_where_the_stamps_stand(name: str) -> None:
             now = stmt.opens
         elif stmt in products:
             assert now in multiply
+
+
+QUIET = {
+    "atom.shared", "bar.named.arrive", "bar.warp.sync", "cluster.arrive", "cp.async.commit",
+    "cp.async.mbarrier", "fence", "griddepcontrol.launch", "ld.shared", "ldmatrix",
+    "mbarrier.arrive", "mbarrier.expect", "mbarrier.init", "mov", "red.shared", "setmaxnreg",
+    "st.shared", "stmatrix", "tma.commit",
+}  # fmt: skip
+"""What takes no time worth telling: it moves within the block, or only says something."""
+
+
+def test_every_primitive_is_told_or_known_to_be_quiet() -> None:
+    told = {name for name in PRIMS if activity(Prim(name, ())) is not None}
+    quiet = {name for name in PRIMS if any(f"{name}.".startswith(f"{q}.") for q in QUIET)}
+    assert told | quiet == set(PRIMS) and not told & quiet
+    kinds = {
+        "mbarrier.wait.cluster": "wait", "cp.async.16": "copy", "cp.async.wait": "wait",
+        "ld.global.acquire.4": "copy", "tma.load.multicast": "copy", "tma.wait.read": "wait",
+        "wgmma.wait": "multiply", "mma.16x8x16.f32.f16.f16": "multiply", "tma.reduce.add": "store",
+        "red.global.add.f32": "store", "tma.prefetch": "copy",
+    }  # fmt: skip
+    assert {name: activity(Prim(name, ())) for name in kinds} == kinds
 
 
 def blocks(body: Any) -> Any:

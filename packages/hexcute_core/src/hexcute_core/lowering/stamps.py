@@ -3,8 +3,8 @@ multiply or store.
 
 A stamp says what its thread does from there on, so that two stretches that meet share one. Stamps
 stand around waits for barriers, slots and copies, around gemms with the waits for their products,
-and around the instructions that start copies from global memory or write to it: not inside loops
-that repeat one instruction, nor between the copies and products of a statement.
+and around the instructions that start copies from global memory or another block or write to it:
+not inside loops that repeat one instruction, nor between the copies and products of a statement.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ _ACTIVITIES: dict[str, Activity] = {
     "mbarrier.wait": "wait", "cp.async.wait": "wait", "bar.sync": "wait", "bar.named.sync": "wait",
     "cluster.wait": "wait", "tma.wait": "wait", "griddepcontrol.wait": "wait",
     "cp.async": "copy", "ld.global": "copy", "tma.load": "copy", "bulk.load": "copy",
+    "tma.prefetch": "copy", "ld.cluster": "copy", "st.cluster": "store",
     "wgmma": "multiply", "mma": "multiply",
     "st.global": "store", "tma.store": "store", "tma.reduce": "store", "bulk.store": "store",
     "red.global": "store", "atom.global": "store",
