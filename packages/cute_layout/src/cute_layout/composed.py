@@ -123,6 +123,12 @@ class ComposedLayout:
     def __repr__(self) -> str:
         return f"ComposedLayout({self})"
 
+    def _repr_svg_(self) -> str | None:
+        """Its picture, which Jupyter shows; None where it has too many cells for one."""
+        from cute_layout.drawing import shown
+
+        return shown(self)
+
 
 @answers((str,))
 def parse(text: str) -> Layout | Swizzle | ComposedLayout:

@@ -11,7 +11,7 @@ from typing import Any
 
 from cute_layout.answers import ANY, answers
 from cute_layout.composed import ComposedLayout
-from cute_layout.errors import DomainError
+from cute_layout.errors import DomainError, LayoutError
 from cute_layout.grid import Cell, Grid, layout_grid, thread_value_grid
 from cute_layout.layout import Layout
 from cute_layout.thread_value import TVLayout
@@ -95,6 +95,14 @@ def draw_axes(layout: Layout | ComposedLayout | TVLayout, axes: Any) -> Any:
     axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
     axes.set_title(grid.title, fontsize=9, pad=18 if is_tv else 14)
     return axes
+
+
+def shown(layout: Layout | ComposedLayout | TVLayout) -> str | None:
+    """The picture as SVG, None where a layout cannot be drawn."""
+    try:
+        return draw(layout)
+    except LayoutError:
+        return None
 
 
 def _renderer(format: str) -> Callable[[Grid], str]:

@@ -189,6 +189,12 @@ class Layout:
     def __repr__(self) -> str:
         return f"Layout({self})"
 
+    def _repr_svg_(self) -> str | None:
+        """Its picture, which Jupyter shows; None where it has too many cells for one."""
+        from cute_layout.drawing import shown
+
+        return shown(self)
+
     @property
     def cosize(self) -> Any:
         """The number of consecutive offsets spanned: max - min + 1 (a product over coordinates)."""

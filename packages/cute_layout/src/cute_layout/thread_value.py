@@ -222,6 +222,12 @@ class TVLayout:
     def __repr__(self) -> str:
         return f"TVLayout({self})"
 
+    def _repr_svg_(self) -> str | None:
+        """Its picture, which Jupyter shows; None where it has too many cells for one."""
+        from cute_layout.drawing import shown
+
+        return shown(self)
+
 
 def _per_dimension(count: Tree, rank: int) -> tuple[int, ...]:
     if type(count) is int:

@@ -158,6 +158,10 @@ class CompiledKernel(Listings):
 
         return picture(self.solution)
 
+    def _repr_svg_(self) -> str:
+        """What Jupyter shows."""
+        return self.picture()
+
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Writes machine code, listings and signature to one file, which `hx.load` gives back;
         its path. Raises SavedKernelError."""
