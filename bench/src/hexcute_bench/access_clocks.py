@@ -1,6 +1,6 @@
 """cycles(pattern) = the clock over many accesses of one pattern, a multiprocessor's data pipe full.
 
-The data pipe of shared memory gives one wavefront a cycle, so that cycles an access come close to
+The data pipe of shared memory gives one wavefront per cycle, so that cycles an access come close to
 its wavefronts where nothing else is slower.
 """
 

@@ -1,4 +1,4 @@
-"""Where and with what a run was measured: `environment.json`, one entry a run."""
+"""Where and with what a run was measured: `environment.json`, one entry per run."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def keys(quick: bool) -> Sequence[str]:
 
 
 def measure(key: str, settings: Settings) -> Sequence[Mapping[str, Any]]:
-    """A row a copy of one kernel."""
+    """A row per copy of one kernel."""
     name, target = key.split()
     module, compiled, _ = KERNELS[name]
     row = {"key": key, "kernel": name, "target": target}

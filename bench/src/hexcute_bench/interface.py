@@ -1,7 +1,7 @@
 """What suites, cases, peers and clocks are to the harness: one interface each.
 
 A suite makes a `Case` for a shape: rotated sets of fresh random inputs, a poisoned output a
-set, and the reference they are checked against. A peer turns a case into `Candidate`s, one a
+set, and the reference they are checked against. A peer turns a case into `Candidate`s, one per
 configuration; building one gives a function of the set's index that launches the work.
 """
 
@@ -86,7 +86,7 @@ class Work:
 
 @dataclass(frozen=True)
 class ProcessPeer:
-    """Peers that cannot share a process: `command` gets the shapes and prints a row a line.
+    """Peers that cannot share a process: `command` gets the shapes and prints a row per line.
 
     Arguments: the suite's name, the shapes to measure, the systems wanted, and the settings.
     The process times the suite's baseline too, as the link between the two.
@@ -149,7 +149,7 @@ class KernelSuite:
 
 @dataclass(frozen=True)
 class TableSuite:
-    """Facts that are counted or compiled, not timed beside peers: one row a key and more.
+    """Facts that are counted or compiled, not timed beside peers: one row per key and more.
 
     `keys` lists the work; `measure` gives the rows of one key, which carry `key` and `status`.
     `operator` names the operator of ours that it needs, where it needs one.

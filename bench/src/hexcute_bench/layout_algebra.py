@@ -41,7 +41,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Row:
-    """What came of one operation; times in microseconds a call."""
+    """What came of one operation; times in microseconds per call."""
 
     name: str
     ours_us: float

@@ -1,4 +1,4 @@
-"""Progress on the terminal: tqdm's bar where it is installed and there is one, else lines."""
+"""Progress on the terminal: tqdm's bar on a terminal where tqdm is installed, otherwise lines."""
 
 from __future__ import annotations
 

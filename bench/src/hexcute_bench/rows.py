@@ -1,4 +1,4 @@
-"""Result rows: one line a shape and a system, appended and flushed as it is measured."""
+"""Result rows: one line per shape and system, appended and flushed as it is measured."""
 
 from __future__ import annotations
 

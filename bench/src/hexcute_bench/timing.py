@@ -55,7 +55,7 @@ class Timing:
 
 
 class Replay(Protocol):
-    """Something that can be timed again and again: `sample` gives microseconds a launch."""
+    """Something that can be timed again and again: `sample` gives microseconds per launch."""
 
     launches: int
     method: str

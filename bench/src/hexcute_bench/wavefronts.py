@@ -1,4 +1,4 @@
-"""The simulator's wavefronts and sectors beside the profiler's, one one-warp kernel a layout.
+"""The simulator's wavefronts and sectors beside the profiler's, one kernel of one warp per layout.
 
     python -m hexcute_bench.wavefronts --out bench/results/wavefronts.csv
 

@@ -90,8 +90,8 @@ def decoding_case(shape: Shape) -> AttentionCase:
 
 
 def forward_work(shape: Shape) -> Work:
-    """Two products of 2 s^2 d operations a head, half of them under a causal mask; Q, K, V and the
-    output moved once."""
+    """Two products of 2 s^2 d operations per head, half of them under a causal mask; Q, K, V and
+    the output moved once."""
     heads, d, s = shape["heads"], shape["d"], shape["s"]
     share = 0.5 if shape.sizes().get("causal", 0) else 1.0
     return Work(share * 4.0 * heads * d * s * s, 8.0 * heads * d * s)

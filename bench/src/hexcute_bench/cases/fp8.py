@@ -66,7 +66,7 @@ class Fp8Case:
 
 
 def fp8_work(shape: Shape) -> Work:
-    """2mnk operations; A and W at a byte, C at two, scales at four bytes an element."""
+    """2mnk operations; A and W at a byte, C at two, scales at four bytes per element."""
     m, n, k = shape["m"], shape["n"], shape["k"]
     scales = 4.0 * (m * k / BLOCK + n * k / BLOCK**2)
     return Work(2.0 * m * n * k, m * k + n * k + 2.0 * m * n + scales)

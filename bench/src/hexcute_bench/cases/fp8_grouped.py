@@ -82,7 +82,7 @@ class Fp8GroupedCase:
 
 
 def fp8_grouped_work(shape: Shape) -> Work:
-    """2mnk operations; A and W at a byte, C at two, scales at four bytes an element."""
+    """2mnk operations; A and W at a byte, C at two, scales at four bytes per element."""
     m, n, k = sum(group_sizes(shape)), shape["n"], shape["k"]
     weights = float(shape["experts"] * n * k)
     scales = 4.0 * (m * k / BLOCK + weights / BLOCK**2)

@@ -49,6 +49,6 @@ class GemmCase:
 
 
 def gemm_work(shape: Shape) -> Work:
-    """2mnk operations; A, B and C moved once at 2 bytes an element."""
+    """2mnk operations; A, B and C moved once at 2 bytes per element."""
     m, n, k = shape["m"], shape["n"], shape["k"]
     return Work(2.0 * m * n * k, 2.0 * (m * k + n * k + m * n))

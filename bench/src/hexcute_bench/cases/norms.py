@@ -63,6 +63,6 @@ class NormsCase:
 
 
 def norms_work(shape: Shape) -> Work:
-    """About eight operations an element; rows read and written once, at two bytes."""
+    """About eight operations per element; rows read and written once, at two bytes."""
     elements = float(shape.items[0][1] * shape["columns"])
     return Work(8.0 * elements, 4.0 * elements)

@@ -73,8 +73,8 @@ class PackedCase:
 
 
 def packed_work(shape: Shape) -> Work:
-    """Two products of n^2 d operations a head and sequence of n, half of them under a causal mask;
-    Q, K, V and the output moved once."""
+    """Two products of n^2 d operations per head and sequence of n, half of them under a causal
+    mask; Q, K, V and the output moved once."""
     heads, kv, d, lengths = shape["heads"], shape["kv"], shape["d"], lengths_of(shape)
     share = 0.5 if shape["causal"] else 1.0
     flops = share * 4.0 * heads * d * sum(n * n for n in lengths)

@@ -97,7 +97,7 @@ class ScanCase:
 
 
 def scan_work(shape: Shape) -> Work:
-    """Six operations a channel, state and step beside the exponential; u, delta, z and the
+    """Six operations per channel, state and step beside the exponential; u, delta, z and the
     output moved once at two bytes."""
     steps = float(shape["batch"] * shape["length"])
     return Work(6.0 * steps * WIDTH * STATES, 2.0 * steps * (4 * WIDTH + 2 * STATES))

@@ -1,4 +1,5 @@
-"""Seconds to compile over the size of a program: ours solid, NVRTC's dashed, one panel a group."""
+"""Seconds to compile over the size of a program: ours solid, NVRTC's dashed, one panel per
+group."""
 
 from __future__ import annotations
 

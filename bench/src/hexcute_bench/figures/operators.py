@@ -1,4 +1,4 @@
-"""An operator's figure: speed over the baseline on every shape, a panel a group of shapes."""
+"""An operator's figure: speed over the baseline on every shape, a panel per group of shapes."""
 
 from __future__ import annotations
 

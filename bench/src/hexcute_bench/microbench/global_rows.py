@@ -34,7 +34,7 @@ from hexcute_core.thread import Assign, DeclareArray, GlobalPtr, Prim, SharedPtr
 CALLS = 8
 ACCESS_WARPS, COPY_WARPS = 32, 16
 FAR_BLOCKS = 2
-"""Blocks of accesses a multiprocessor where all read: enough bytes in flight for DRAM."""
+"""Blocks of accesses per multiprocessor where all read: enough bytes in flight for DRAM."""
 NEAR_TRIPS, FAR_TRIPS = (8, 16, 24, 32), (3, 6, 9, 12)
 STEPS = (16, 32, 48, 64)
 CHAIN = 4

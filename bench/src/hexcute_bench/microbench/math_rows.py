@@ -78,7 +78,7 @@ def _mma(row: MmaRow) -> Row:
 
 
 def _scalar(name: str, unit: str, dtype: DType, step: Step, units: int) -> Row:
-    """`step(value)` gives the next value of a chain; full load has `CALLS` chains a thread."""
+    """`step(value)` gives the next value of a chain; full load has `CALLS` chains per thread."""
 
     def body(chains: int, times: int) -> tuple[Stmt, ...]:
         one = tuple(

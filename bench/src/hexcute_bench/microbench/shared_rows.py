@@ -78,7 +78,7 @@ OWN = Window("shared", SharedPtr, ARENA)
 
 
 def load(window: Window, size: int) -> Row:
-    """Loads of `size` bytes a lane."""
+    """Loads of `size` bytes per lane."""
     dtype, count, step = holder(size)
     name = f"ld.{window.space}.{size}"
     loads = tuple(
@@ -113,7 +113,7 @@ def _chase(window: Window, size: int) -> Probe:
 
 
 def store(window: Window, size: int) -> Row:
-    """Stores of `size` bytes a lane."""
+    """Stores of `size` bytes per lane."""
     dtype, count, step = holder(size)
     name, inverse = f"st.{window.space}.{size}", f"ld.{window.space}.{size}"
     value = (*zeroed("v", dtype, step), SetElement("v", i32(0), cast(LANE, dtype)))

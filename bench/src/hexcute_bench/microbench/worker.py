@@ -1,4 +1,4 @@
-"""One process that measures: images come pickled in a file, results go out a line of JSON each.
+"""One process that measures: images come pickled in a file, each result goes out as a line of JSON.
 
 A kernel that hangs hangs this process alone, which its parent ends.
 """
@@ -23,7 +23,7 @@ CLOCK = "clock"
 
 
 def measure(device: Device, job: Job) -> dict[str, Any]:
-    """One result: clocks a call, or the error."""
+    """One result: clocks per call, or the error."""
     name, quantity, probe, image = job
     told: dict[str, Any] = {"name": name, "quantity": quantity}
     if quantity == CLOCK:

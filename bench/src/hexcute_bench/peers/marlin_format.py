@@ -14,7 +14,7 @@ _NIBBLES = (0, 2, 4, 6, 1, 3, 5, 7)
 
 def _tile_order() -> list[int]:
     """For each stored place, the weight 16-row tile row * 16 + column it comes from, over four
-    16 x 16 tiles beside each other (256 a tile)."""
+    16 x 16 tiles beside each other (256 per tile)."""
     order = []
     for thread in range(32):
         column, first = thread // 4, 2 * (thread % 4)

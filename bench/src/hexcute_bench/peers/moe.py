@@ -20,7 +20,7 @@ _BLOCKS = (8, 16, 32, 48, 64)
 
 
 def block_rows(case: MoeCase) -> int:
-    """vLLM's rule for Marlin's rows a block: the first that most experts fill to under 0.9."""
+    """vLLM's rule for Marlin's rows per block: the first that most experts fill to under 0.9."""
     share = case.tokens * case.sizes.top_k / case.sizes.experts
     return next((block for block in _BLOCKS if share / block < 0.9), 64)
 
@@ -144,7 +144,7 @@ class MarlinNew(CasePeer):
 
 
 class MarlinOld(CasePeer):
-    """Marlin of vLLM 0.8.2, the paper's "Marlin-old": one launch an expert."""
+    """Marlin of vLLM 0.8.2, the paper's "Marlin-old": one launch per expert."""
 
     name = "marlin_082"
 

@@ -40,7 +40,7 @@ def raw(folder: Path, suite: str) -> pd.DataFrame:
 
 
 def timed(folder: Path, suite: str, baseline: str, protocol: str = GRAPH) -> pd.DataFrame:
-    """One row a shape and system with `time_us` and `ratio`, shapes in the order measured.
+    """One row per shape and system with `time_us` and `ratio`, shapes in the order measured.
 
     Only right results are here.
     """

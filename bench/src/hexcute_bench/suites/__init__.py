@@ -1,4 +1,4 @@
-"""The suites: the paper's shapes exactly, one file an operator."""
+"""The suites: the paper's shapes exactly, one file per operator."""
 
 from __future__ import annotations
 

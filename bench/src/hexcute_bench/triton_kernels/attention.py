@@ -1,4 +1,4 @@
-"""softmax(Q K^T / sqrt(d)) V in Triton, one program a block of queries and a head."""
+"""softmax(Q K^T / sqrt(d)) V in Triton, one program per block of queries and head."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hexcute_bench.interface import Run
 
 @dataclass(frozen=True)
 class AttentionConfig:
-    """Queries and keys a block, pipeline stages, warps."""
+    """Queries and keys per block, pipeline stages, warps."""
 
     bm: int
     bn: int

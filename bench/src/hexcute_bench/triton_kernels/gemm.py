@@ -1,4 +1,4 @@
-"""C[m,n] = A[m,k] B[n,k]^T in Triton over plain pointers: one program a tile of C."""
+"""C[m,n] = A[m,k] B[n,k]^T in Triton over plain pointers: one program per tile of C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Selective scan in Triton: a program a channel, time in chunks by the associative scan.
+"""Selective scan in Triton: a program per channel, time in chunks by the associative scan.
 
     (a2, x2) after (a1, x1) = (a1 a2, a2 x1 + x2)
 """

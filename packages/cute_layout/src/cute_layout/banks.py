@@ -36,7 +36,7 @@ class BankConflicts(NamedTuple):
     wavefronts: int
     """Wavefronts, as the profiler counts them."""
     ideal: int
-    """Wavefronts of the same instructions without conflicts: one a phase."""
+    """Wavefronts of the same instructions without conflicts: one per phase."""
     instructions: int
     """Warp instructions of the vector width found."""
     vector_bits: int
@@ -67,10 +67,10 @@ def bank_conflicts(
     Args:
         layout: from buffer coordinates to element offsets.
         access: (thread, value) to the buffer's index or coordinate, a `Layout` or `TVLayout`; a
-            layout of rank 1, or a list of indices or coordinates, is one value a thread. Threads
+            layout of rank 1, or a list of indices or coordinates, is one value per thread. Threads
             are taken 32 to a warp.
         element_bits: bits of an element.
-        vector_bits: the width of one access (8 to 128). With one value a thread, that value is
+        vector_bits: the width of one access (8 to 128). With one value per thread, that value is
             where the vector starts (an `ldmatrix` row: 128). By default the widest for which every
             thread's values are contiguous and aligned.
 

@@ -71,7 +71,8 @@ def _by_profile(shape: Tree, stride: Tree, profile: Tree) -> tuple[Tree, Tree]:
 
 
 def filter_zeros(layout: Layout) -> Layout:
-    """Replace the extent of every stride-0 mode by 1: the same image, each value kept once a mode.
+    """Replace the extent of every stride-0 mode by 1: the same image, each value kept once per
+    mode.
 
     >>> print(filter_zeros(Layout((4, 8), (0, 1))))
     (1,8):(0,1)

@@ -35,7 +35,7 @@ def composition(a: Any, b: Any, strict: bool = False) -> Any:
     Args:
         a: a `Layout`, `ComposedLayout` or `Swizzle`. A layout extends past its size along its last
             mode, as in evaluation.
-        b: a `Layout`; or a tiler, a tuple with one entry a mode of `a` (a layout, a tuple for a
+        b: a `Layout`; or a tiler, a tuple with one entry per mode of `a` (a layout, a tuple for a
             nested mode, an int N for ``N:1``, None to keep the mode; missing entries keep theirs);
             or a `ComposedLayout` or `Swizzle`. Coordinate strides in `b` address the modes of `a`.
         strict: refuse values of `b` outside ``0 <= v < size(a)``.

@@ -32,7 +32,7 @@ def logical_product(a: Layout, tiler: Any) -> Layout:
 
     Args:
         a: the layout that is copied.
-        tiler: a layout (or int N, meaning ``N:1``) over the copies; or a tuple with one entry a
+        tiler: a layout (or int N, meaning ``N:1``) over the copies; or a tuple with one entry per
             mode of `a`, which multiplies mode by mode (None keeps a mode).
 
     >>> print(logical_product(Layout((2, 2), (4, 1)), 6))
@@ -145,7 +145,7 @@ def tile_to_shape(block: Any, shape: Tree, order: tuple[int, ...] | None = None)
 
     Args:
         block: a `Layout`, or a `ComposedLayout` whose swizzle is kept.
-        shape: the target, one entry a dimension.
+        shape: the target, one entry per dimension.
         order: the dimensions from the one whose copies lie closest together to the farthest; by
             default the first dimension first.
 

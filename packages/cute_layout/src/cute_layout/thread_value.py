@@ -29,7 +29,7 @@ class TVLayout:
         layout: rank 2, (thread, value), or the thread mode alone; its values are tile indices
             (colexicographic in `tile`) or coordinates of the tile (basis strides).
         value: the value mode, where the first argument is the thread mode.
-        tile: the tile's shape, one entry a dimension.
+        tile: the tile's shape, one entry per dimension.
 
     >>> f = TVLayout(Layout(((2, 4), (2, 2)), ((8, 1), (4, 16))), (4, 8))
     >>> print(f(2, 3), f.threads, f.values, f.coordinates)
@@ -108,7 +108,8 @@ class TVLayout:
         return (*out, i)
 
     def invert(self) -> Layout:
-        """The layout from tile coordinates to ``t + v * threads``, one top-level mode a dimension.
+        """The layout from tile coordinates to ``t + v * threads``, one top-level mode per
+        dimension.
 
         Where several (t, v) hold one element (stride-0 modes), one of them is given.
 
@@ -175,7 +176,7 @@ class TVLayout:
         values.
 
         Args:
-            threads: copies along each tile dimension that go to new threads (an int or one a
+            threads: copies along each tile dimension that go to new threads (an int or one per
                 dimension).
             values: copies along each tile dimension that go to new values.
 

@@ -1,4 +1,4 @@
-"""Bucket = the problems that share what was measured of one of them.
+"""Bucket = the problems that share one measured configuration.
 
 a number n       from more than half of its power of two on: 64 stands for 33 to 64
                  where it is `fine`, above 128 by eighths of that power: 4096 for 3585 to 4096

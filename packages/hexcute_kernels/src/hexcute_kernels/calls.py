@@ -1,5 +1,5 @@
 """What calls have in common that do the same with other data: (arguments, names) -> (key,
-addresses), by straight-line code made once an operator.
+addresses), by straight-line code made once per operator.
 
 Every call pays for this. So the questions to its arguments are written out one after the other, and
 their answers are one tuple, which is looked up as it is.

@@ -1,4 +1,4 @@
-"""Measurements as a CSV, a row a configuration; the CSV -> the table module that ships, anew.
+"""Measurements as a CSV, a row per configuration; the CSV -> the table module that ships, anew.
 
 Of the shapes in one bucket the configuration is taken that loses least against each one's best.
 """

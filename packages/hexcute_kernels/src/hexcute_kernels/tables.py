@@ -1,4 +1,4 @@
-"""Configurations as data: which one a problem gets on which GPU, and which others are worth trying.
+"""Configurations as data: which one a problem gets on which GPU, and which others the tuner tries.
 
     choose(gpu, problem) = the first row of the GPU's own, or of its nearest kin's, that takes it
 

@@ -26,7 +26,7 @@ F8 = (f8e4m3, f8e5m2)
 
 @dataclass(frozen=True)
 class Conversion:
-    """A way from `sources` to `target` in `simple` operations a pair, on GPUs of `since` on."""
+    """A way from `sources` to `target` in `simple` operations per pair, on GPUs of `since` on."""
 
     name: str
     sources: tuple[DType, ...]

@@ -1,4 +1,4 @@
-"""How threads are grouped, and what a barrier takes, on every GPU that there is a table of."""
+"""How threads are grouped, and the size of a barrier, on every GPU that has a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One frozen row an instruction: names, operand layouts, types, bytes, alignment, timing."""
+"""One frozen row per instruction: names, operand layouts, types, bytes, alignment, timing."""
 
 from __future__ import annotations
 

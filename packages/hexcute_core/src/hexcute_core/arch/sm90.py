@@ -2,7 +2,7 @@
 
 Operand layouts are those of the PTX ISA manual, "Asynchronous warpgroup level matrix
 instructions": the accumulator of m64nN puts 16 rows on each warp and repeats the quad pattern of
-mma.sync along N; A from registers is mma.sync's A fragment, 16 rows a warp.
+mma.sync along N; A from registers is mma.sync's A fragment, 16 rows per warp.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BULK = "NVIDIA H100 whitepaper: 3.35 TB/s over 132 multiprocessors at 1.755 GHz
 _REMOTE_LATENCY = 180.0
 _REMOTE_WAVEFRONT = 8.0
 _RATE = 4096.0
-"""Dense f16 multiply-adds a clock a multiprocessor; other types in proportion to their width."""
+"""Dense f16 multiply-adds per clock and multiprocessor; other types by their width."""
 
 _TYPES: tuple[tuple[DType, DType, DType], ...] = (
     (dt.f16, dt.f16, dt.f32), (dt.f16, dt.f16, dt.f16), (dt.bf16, dt.bf16, dt.f32),

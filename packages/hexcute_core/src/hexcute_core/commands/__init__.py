@@ -1,4 +1,4 @@
-"""`hexcute explain FILE:KERNEL`: the command line, a subcommand a file or two.
+"""`hexcute explain FILE:KERNEL`: the command line, one or two files per subcommand.
 
 Each is a `Command`; `main` finds the one that was asked for, and runs it. Other packages add theirs
 as entry points of the group `hexcute.commands`.

@@ -1,4 +1,4 @@
-"""The cache on disk: key -> entry, one verified file each, taken only if it is ours.
+"""The cache on disk: key -> entry, one verified file each, used only if it is the user's own.
 
 An entry is loaded where its folder and file are private (`private.py`), its digest is right and the
 key that stands in it is the one asked for; anything else reads as absent, and the next `put`

@@ -1,4 +1,4 @@
-"""The numbers that name rows, as the proof of addresses has them: drawn, and found where they lie.
+"""Numbers that name rows, in the proof of addresses: drawn at random, and looked up where they lie.
 
 A lowered copy reads a row's number from shared memory before it makes an address of it. Here that
 read is answered from `numbers`, drawn for the proof. What lies beside the tile that holds them is

@@ -29,9 +29,9 @@ def places(
     named: Table | None,
     number: Callable[[Scalar], int],
 ) -> tuple[Table, Table]:
-    """For elements of `view` at the coordinates `where`, one array a mode: the distance in elements
-    from the tensor's first, and whether they exist. `named` are the numbers of their rows, where a
-    tile names them, `number` is what a scalar is. Raises Unsuited.
+    """For elements of `view` at the coordinates `where`, one array per mode: the distance in
+    elements from the tensor's first, and whether they exist. `named` are the numbers of their rows,
+    where a tile names them, `number` is what a scalar is. Raises Unsuited.
     """
     param = program.param(view.param)
     shape = [number(e) for e in param.shape]

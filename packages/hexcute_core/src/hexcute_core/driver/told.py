@@ -1,4 +1,5 @@
-"""tell : a warning that is shown, also where warnings are errors: no compilation fails for it."""
+"""tell : shows a warning, also where warnings are errors, so that no compilation fails because of
+it."""
 
 from __future__ import annotations
 

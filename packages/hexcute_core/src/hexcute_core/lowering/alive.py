@@ -1,4 +1,4 @@
-"""refuse_crowds : a thread's tiles take at most so many times the registers that it has.
+"""refuse_crowds : an error where a thread's tiles take many times the registers that it has.
 
 A thread that holds somewhat more than it has registers keeps some in local memory, which is slow
 and no more. Of many times as many the C++ compiler makes code for minutes: refused before.

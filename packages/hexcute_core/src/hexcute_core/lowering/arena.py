@@ -1,12 +1,12 @@
-"""One shared arena a kernel: buffers packed by lifetime, with the barriers that reuse needs.
+"""One shared arena per kernel: buffers packed by lifetime, with the barriers that reuse needs.
 
 A buffer lives from the first to the last statement that touches it, counted at the top of the
 kernel and at the top of each role. Roles run side by side, so a buffer that two of them touch
 lives as long as they all do, except the slots of a pipeline: they are filled from the roles' start
 on, but where as many are filled as are waited for, nothing writes them after the last was read.
-What other blocks of a cluster reach into lives throughout: when they do is theirs to say. Buffers
-whose lives do not meet may share bytes; before the first statement of the later one, the threads
-that use it meet.
+A buffer that other blocks of the cluster access is live for the whole kernel, because this block
+cannot know when they access it. Buffers whose lives do not overlap may share bytes; a barrier
+stands before the first statement that uses the later one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """cp.async: copies that threads only start. The author's waits finish them, in groups; where a
 kernel names no group, the next barrier does, of the block or of its cluster.
 
-What threads wrote is fenced by them, once it is written, where TMA or wgmma reads the same bytes
-or TMA writes them, be it for another tensor of the arena; what another block wrote, by those whom
-it told. So is what threads write to a tensor in global memory that TMA reads or writes too.
+A thread fences what it wrote where TMA or wgmma reads the same bytes, or TMA writes them, also if
+they now belong to another tensor of the arena. For data that another block wrote, the threads that
+it notified execute the fence. The same holds for tensors in global memory that TMA accesses.
 """
 
 from __future__ import annotations

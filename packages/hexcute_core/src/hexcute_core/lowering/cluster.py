@@ -1,4 +1,5 @@
-"""Loads shared by a cluster: who brings which part, to whom, and whom a freed slot is told.
+"""Loads that blocks of a cluster share: which block loads which part of a tile, which blocks
+receive it, and which are notified when a slot is free again.
 
 A pipeline whose loads are shared along axes S (a set of axes a load) is emptied by the readers of
 all blocks that write into a slot: for each S, every block of the group along S arrives at every
@@ -43,7 +44,7 @@ def index_in_group(program: TileProgram, axes: tuple[int, ...]) -> Scalar:
 
 
 def mask(program: TileProgram, axes: tuple[int, ...]) -> Scalar:
-    """One bit a block of the group, by rank."""
+    """One bit per block of the group, by rank."""
     strides = _strides(program)
     bits = sum(1 << sum(p * strides[a] for p, a in zip(at, axes)) for at in _places(program, axes))
     base = _rank(program, axes, (0,) * len(axes))

@@ -1,4 +1,4 @@
-"""fill, cast, elementwise: one expression a value, over the values a thread holds."""
+"""fill, cast, elementwise: one expression per value, over the values a thread holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""lower : Solution -> ThreadProgram; one rule a statement kind."""
+"""lower : Solution -> ThreadProgram; one rule per statement kind."""
 
 from __future__ import annotations
 

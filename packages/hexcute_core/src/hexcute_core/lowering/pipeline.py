@@ -5,8 +5,9 @@ produce  every thread that fills waits for empty[s] (parity of the round before)
          cp.async do when they have landed, while it goes on, but where wgmma or TMA use the bytes,
          which it has to fence: there it waits for them, as it does for what it writes itself
 wait     full[s] (parity of this round)
-release  arrive at empty[s]: one thread a warp group where wgmma alone reads the slot, since
-         its wait covers the group; one a warp, which meets before, where threads read it themselves
+release  arrive at empty[s]: one thread per warp group where wgmma alone reads the slot, since
+         its wait covers the group; one per warp, which meets before, where threads read it
+         themselves
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the rows of a tile lie that another tile names: before each call, its row's number is read.
+"""Rows that a tile of numbers names: before each call of a copy, the number of its row is read.
 
 The numbers are in shared memory, so a thread finds those of the rows that it moves, whoever wrote
 them; `ld.shared.4` brings the one of the call into a register, and the address is made of that.

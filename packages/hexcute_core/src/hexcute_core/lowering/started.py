@@ -1,4 +1,4 @@
-"""Copies by cp.async of one program: those that threads only start, and who finishes them."""
+"""Copies by cp.async: those that threads only start, and what finishes them."""
 
 from __future__ import annotations
 

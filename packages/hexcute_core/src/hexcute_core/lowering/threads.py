@@ -1,4 +1,4 @@
-"""What threads tell each other along one dimension of a tile: digits of the thread index, the
+"""How threads exchange values along one dimension of a tile: digits of the thread index, the
 lanes that shuffles reach, and cells of shared memory for the others.
 
 Every thread of the block has cells of its own, so roles may talk side by side.

@@ -1,4 +1,4 @@
-"""Arguments of a call -> (key, device, values), by straight-line code made once a signature.
+"""Arguments of a call -> (key, device, values), by straight-line code made once per signature.
 
 A launch pays for this each time, so the checks are unrolled: one expression for all that must
 hold, one tuple of results. What fails there is told apart by `mismatch.explain`.

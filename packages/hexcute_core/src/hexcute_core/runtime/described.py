@@ -1,4 +1,4 @@
-"""`Described`: a tensor that is nowhere, as a launch would see it on a GPU."""
+"""`Described`: a tensor without data, as a launch would see it on a GPU."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """One launch: grid, stream, parameters and tensor maps packed into prepared memory, then one call.
 
-    memory: CUlaunchConfig | 8 bytes a value | padding | 128 bytes a tensor map | attributes
+    memory: CUlaunchConfig | 8 bytes per value | padding | 128 bytes per tensor map | attributes
 
 Blocks of memory are taken from a pool, so that threads may launch the same kernel at once. Calls
 that differ in stream and addresses alone keep a block each, which nothing is written to again.

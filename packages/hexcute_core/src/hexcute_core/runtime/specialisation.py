@@ -2,7 +2,7 @@
 
     a bit a tensor                     its pointer is a multiple of 16 bytes
     two bits a symbol with a divisor   of how many of `levels(divisor)` it is a multiple
-    a bit a tensor with strides        its elements lie at places of their own
+    a bit per tensor with strides        its elements lie at places of their own
     the last bit                       some tensor reaches over 2^31 elements: index in 64 bits
 """
 

@@ -1,6 +1,6 @@
 """StampBuffer: memory on a GPU that a launch writes its stamps to, and what was written there.
 
-    bytes = 16 a block of the grid + what the chosen blocks have room for
+    bytes = 16 per block of the grid + what the chosen blocks have room for
 
 `thread/stamps.py` says where what lies. Everything is allocated and cleared before the launch; a
 track that is full takes no more.

@@ -1,5 +1,5 @@
-"""Who asks: the compiler, for which `==` on scalar nodes is equality of expressions, or an author,
-for whom it is a comparison of numbers that nobody knows yet.
+"""Who compares: for the compiler `==` on scalar nodes is equality of expressions, for an author it
+compares numbers that are not known yet.
 
 The two are told apart by the innermost Python function that is not the standard library's: it
 belongs to the compiler, or it does not.

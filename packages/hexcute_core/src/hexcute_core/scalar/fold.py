@@ -1,6 +1,6 @@
 """fold(op, constants) = what the machine would compute, or None where only it can.
 
-Integers of a type wrap to it, floats round to it once an operation, as numbers known only at run
+Integers of a type wrap to it, floats round to it once per operation, as numbers known only at run
 time do. `//` and `%` round down, as Python's do; a shift by a count that is negative or not below
 the width moves every bit out.
 """

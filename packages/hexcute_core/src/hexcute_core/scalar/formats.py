@@ -1,4 +1,4 @@
-"""printf's texts: what stands between conversions, and what each conversion takes.
+"""Format strings of printf: the text between conversions, and the argument that each one takes.
 
 `%[flags][width][.precision]X` takes an integer for X of d, i, u, x, X and o, a float for f, F, e,
 E, g and G; `%%` is a percent sign. How wide a number is, its type says, so there is no `l` or `ll`.

@@ -61,7 +61,7 @@ class Tally:
     def shared(
         self, name: str, site: int, warp: Array, lane: Array, address: Array, size: int
     ) -> None:
-        """One access of `size` bytes a lane at shared byte `address` [n]."""
+        """One access of `size` bytes per lane at shared byte `address` [n]."""
         if not len(address):
             return
         # Moving all lanes by whole rows of banks changes nothing.
@@ -75,7 +75,7 @@ class Tally:
         self.ideal_wavefronts[name, site] += cost.ideal
 
     def global_(self, name: str, site: int, warp: Array, address: Array, size: int) -> None:
-        """One access of `size` bytes a lane at byte `address` [n] of a buffer."""
+        """One access of `size` bytes per lane at byte `address` [n] of a buffer."""
         if not len(address):
             return
         moved = address - (int(address.min()) & ~31)
@@ -133,7 +133,7 @@ class Counters:
     global_accesses: tuple[Access, ...] = ()
 
     def show(self) -> str:
-        """Tables: one primitive a line, then one access a line; `-` where a count has no
+        """Tables: one primitive per line, then one access a line; `-` where a count has no
         meaning."""
         columns = (self.instructions, self.bytes, self.wavefronts, self.sectors)
         rows: list[tuple[str, ...]] = [

@@ -1,4 +1,4 @@
-"""Pace = when a warp is where it is, on the clocks of a meter."""
+"""Pace = the time at which a warp is where it is, in clocks of a meter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""primitive name -> the instruction it is: the one table another arch's instructions join."""
+"""primitive name -> the simulator's instruction: the one table that families of instructions
+join."""
 
 from __future__ import annotations
 

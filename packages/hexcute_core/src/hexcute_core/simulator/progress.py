@@ -1,4 +1,4 @@
-"""A bar for runs that take long: shown on a terminal after two seconds, where tqdm is installed."""
+"""A progress bar for long runs: shown on a terminal after two seconds, where tqdm is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""World = what all blocks of one run share: global buffers, counters, findings, the dice."""
+"""World = what all blocks of one run share: global buffers, counters, findings, random numbers."""
 
 from __future__ import annotations
 

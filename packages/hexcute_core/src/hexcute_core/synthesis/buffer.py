@@ -72,7 +72,7 @@ def search_buffer(tensor: SharedTensor, uses: Sequence[Use], budget: Budget) -> 
 
 
 Node = tuple[float, int, tuple[int, ...]]
-"""A partial choice: its bound, minus its length (longer ones first), a candidate a group."""
+"""A partial choice: its bound, minus its length (longer ones first), a candidate per group."""
 
 
 class _Buffer:

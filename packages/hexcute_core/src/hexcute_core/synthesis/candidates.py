@@ -368,6 +368,6 @@ def _orders(graph: Graph, component: Component, parts: Parts, op: Gemm) -> Order
                 # Memory may hold rows of a narrow operand side by side, a byte of them at least.
                 (m_runs if shape == op.a.shape else n_runs).update({8 // bits, 32 // bits})
             elif len(shape) == 2 and shape[1] == 1 and shape[0] in op.c.shape:
-                # One number a row of an operand, such as a scale: wide loads of consecutive rows.
+                # One number per row of an operand, such as a scale: wide loads of consecutive rows.
                 (m_runs if shape[0] == op.a.shape[0] else n_runs).update(widths)
     return Orders(tuple(narrow), tuple(sorted(m_runs)), tuple(sorted(n_runs)))

@@ -1,6 +1,6 @@
-"""Clocks of what threads compute: `warps * values * clocks a warp instruction`.
+"""Clocks of what threads compute: `warps * values * clocks per warp instruction`.
 
-A multiprocessor starts 128 simple 32-bit operations a clock, 16 special functions and 32 lanes of
+A multiprocessor starts 128 simple 32-bit operations per clock, 16 special functions and 32 lanes of
 a shuffle: CUDA C++ Programming Guide, "Arithmetic Instructions", compute capability 8.x and 9.0.
 """
 
@@ -55,7 +55,7 @@ SHUFFLE = 1.0
 DIVISION = 4.0
 # A function of CUDA's library on its full range is some thirty operations.
 LIBRARY = 8.0
-# A store and a load of a word a lane, and what is left of two barriers when all warps are there.
+# A store and a load of a word per lane, and what is left of two barriers when all warps are there.
 EXCHANGE = 2.0
 BARRIERS = 60.0
 # From an operation to the next that needs its result, and to what a shuffle tells.

@@ -22,7 +22,7 @@ CLOCKS_A_SECTOR = 0.5
 TENSOR_UNITS = 4
 BOX_CLOCKS = 4.0
 ARRIVAL_CLOCKS = 2.0
-# A byte permute a word, a quarter of the multiprocessor's lanes each.
+# A byte permute per word, a quarter of the multiprocessor's lanes each.
 CLOCKS_A_PACKED_WORD = 0.5
 
 

@@ -1,4 +1,4 @@
-"""What writes nothing is removed: an operation lives if something that lives reads its result.
+"""Operations without effect are removed: one is kept if an operation that is kept reads its result.
 
 Global memory lives, and so does what thread-level code calls, updates, stores or branches on, and
 what an mbarrier waits for: a slot of a pipeline, or a copy that completes on a barrier of the

@@ -1,5 +1,5 @@
 """Islands: components and shared buffers tied together by copies. Islands share no operation, so
-each is searched alone and the time grows with their number, not with its power.
+each is searched alone: the time grows in proportion to their number, not exponentially.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Where no layouts agree: rearranges that let them, each at the operation that broke an equation.
+"""Where no layouts satisfy all equations: rearranges that are added so that some do, each at the
+operation that broke an equation.
 
 The operand that could not have the layout it needs is taken through a rearrange, alike for all
 operations of one kind on the same tensors (or the operand of a product, where memory cannot hold

@@ -1,4 +1,5 @@
-"""Loads that blocks of a cluster make alike: each brings a part of the tile, to all of them.
+"""Loads of the same tile by all blocks of a cluster: each block loads a part of it, for all of
+them.
 
 e is the same in all blocks along axis x of a cluster of C blocks if it does not depend on the
 block's place there: blockIdx.x // d is where C divides d, and what is made of such values, under

@@ -19,7 +19,7 @@ from hexcute_core.tile import SharedTensor, TileRef
 
 @lru_cache(maxsize=256)
 def named_layout(tensor: SharedTensor) -> tuple[Layout, Swizzle]:
-    """The layout that a shared tensor is to have, a mode a dimension, and its swizzle.
+    """The layout that a shared tensor is to have, a mode per dimension, and its swizzle.
 
     Raises LayoutConflict, located, for a text that is none of the tensor.
     """

@@ -1,4 +1,6 @@
-"""only : operation -> what alone may carry it. The search is narrowed to that.
+"""only : operation -> the instruction or the arrangement that an author allows for it alone.
+
+The search is narrowed to these.
 
 Keys and values are the words of `explain()`: "copy ga -> sa" to an instruction's name, "gemm rc" to
 the arrangement of its warps or warp groups, "4x2" for four along M and two along N.

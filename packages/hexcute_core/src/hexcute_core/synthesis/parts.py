@@ -1,5 +1,5 @@
-"""Parts of shared tensors: where they may begin, and whether hardware that is told one address of a
-part finds all of it from there.
+"""Parts of shared tensors: where they may begin, and whether TMA and wgmma, which are given one
+address of a part, find all of its elements from there.
 
 TMA and wgmma apply a swizzle to the address itself, so the part must be the tensor's beginning
 moved by whole swizzles, of eight rows of its span: m(start + x) = m(start) + m(x), and m(start) a

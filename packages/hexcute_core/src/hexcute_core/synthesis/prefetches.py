@@ -1,5 +1,6 @@
-"""prefetch(view): the boxes by which TMA brings a tile into L2, or why there are none: then it does
-nothing, for it means nothing but time.
+"""prefetch(view): the boxes by which TMA brings a tile into L2, or the reason why there are none.
+
+Without boxes a prefetch does nothing: all it could have changed is time.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Piece(NamedTuple):
 
 
 def constraint(tensor: SharedTensor, ref: TileRef, plan: Plan) -> PartialLayout | str:
-    """The partial layout that `plan` for part `ref` demands of the tensor, a mode a dimension; or
+    """The partial layout that `plan` for part `ref` demands of the tensor, a mode per dimension; or
     why none can be: the whole tensor is cut as the part is."""
     runs = isinstance(plan, CopyPlan)
     return _constraint(tensor.shape, ref.kept, _known(plan, tensor.dtype.bits), runs)

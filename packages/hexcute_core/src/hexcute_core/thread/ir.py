@@ -77,8 +77,8 @@ class RemotePtr:
 
 @dataclass(frozen=True)
 class MapRef:
-    """A box of a tensor map at `coords` (elements), one a dimension of the tensor, outermost first
-    as in its shape; the backend hands them to PTX innermost first."""
+    """A box of a tensor map at `coords` (elements), one per dimension of the tensor, outermost
+    first as in its shape; the backend hands them to PTX innermost first."""
 
     name: str
     coords: tuple[Scalar, ...]
@@ -225,11 +225,11 @@ class TensorMap:
     """A TMA descriptor the host makes for parameter `param`: its whole extent.
 
     Axis i of the map is dimension `dims[i]` of the parameter, i itself where `dims` is empty; the
-    last axis is one along which elements follow one another. `box` is in elements, one a dimension,
-    outermost first; the innermost spans at most `swizzle` bytes where that is not 0. Of types
-    narrower than a byte it maps the bytes that hold them: the innermost extent, and the innermost
-    coordinate of a box, count those. Passed by value behind the scalars, in `ThreadProgram.maps`
-    order.
+    last axis is one along which elements follow one another. `box` is in elements, one per
+    dimension, outermost first; the innermost spans at most `swizzle` bytes where that is not 0. Of
+    types narrower than a byte it maps the bytes that hold them: the innermost extent, and the
+    innermost coordinate of a box, count those. Passed by value behind the scalars, in
+    `ThreadProgram.maps` order.
     """
 
     name: str

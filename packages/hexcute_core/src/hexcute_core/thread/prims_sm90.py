@@ -34,7 +34,7 @@
 | `griddepcontrol.wait`, `griddepcontrol.launch` | - | programmatic dependent launch |
 
 In wgmma's name X and Y say how A and B lie: `k` K-major, `m` M- or N-major; X is `r` for A in
-registers. c becomes c + a * b^T, or a * b^T where `accumulate` is false; it has N / 2 elements a
+registers. c becomes c + a * b^T, or a * b^T where `accumulate` is false; it has N / 2 elements per
 thread.
 """
 

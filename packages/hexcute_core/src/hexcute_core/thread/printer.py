@@ -1,4 +1,5 @@
-"""show_program(p) = p as text, one statement a line: deterministic, made to be read and diffed."""
+"""show_program(p) = p as text, one statement per line: deterministic, made to be read and
+diffed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The memory that stamps are written to: sizes that whoever writes and whoever reads agree on.
+"""The layout of the memory for stamps, on which the code that writes it and the code that reads it
+agree.
 
     table[block]    u64 address of the block's part, 0 where none is wanted; u32 stamps a track has
                     room for, u32 0

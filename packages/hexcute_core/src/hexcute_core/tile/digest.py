@@ -1,4 +1,4 @@
-"""digest(program) = digest(other) exactly where all later stages make the same of both.
+"""digest(program) = digest(other) exactly where all later stages treat both programs alike.
 
 All that a trace read of the world around it (globals, files, tables of any size) shows in the
 program or changed nothing, so the program's digest stands for it in cache keys. Places in the

@@ -1,4 +1,4 @@
-"""show_program(p) = p as text, one statement a line: deterministic, made to be read and diffed.
+"""show_program(p) = p as text, one statement per line: deterministic, made to be read and diffed.
 
 A tile is written as its tensor with a subscript: `ga[:, :, i]`, `rc[16:+32, :]` (start, size),
 `sa of block 1` where it lies in another block of the cluster.

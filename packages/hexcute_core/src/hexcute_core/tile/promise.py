@@ -1,4 +1,4 @@
-"""Promise: what is known of a launch before it comes."""
+"""Promise: what a specialised kernel may assume of its launches."""
 
 from __future__ import annotations
 

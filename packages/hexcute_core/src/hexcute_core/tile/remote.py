@@ -1,4 +1,5 @@
-"""reached(p) = the shared tensors that blocks of a cluster touch in one another, and their laws.
+"""reached(p) = the shared tensors that blocks of a cluster access in one another, and
+their laws.
 
 Such a tile is copied to and from registers, or filled; everything else works on the block's own
 memory. The slots of a pipeline change hands by barriers of their own block, so nobody reaches

@@ -17,7 +17,7 @@ from hexcute_core.scalar import Scalar, add, is_const
 @dataclass(frozen=True)
 class GlobalTensor:
     """A tensor parameter of `shape`, in elements (constants or symbols): row-major, or with
-    `strides` of its own, one a dimension, in elements (constants or symbols)."""
+    `strides` of its own, one per dimension, in elements (constants or symbols)."""
 
     name: str
     dtype: DType

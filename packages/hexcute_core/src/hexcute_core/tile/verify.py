@@ -293,7 +293,7 @@ class _Checker:
     def rows(
         self, view: GlobalView, named: int, rows: TileRef, scope: Scope, span: SourceSpan
     ) -> None:
-        """The numbers that name the places of mode `named`: one an element, steps of one."""
+        """The numbers that name the places of mode `named`: one per element, steps of one."""
         held = self.ref(rows, scope, span, SharedTensor)
         self.need(rows.rank is None, f"rows named by `{held.name}` of another block", span)
         self.need(held.dtype == dtypes.i32, f"rows named by {held.dtype} `{held.name}`", span)

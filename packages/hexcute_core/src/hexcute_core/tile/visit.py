@@ -1,4 +1,4 @@
-"""What each statement says of itself: what it writes, reads, evaluates and contains.
+"""What each kind of statement writes, reads, evaluates and contains.
 
 It is said here alone, in closed matches: of a new statement mypy asks it here. Every walk over a
 tile program is made of these. `statements` visits all of it, `placed` visits it with what surrounds

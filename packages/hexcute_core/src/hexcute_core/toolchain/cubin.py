@@ -16,7 +16,7 @@ _BARRIERS = re.compile(r"used (\d+) barriers")
 
 @dataclass(frozen=True)
 class Resources:
-    """One kernel's resources as `ptxas` reports them: registers a thread, the rest in bytes.
+    """One kernel's resources as `ptxas` reports them: registers per thread, the rest in bytes.
 
     `shared_bytes` counts static shared memory alone; `stack_bytes` above zero means local memory.
     """
@@ -55,7 +55,7 @@ def _number(pattern: re.Pattern[str], text: str, group: int = 1) -> int:
 
 
 def parse_resources(log: str) -> tuple[Resources, ...]:
-    """Reads the verbose log of `ptxas`: one entry a kernel, in the order of their names."""
+    """Reads the verbose log of `ptxas`: one entry per kernel, in the order of their names."""
     pieces = _ENTRY.split(log)
     reports = zip(pieces[1::2], pieces[2::2], strict=True)
     return tuple(

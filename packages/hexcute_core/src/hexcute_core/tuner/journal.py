@@ -1,4 +1,4 @@
-"""Journal = what a tuning run has found so far, one line an event, so that another goes on there.
+"""Journal = what a tuning run has found so far, one line per event, so that another goes on there.
 
     {"task": ...}   {"config": c, "clocks": x}   {"config": c, "built": true}
     {"config": c, "failed": reason, "how": h}    {"round": {c: microseconds, ...}}

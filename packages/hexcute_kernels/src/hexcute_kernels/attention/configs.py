@@ -1,8 +1,8 @@
 """Configurations of attention, and which one a problem gets, as measured on an H200.
 
-wgmma: 64 queries a block where longer tiles would leave multiprocessors idle; else 128, and 192 of
-narrow heads where there are many. Results take their decay under the next product, and most blocks
-of keys bring none. Under a mask, blocks of all heads run longest first.
+wgmma: 64 queries per block where longer tiles would leave multiprocessors idle; else 128, and 192
+of narrow heads where there are many. Results take their decay under the next product, and most
+blocks of keys bring none. Under a mask, blocks of all heads run longest first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def blocks(problem: Blocked, bm: int) -> int:
 
 @dataclass(frozen=True)
 class MmaConfig:
-    """BM queries and BN keys a tile, WARPS a block."""
+    """BM queries and BN keys per tile, WARPS per block."""
 
     BM: int
     BN: int
@@ -43,7 +43,7 @@ class MmaConfig:
 
 @dataclass(frozen=True)
 class WgmmaConfig:
-    """BM queries and BN keys a tile, STAGES of keys and of values, GROUPS of warps that multiply,
+    """BM queries and BN keys per tile, STAGES of keys and of values, GROUPS of warps that multiply,
     in turns or not (PINGPONG), ORDER of the blocks; LAZY maxima, and where results are rescaled."""
 
     BM: int
@@ -77,7 +77,7 @@ def _row(width: int, config: WgmmaConfig, fills: int = 0, **most: int) -> Row[Wg
 
 
 def _one(bn: int, order: str = "rows", lazy: bool = False) -> WgmmaConfig:
-    """One group that multiplies, for what fills the GPU only with its 64 queries a block."""
+    """One group that multiplies, for what fills the GPU only with its 64 queries per block."""
     return WgmmaConfig(64, bn, 1, False, ORDER=order, LAZY=lazy, RESCALE="after")
 
 

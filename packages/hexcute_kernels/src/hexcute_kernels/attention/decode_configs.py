@@ -39,7 +39,7 @@ class Cached(Protocol):
 
 @dataclass(frozen=True)
 class DecodeConfig:
-    """BN keys a tile, STAGES of them in shared memory; COUNT lengths at a time."""
+    """BN keys per tile, STAGES of them in shared memory; COUNT lengths at a time."""
 
     BN: int
     STAGES: int
@@ -48,8 +48,8 @@ class DecodeConfig:
 
 @dataclass(frozen=True)
 class SplitConfig:
-    """BN keys a tile, STAGES of them in shared memory; BLOCKS that fill a GPU. Splits up to JOINED
-    are the blocks of a cluster, where GPUs have clusters."""
+    """BN keys per tile, STAGES of them in shared memory; BLOCKS that fill a GPU. Splits up to
+    JOINED are the blocks of a cluster, where GPUs have clusters."""
 
     BN: int
     STAGES: int

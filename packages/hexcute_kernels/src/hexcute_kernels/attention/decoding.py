@@ -312,7 +312,7 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
 
 @cache
 def combine(kind: Kind) -> hx.Kernel:
-    """The kernel that makes results of the splits of `decoding_attention`: a row a block of WARPS
+    """The kernel that makes results of the splits of `decoding_attention`: a row per block of WARPS
     warps, CHUNK splits at a time."""
     dtype, d, wide, width = kind.dtype, kind.dv, tile_width(kind.dv), workspace_width(kind.dv)
     plan_type = i32[b, 2] if kind.ragged else None

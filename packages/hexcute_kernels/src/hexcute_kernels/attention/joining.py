@@ -1,4 +1,4 @@
-"""What the blocks of a cluster found in their splits, added up where it is.
+"""The partial results of a cluster's blocks, added up in shared memory, where they are.
 
     m = max over blocks of m_s      w_s = 2^((m_s - m) factor)
     o = sum of w_s o_s              l = sum of w_s l_s

@@ -27,7 +27,7 @@ def in_sections(block, rows, heads, group, head_bytes):
 @hx.device
 def key_head(h, hq, hk):
     """The head of keys that head h of queries reads. A number that a branch sets is computed where
-    it stands: one division a block, and not another for every box that is loaded."""
+    it stands: one division per block, and not another for every box that is loaded."""
     head = h
     if hq != hk:
         head = h // (hq // hk)

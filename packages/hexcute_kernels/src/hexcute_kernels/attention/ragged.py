@@ -28,7 +28,7 @@ NOTHING = -(1 << 30)
 
 @dataclass(frozen=True)
 class Placed:
-    """The constant of `placing`: queries a block."""
+    """The constant of `placing`: queries per block."""
 
     BM: int
 

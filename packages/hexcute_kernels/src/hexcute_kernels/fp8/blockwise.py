@@ -142,7 +142,7 @@ def blockwise_gemm(
     CONSUMERS warp groups, PORTIONS of a group's rows, GROUP rows of tiles together; TURNS: the
     groups issue their products in turns, and each stores its rows by itself.
 
-    With `grouped_by`, b and sb are stacks, a matrix an expert, and which rows are whose is in
+    With `grouped_by`, b and sb are stacks, a matrix per expert, and which rows are whose is in
     `table` and `used` of `groups.place`: of one a, "rows", or of a stack too, "matrices". Rows of
     no expert are not written.
     """

@@ -30,7 +30,7 @@ from hexcute_kernels.tables import Row, Sized, Table, tiles
 
 @dataclass(frozen=True)
 class MmaConfig:
-    """Block tile BM x BN x BK, shared-memory STAGES, WARPS a block, GROUP rows of blocks that run
+    """Block tile BM x BN x BK, shared-memory STAGES, WARPS per block, GROUP rows of blocks that run
     together."""
 
     BM: int
@@ -90,8 +90,8 @@ class WgmmaConfig:
 class ThinConfig:
     """Tile BM x BN x BK, of which BN lies along the shorter side of the result, STAGES, CONSUMERS
     warp groups that multiply, SPLITS of K over the blocks of a cluster, and whether blocks may come
-    EARLY, before the launch ahead has ended: that gains a microsecond where they are at most one a
-    multiprocessor, and costs more where two share one, for they are spread unevenly then."""
+    EARLY, before the launch ahead has ended: that gains a microsecond where they are at most one
+    per multiprocessor, and costs more where two share one, for they are spread unevenly then."""
 
     BM: int
     BN: int
@@ -288,8 +288,8 @@ def _a_block_a_tile() -> Iterator[WgmmaConfig]:
 
 
 def _thin_configs() -> Iterator[ThinConfig]:
-    """Tiles of few columns, two blocks a multiprocessor or one; then tiles for results that are few
-    in both directions."""
+    """Tiles of few columns, two blocks per multiprocessor or one; then tiles for results that are
+    few in both directions."""
     for bn in (8, 16, 32, 64, 128):
         for bm, bk in ((128, 64), (64, 128), (64, 64)):
             consumers = 2 if bm == 128 and bn >= 32 else 1
@@ -319,7 +319,7 @@ def _staged_configs() -> Iterator[StagedConfig]:
 
 
 def _dots_configs() -> Iterator[DotsConfig]:
-    """As many sums a thread as there are registers for."""
+    """As many sums per thread as there are registers for."""
     for rows, few, depth in (
         (8, 1, 512), (4, 1, 1024), (8, 2, 512), (4, 4, 512), (4, 4, 1024), (2, 8, 512),
         (2, 8, 1024),

@@ -94,7 +94,7 @@ PACK, PACKED = 1.0, 1.5
 
 def wgmma_clocks(rows: int, columns: int, depth: int) -> float:
     """Of the Tensor Core for a step: products of 64 rows read both operands from shared memory at
-    128 bytes a clock, however few columns they have."""
+    128 bytes per clock, however few columns they have."""
     return rows / 64 * depth / 16 * max(columns / 2, 16 + columns / 4) / WGMMA_RATE
 
 
@@ -104,7 +104,8 @@ def tma_wait(stages: int) -> float:
 
 
 def staged_clocks(rows: int, columns: int, depth: int, warps: int, loads: float) -> float:
-    """Of a step by mma.sync whose elements go through registers, `loads` instructions a thread."""
+    """Of a step by mma.sync whose elements go through registers, `loads` instructions per
+    thread."""
     return max(rows * columns * depth / MMA_RATE, warps * loads * LOADS)
 
 

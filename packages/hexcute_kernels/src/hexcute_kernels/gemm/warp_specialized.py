@@ -1,6 +1,6 @@
 """c = a b^T on Hopper: one warp group feeds a ring of stages by TMA, the others multiply by wgmma.
 
-SCHEDULE "tile"        a block a tile, whose warp groups split M
+SCHEDULE "tile"        a block per tile, whose warp groups split M
          "persistent"  blocks stay and take tile after tile: the next one's loads run under the
                        stores of this one
          "pingpong"    blocks stay, each warp group takes tiles of its own: main loops in turns, so

@@ -9,7 +9,8 @@ from hexcute_kernels.tables import Row, Sized, Table, tiles
 
 @dataclass(frozen=True)
 class W4A16Config:
-    """BM tokens and BN columns a tile, STAGES of a group of k, GROUPS of 128 threads that multiply
+    """BM tokens and BN columns per tile, STAGES of a group of k, GROUPS of 128 threads that
+    multiply
     64 columns at a time each; blocks that STAY take one tile after another."""
 
     BM: int
@@ -24,7 +25,7 @@ class W4A16Config:
 
 @dataclass(frozen=True)
 class MoeConfig:
-    """How a layer's two products are computed, both by BM tokens a tile."""
+    """How a layer's two products are computed, both by BM tokens per tile."""
 
     first: W4A16Config
     second: W4A16Config
@@ -59,7 +60,7 @@ class WeightedConfig:
 
 @dataclass(frozen=True)
 class StreamedConfig:
-    """How the two products of few rows an expert are computed, both by BM rows a block."""
+    """How the two products of few rows an expert are computed, both by BM rows per block."""
 
     first: GatedConfig
     second: WeightedConfig

@@ -1,4 +1,4 @@
-"""c = x ((q - zero) * scale)^T of f16 rows and weights of four bits: dense, or an expert a block.
+"""c = x ((q - zero) * scale)^T of f16 rows and weights of four bits: dense, or an expert per block.
 
     c[i, j] = sum over g of scale[g, j] (sum over k of g of x[i, k] (q[g, j, k] - zero[g, j]))
 
@@ -76,7 +76,7 @@ def w4a16_gemm(routed: bool = False, sorted_rows: bool = False) -> hx.Kernel:
 
     `routed`: expert[block] of the rows of c from block * BM on, negative where they are not used.
     `sorted_rows`: start[block], their first row of x; else that is the row of c. Its constants: BM
-    tokens and BN columns a tile, STAGES, GROUPS that multiply, and whether blocks STAY.
+    tokens and BN columns per tile, STAGES, GROUPS that multiply, and whether blocks STAY.
     """
     number_type = i32[blocks] if routed else None
     start_type = i32[blocks] if sorted_rows else None

@@ -180,13 +180,13 @@ def describe_moe(
 
 
 def output(p: Routed) -> Output:
-    """A row a token, or a row a pair."""
+    """A row per token, or a row per pair."""
     return Output((p.m if p.scope == "layer" else p.pairs, p.hidden), hx.f16)
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The constants of a kernel that takes BM rows a block."""
+    """The constants of a kernel that takes BM rows per block."""
 
     BM: int
 
@@ -235,7 +235,7 @@ def fits_streamed(p: Routed) -> str | None:
 
 
 def launch_streamed(p: Routed, config: StreamedConfig) -> Steps | Run:
-    """The launches of a layer of few rows an expert by this configuration."""
+    """The launches of a layer of few rows per expert by this configuration."""
     if p.pairs == 0:
         return lambda *args: args[-1].zero_()
     bm = config.first.BM

@@ -1,6 +1,6 @@
 """Weights of four bits in the order in which the kernels read them, as one tensor of bytes.
 
-    w[g, :n]     64 bytes a row of the result: the group's 128 nibbles in 32 words of 16 bits, k,
+    w[g, :n]     64 bytes per row of the result: the group's 128 nibbles in 32 words of 16 bits, k,
                  k + 32, k + 64 and k + 96 in one word, from its low bits up
     w[g, n:]     the group's scales, then 1024 more than its zero points, both f16, 32 to a row of
                  64 bytes

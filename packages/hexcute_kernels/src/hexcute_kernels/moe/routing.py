@@ -30,7 +30,7 @@ THREADS, LOOKS = 512, 1 << 16
 
 @hx.kernel
 def count_pairs(ids: i32[pairs], counts: i32[experts]):
-    """counts, a block an expert."""
+    """counts, a block per expert."""
     hx.attrs.cuda.grid_dim = experts
     hx.attrs.cuda.block_dim = THREADS
     chunk = 8 * THREADS

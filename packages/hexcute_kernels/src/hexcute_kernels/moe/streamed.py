@@ -1,9 +1,10 @@
-"""c = x ((q - zero) * scale)^T, few rows an expert: weights stream to the registers that multiply.
+"""c = x ((q - zero) * scale)^T, few rows per expert: weights stream to the registers that multiply.
 
     c[i, j] = sum over g of scale[g, j] (sum over k of g of x[i, k] (q[g, j, k] - zero[g, j]))
 
 A thread's 16 bytes of weights are its operands of a group g of k, so that nothing is exchanged, and
-what it has asked for is what is under way: DEPTH groups of BN rows a block. Its loop loads nothing
+what it has asked for is what is under way: DEPTH groups of BN rows per block. Its loop loads
+nothing
 else: rows of x, scales and zero points wait in shared memory, since a number of two bytes would be
 made part of a word, and waited for, as soon as it is asked for. q - zero is exact in f16, and the
 scale meets the group's sum in f32, so that no weight is rounded. Blocks of a cluster SPLIT the

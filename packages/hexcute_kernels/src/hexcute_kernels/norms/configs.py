@@ -19,7 +19,7 @@ class Lines(Protocol):
 
 @dataclass(frozen=True)
 class RowConfig:
-    """BM whole rows a block, in the registers of THREADS threads."""
+    """BM whole rows per block, in the registers of THREADS threads."""
 
     BM: int
     THREADS: int

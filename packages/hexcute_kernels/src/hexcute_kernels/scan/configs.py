@@ -34,7 +34,7 @@ class Sequences(Protocol):
 
 @dataclass(frozen=True)
 class ScanConfig:
-    """BD channels a block, or as many more as make a warp, and tiles of BT steps; a thread walks
+    """BD channels per block, or as many more as make a warp, and tiles of BT steps; a thread walks
     OWN channels with up to EACH states of them, and reads dt for RUN steps at a time. WARPS are to
     fit a multiprocessor, which bounds the registers of a thread; 0 does not."""
 
@@ -67,7 +67,7 @@ class HelpedConfig:
 
 @dataclass(frozen=True)
 class UpdateConfig:
-    """BD channels a block of THREADS threads."""
+    """BD channels per block of THREADS threads."""
 
     BD: int
     THREADS: int = 128
@@ -78,7 +78,7 @@ class UpdateConfig:
 
 @dataclass(frozen=True)
 class ConvolutionConfig:
-    """BD channels and BT steps a block of THREADS threads."""
+    """BD channels and BT steps per block of THREADS threads."""
 
     BD: int
     BT: int
@@ -90,7 +90,7 @@ class ConvolutionConfig:
 
 @dataclass(frozen=True)
 class StepConfig:
-    """BD channels a block, a thread each."""
+    """BD channels per block, a thread each."""
 
     BD: int
 

@@ -80,8 +80,8 @@ def convolution_step_kernel(
     indexed: bool = False,
 ) -> hx.Kernel:  # fmt: skip
     """The kernel for one step: the `kept` steps before it, at least width - 1, lie in a cache, a
-    slot a sequence, and become those before the next. `indexed`: sequence s has slot index[s], else
-    slot s; where there is no such slot is no sequence, and the result is 0."""
+    slot per sequence, and become those before the next. `indexed`: sequence s has slot index[s],
+    else slot s; where there is no such slot is no sequence, and the result is 0."""
     bias_type, index_type = dtype[d] if biased else None, i32[b] if indexed else None
 
     @hx.kernel

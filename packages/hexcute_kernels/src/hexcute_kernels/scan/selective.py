@@ -2,8 +2,9 @@
 
 Time goes by tiles of BT steps, of which cp.async brings the next. All threads turn a tile into dt
 and dt u, which depend on no state, and lay them and B and C into shared memory in f32. Then each
-walks the tile with up to EACH states of OWN channels in registers; B and C, read once a step, serve
-all of these. What the threads of a channel found meets in shared memory, and D and z come to it.
+walks the tile with up to EACH states of OWN channels in registers; B and C, read once per step,
+serve all of these. What the threads of a channel found meets in shared memory, and D and z come to
+it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def selective_scan_kernel(
     soft: bool = False, starts: bool = False, ends: bool = False, ragged: bool = False,
     timed: bool = True, bc_timed: bool = True,
 ) -> hx.Kernel:  # fmt: skip
-    """The kernel for `states` states a channel.
+    """The kernel for `states` states per channel.
 
     `skips`: D u is added; `gated`: the result is multiplied by silu(z); `biased`: delta + bias is
     taken; `soft`: dt is softplus of that, else it is that. `starts`, `ends`: states are given, and

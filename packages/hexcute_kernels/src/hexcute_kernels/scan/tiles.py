@@ -48,7 +48,7 @@ def rows_of(x, place, timed, shape, numbers):
 
 @hx.device
 def of_channels(x, place, channels):
-    """A number a channel, (channels, 1, 1, 1)."""
+    """A number per channel, (channels, 1, 1, 1)."""
     _, group, first = place
     r = hx.register_tensor(f32, (channels, 1, 1, 1))
     hx.copy(hx.global_view(x[group, first:], ((channels, 1, 1, 1), (1, 0, 0, 0))), r)

@@ -1,6 +1,6 @@
 """h = exp(dt A) h + dt x B,  y = (sum over n of C[n] h[n] + D x) silu(z): one step of the scan.
 
-The states lie in a cache, a slot a sequence; a block reads those of BD channels of one sequence,
+The states lie in a cache, a slot per sequence; a block reads those of BD channels of one sequence,
 and writes them back where they were. Which slot that is, is a number from memory.
 """
 
@@ -29,9 +29,9 @@ def state_update_kernel(
     dtype: hx.DType, state_dtype: hx.DType, states: int, *, skips: bool = False,
     gated: bool = False, biased: bool = False, soft: bool = False, indexed: bool = False,
 ) -> hx.Kernel:  # fmt: skip
-    """The kernel for `states` states a channel; what `selective_scan_kernel` calls the same is the
-    same. `indexed`: sequence s has slot index[s], else slot s; where there is no such slot is no
-    sequence, and the result is 0."""
+    """The kernel for `states` states per channel; what `selective_scan_kernel` calls the same is
+    the same. `indexed`: sequence s has slot index[s], else slot s; where there is no such slot is
+    no sequence, and the result is 0."""
     many, shared, channel = dtype[b, g, d], dtype[b, g, states], f32[g, d]
     skip_type, bias_type = channel if skips else None, channel if biased else None
     z_type, index_type = many if gated else None, i32[b] if indexed else None

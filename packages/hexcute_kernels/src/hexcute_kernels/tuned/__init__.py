@@ -1,4 +1,4 @@
-"""Rows that `python -m hexcute_kernels tune OPERATOR --table` wrote: a module an operator and GPU.
+"""Rows that `python -m hexcute_kernels tune OPERATOR --table` wrote: a module per operator and GPU.
 
     tuned/matmul_h200.py    ROWS = {"thin": (Row(...), ...)}    rows by variant, from one CSV
 

@@ -1,6 +1,6 @@
 """Atomics, flags, fences and the warp's barrier -> statements: the rows of `prims_atomics` as PTX.
 
-An update is one instruction an element, or one for all of them where its name says so: f32 as a
+An update is one instruction per element, or one for all of them where its name says so: f32 as a
 vector, 16-bit floats in words of two. All old values are there before the first is kept, since
 their registers may be those of the values.
 """

@@ -1,6 +1,6 @@
 """Scalar -> hidet Expr, every node in the C type of its own dtype.
 
-Floats below 32 bits compute in f32 and round once a node, except f16 add, sub and mul and the
+Floats below 32 bits compute in f32 and round once per node, except f16 add, sub and mul and the
 16-bit min and max, which have an instruction of their own (and the same result).
 """
 

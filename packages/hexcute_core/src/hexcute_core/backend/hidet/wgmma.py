@@ -2,7 +2,7 @@
 
     descriptor = address >> 4 | leading >> 4 << 16 | stride >> 4 << 32 | mode << 62
 
-The address part is the arena's, shifted once a kernel, plus the operand's offset in units of 16
+The address part is the arena's, shifted once per kernel, plus the operand's offset in units of 16
 bytes: constants of the offset and all other fields fold into one addition.
 """
 

@@ -54,7 +54,7 @@ def dim(name: str, multiple_of: int = 1) -> Symbol:
 
 
 def dims(names: str) -> tuple[Symbol, ...]:
-    """`dims("m n k")`: one symbol a word; words are separated by spaces or commas."""
+    """`dims("m n k")`: one symbol per word; words are separated by spaces or commas."""
     if not isinstance(names, str) or not names.replace(",", " ").split():
         raise FrontendError(
             f"dims expects names in one string, got {names!r}", fix='write hx.dims("m n k")'

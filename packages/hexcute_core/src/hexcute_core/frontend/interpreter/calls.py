@@ -1,5 +1,5 @@
-"""Calls: language functions build, functions of the author are traced in place, and Python runs
-what nothing of run time comes into.
+"""Calls: functions of the language add to the program, functions of the author are traced in place,
+and Python itself runs calls that no run-time value enters.
 
 What is not written in Python (built-ins, methods of lists, classes) is run by Python on run-time
 values too, where these give an answer of their own or refuse; the functions it is given are traced.

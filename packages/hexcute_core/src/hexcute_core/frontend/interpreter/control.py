@@ -1,4 +1,5 @@
-"""Control flow: loops and branches known now are expanded, the others become For, While, If."""
+"""Control flow: loops and branches that are known while tracing are expanded, the others become
+For, While and If."""
 
 from __future__ import annotations
 

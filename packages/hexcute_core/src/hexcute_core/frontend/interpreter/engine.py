@@ -1,4 +1,5 @@
-"""The interpreter's dispatch: a handler a syntax node, everything else a located error."""
+"""The interpreter's dispatch: one handler per kind of syntax node, and a located error for every
+other kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which register tensors stand for one Python object, perhaps: pairs (a, b), kept up to date.
+"""Which register tensors may stand for the same Python object: pairs (a, b), kept up to date.
 
 Inside run-time control flow a name keeps its own tensor, so `x = y` copies where Python shares,
 and a name that a region may assign is given its own copy before. As long as Python's two names may
@@ -97,7 +97,8 @@ class Sharing:
 
     @contextmanager
     def region(self, kind: RegionKind) -> Iterator[None]:
-        """A block that may run never, or, a loop's, again with the pairs it ended with."""
+        """A block that may not run at all; a loop's body may run again, from the pairs at its
+        end."""
         before, outer = self._pairs, self._open
         self._open = block = Block(repeats=kind in ("loop", "elements"))
         try:

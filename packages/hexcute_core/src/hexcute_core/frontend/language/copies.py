@@ -1,4 +1,4 @@
-"""hx.copy and hx.prefetch: tiles moved between memories, and what TMA can do beside.
+"""hx.copy and hx.prefetch: tiles moved between memories, and what TMA can do besides.
 
 Each checks spaces, shapes and element types, then writes one statement of the tile program.
 """

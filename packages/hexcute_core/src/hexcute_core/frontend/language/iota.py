@@ -1,4 +1,5 @@
-"""Tiles of coordinates: hx.iota(shape, d) holds them, hx.argmax(t, d) finds the one of an extreme.
+"""Tiles of coordinates: hx.iota(shape, d) holds them, hx.argmax(t, d) finds the coordinate of the
+largest element.
 
 argmax = the least coordinate whose element equals the maximum along the mode.
 """

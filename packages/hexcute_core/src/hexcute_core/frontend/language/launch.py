@@ -113,7 +113,7 @@ class Attrs:
     """How a kernel is launched; set inside a kernel, read there once set.
 
     `hx.attrs.cuda.grid_dim`: one to three extents, of symbols, scalar parameters and constants.
-    `.block_dim`: threads a block, an int. `.min_blocks`: blocks that must fit a multiprocessor.
+    `.block_dim`: threads per block, an int. `.min_blocks`: blocks that must fit a multiprocessor.
     `.cluster_dim`: blocks a cluster along x, y, z. Raises FrontendError for what is read before it
     is set, or set where it is decided at run time.
     """

@@ -104,8 +104,8 @@ def persistent(count: object) -> LoopRange:
     block b gets b, b + gridDim.x, ... In a kernel with clusters, whose blocks lie along x, it is
     clusters that get a tile, all blocks of one the same.
 
-    Where `hx.attrs.cuda.grid_dim` is not set, it becomes one block a multiprocessor, whole clusters
-    of them, or as many as there are tiles.
+    Where `hx.attrs.cuda.grid_dim` is not set, it becomes one block per multiprocessor, whole
+    clusters of them, or as many as there are tiles.
     """
     builder = current("hx.persistent")
     tiles = loop_range(builder, "hx.persistent", (count,)).stop

@@ -42,7 +42,7 @@ class Param:
         return self.tensor.dtype
 
     def __getitem__(self, index: object) -> Any:
-        """The origin moved: one entry a dimension, `start:` or an integer. With an integer for
+        """The origin moved: one entry per dimension, `start:` or an integer. With an integer for
         every dimension, the number that stands there, which all threads read."""
         builder = current("a[start:, :]")
         entries = index if isinstance(index, tuple) else (index,)

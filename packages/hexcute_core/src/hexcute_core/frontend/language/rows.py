@@ -1,6 +1,6 @@
 """A mode whose stride is a tile of numbers: element i lies at coordinate rows[i] of a dimension.
 
-A stride says how far the next element is; a shared tile of i32, one number an element, says where
+A stride says how far the next element is; a shared tile of i32, one number per element, says where
 each of them is. Copies read the numbers when they run: a load by such a view gathers, a store
 scatters, and a number outside the dimension names nothing, read as zero and not written.
 """

@@ -66,9 +66,9 @@ def scan(
 
     `tiles` is a register tile, or a tuple of tiles of one shape that are scanned as one; the
     result is alike. `combine(l, r)`, for n tiles `combine(l0, ..., ln-1, r0, ..., rn-1)`, is a
-    function of scalars of the tiles' types that gives one scalar a tile of the same types. It must
-    be associative, need not be commutative (l comes before r in the scan's order), and is computed
-    in the tiles' own types.
+    function of scalars of the tiles' types that gives one scalar per tile of the same types. It
+    must be associative, need not be commutative (l comes before r in the scan's order), and is
+    computed in the tiles' own types.
 
     Raises FrontendError where tiles differ in shape or are not in registers, `axis` is no mode, or
     `combine` gives something else.

@@ -62,7 +62,7 @@ def whole(tensor: Tensor) -> TileRef:
 
 
 def subscript(ref: TileRef, index: object) -> TileRef:
-    """The part of `ref` that `index` selects, one entry a mode of the tile, `:` for the rest.
+    """The part of `ref` that `index` selects, one entry per mode of the tile, `:` for the rest.
 
     Raises `FrontendError` where an index has no meaning or is known to be out of range.
     """

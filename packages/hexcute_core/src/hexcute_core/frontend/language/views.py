@@ -17,7 +17,7 @@ from hexcute_core.tile import GlobalView, SubMode, TileRef
 def global_view(buffer: object, layout: object) -> Tile:
     """A view of tensor parameter `buffer`, its origin moved by subscripts such as `a[bm:, :]`.
 
-    `layout` is (shape, stride), in elements, one entry a mode; an entry may be a tuple of
+    `layout` is (shape, stride), in elements, one entry per mode; an entry may be a tuple of
     sub-modes, first fastest. Strides are read against the buffer's own and become
     steps along its dimensions; `hx.along(dim, step)` names the dimension directly. One stride may
     be a shared tile of i32, which says where each element of its mode lies. Raises `FrontendError`

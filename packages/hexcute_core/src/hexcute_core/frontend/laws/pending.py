@@ -1,9 +1,9 @@
 """Asynchronous gemms that may be unfinished: what nobody may touch, on any path of the program.
 
 A state is what one path has behind it: how many slots of each pipeline it holds, and the gemms in
-flight, each with its age (gemms issued after it) and the slots it reads. A gemm waits for those of
-age >= n are finished; loops are followed to a fixpoint, their first iteration apart where that may
-make a difference.
+flight, each with its age (how many gemms were issued after it) and the slots it reads.
+`hx.wait_gemm(n)` finishes every gemm of age n or more. Loops are followed to a fixpoint; where the
+first iteration may differ from the others, it is followed separately.
 """
 
 from __future__ import annotations

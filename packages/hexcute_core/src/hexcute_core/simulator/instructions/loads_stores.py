@@ -1,4 +1,4 @@
-"""`ld` and `st` of global and shared memory, B bytes a lane, plain or for flags.
+"""`ld` and `st` of global and shared memory, B bytes per lane, plain or for flags.
 
 A predicated-off global load gives zeros, a predicated-off store does nothing, and neither looks
 at its address. Addresses are multiples of B. With `.relaxed`, `.acquire` or `.release` before the

@@ -1,4 +1,4 @@
-"""Operands of primitives made ready: byte addresses a lane, predicates, register parts."""
+"""Operands of primitives made ready: byte addresses per lane, predicates, register parts."""
 
 from __future__ import annotations
 

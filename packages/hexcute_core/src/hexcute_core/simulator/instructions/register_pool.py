@@ -33,7 +33,7 @@ def _group(warp: int) -> range:
 
 
 class RegisterPool:
-    """A block's registers: what each warp has a thread, and what nobody has."""
+    """Registers per thread that each warp of a block holds, and the registers that are free."""
 
     def __init__(self, threads: int) -> None:
         self.start = min(MOST - 1, FILE // padded(threads)) // STEP * STEP
@@ -70,7 +70,7 @@ class RegisterPool:
         )
 
     def take(self, warp: int, wanted: int) -> None:
-        """The warp has `wanted` registers a thread from now on."""
+        """The warp has `wanted` registers per thread from now on."""
         self.free += (self.held.get(warp, self.start) - wanted) * WARP
         self.held[warp] = wanted
 

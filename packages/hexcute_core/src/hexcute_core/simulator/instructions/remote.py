@@ -1,4 +1,5 @@
-"""`ld.cluster.B` and `st.cluster.B`: shared memory of another block of the cluster, B bytes a lane.
+"""`ld.cluster.B` and `st.cluster.B`: shared memory of another block of the cluster, B bytes per
+lane.
 
 The bytes are those of the other block's arena, with all that it knows of them; a warp that reads
 there leaves its mark beside those of that block's own warps, so that a later writer must know of

@@ -1,5 +1,5 @@
 """op(x, y) on values, as the language means it: integers that wrap, quotients rounded down, floats
-rounded once an operation (those of fewer than 32 bits from f32).
+rounded once per operation (those of fewer than 32 bits from f32).
 
 Each maker returns a function of values of one type. Integers that are the same for all lanes are
 Python ints and stay so; anything per lane is a numpy array of the storage type. Functions get the

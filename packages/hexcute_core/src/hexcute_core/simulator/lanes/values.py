@@ -18,7 +18,7 @@ from hexcute_core.errors import MissingDependency
 
 Array: TypeAlias = NDArray[Any]
 Value: TypeAlias = "int | bool | np.generic[Any] | Array"
-"""One value for all lanes (a Python int or bool, or a numpy float), or an array of one a lane."""
+"""One value for all lanes (a Python int or bool, or a numpy float), or an array of one per lane."""
 
 _NATIVE = {
     "f16": "float16", "f32": "float32", "tf32": "float32", "f64": "float64",

@@ -62,7 +62,7 @@ def join(a: Array, b: Array) -> Array:
 
 
 class BlockClock:
-    """Lockstep: one clock a block, all of its threads at the same place."""
+    """Lockstep: one clock per block, all of its threads at the same place."""
 
     def __init__(self, block_of: Array, first: int, threads: int) -> None:
         self.epoch = np.ones(len(block_of), dtype=np.int64)

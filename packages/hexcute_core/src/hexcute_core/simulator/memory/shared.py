@@ -43,8 +43,8 @@ class Fence:
 
 
 class SharedArena:
-    """`size` bytes a block, for `blocks` blocks; `columns` units may read them. Where other blocks
-    write as well, it is the arena of block number `home` of the launch."""
+    """`size` bytes per block, for `blocks` blocks; `columns` units may read them. Where other
+    blocks write as well, it is the arena of block number `home` of the launch."""
 
     def __init__(
         self, size: int, blocks: int, granule: int, columns: int = 1, home: int | None = None

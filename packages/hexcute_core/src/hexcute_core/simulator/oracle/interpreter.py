@@ -2,8 +2,8 @@
 
 Each block runs on whole numpy tiles: gemm sums in float32, asynchronous copies and products are
 immediate, barriers of all threads do nothing. Roles run side by side and wait at pipelines and
-barriers, blocks of a cluster too. Scalar code runs on one lane a thread; `ForElements` runs on one
-lane an element, so its body may not depend on which thread owns what.
+barriers, blocks of a cluster too. Scalar code runs on one lane per thread; `ForElements` runs on
+one lane per element, so its body may not depend on which thread owns what.
 """
 
 from __future__ import annotations
@@ -337,7 +337,7 @@ class _BlockRun:
         return at
 
     def _element_scope(self, shape: tuple[int, ...], scope: Scope) -> Scope:
-        """One lane an element; of the variables, those that all threads agree on."""
+        """One lane per element; of the variables, those that all threads agree on."""
         shared = {
             name: value for name, value in scope.vars.items() if not isinstance(value, np.ndarray)
         }

@@ -16,7 +16,7 @@ from hexcute_core.tile import Say, SetElement
 
 
 class Scope(LaneState):
-    """One lane a thread of a block, or one lane an element inside `ForElements`."""
+    """One lane per thread of a block, or one lane an element inside `ForElements`."""
 
     def __init__(
         self, values: Mapping[str, Value], lanes: int, block: Block, part: range | None = None
@@ -60,7 +60,7 @@ class Scope(LaneState):
         return cells
 
     def locate(self, array: str, indices: Sequence[Value]) -> tuple[LocalTile, tuple[Array, ...]]:
-        """The tile called `array` and an index array a dimension."""
+        """The tile called `array` and an index array per dimension."""
         if self.tiles is None or array not in self.tiles:
             self.fail(f"elements of {array} can only be named inside a loop over its elements")
         tile = self.tiles[array]

@@ -83,8 +83,8 @@ def scan_tiles(
     reverse: bool,
     combine: Callable[[Sequence[Array]], Sequence[Array]],
 ) -> list[Array]:
-    """`tiles` scanned along `axis` in `types`, one place after the other; `combine` gives a line a
-    tile for the lines that come first and those that follow."""
+    """`tiles` scanned along `axis` in `types`, one place after the other; `combine` gives a line
+    per tile for the lines that come first and those that follow."""
     wide = [cast_tile(tile, dtype, t) for (tile, dtype), t in zip(tiles, types, strict=True)]
     lines = [np.moveaxis(tile, axis, 0) for tile in wide]
     results = [line.copy() for line in lines]

@@ -1,4 +1,4 @@
-"""Atomic updates of whole tiles and of one element a lane, as a tile program means them.
+"""Atomic updates of whole tiles and of one element per lane, as a tile program means them.
 
 Elements that lie in one place, as rows that a tile names twice, are updated one after another, in
 the order of the tile or of the lanes; a sum of f32 in global memory takes subnormals for zeros.
