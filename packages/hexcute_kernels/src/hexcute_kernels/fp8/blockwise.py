@@ -105,13 +105,12 @@ def scaled_by_rows(part, sa, sb, row, column):
 
 
 @hx.device
-def begins(table, t, high, many):
-    """The row where tile number t begins, its expert, and its matrix of a."""
+def begins(table, t, high):
+    """The row where tile number t begins, its expert, and the first row and the end of that one."""
     if table is None:
         return t * high, None, None
     # TMA stores nothing that may begin before a tensor.
-    expert = hx.maximum(table[0, t], 0)
-    return table[1, t] * STEP, expert, None if many is None else expert
+    return table[1, t] * STEP, hx.maximum(table[0, t], 0), (table[2, t], table[3, t])
 
 
 @hx.device
@@ -196,7 +195,8 @@ def blockwise_gemm(
             for tile in hx.persistent(most * tiles_n):
                 if table is None or tile < count * tiles_n:
                     t, bn = grouped(tile, count, tiles_n, GROUP, 1, BN)
-                    bm, expert, at = begins(table, t, BM, many)
+                    bm, expert, _ = begins(table, t, BM)
+                    at = None if many is None else expert
                     ours = matrix(a, at), matrix(b, expert), matrix(sa, at), matrix(sb, expert)
                     load_blocks(*ours, bm, bn, slots, pipe, scale_major)
 
@@ -208,7 +208,8 @@ def blockwise_gemm(
                 for tile in hx.persistent(most * tiles_n):
                     if table is None or tile < count * tiles_n:
                         t, bn = grouped(tile, count, tiles_n, GROUP, 1, BN)
-                        bm, _, at = begins(table, t, BM, many)
+                        # Before the products: numbers from memory take a while.
+                        bm, expert, ends = begins(table, t, BM)
                         start = bm + me * own
                         rc = hx.register_tensor(f32, (high, BN, PORTIONS))
                         for p in hx.static_range(PORTIONS):
@@ -222,11 +223,10 @@ def blockwise_gemm(
                                 part = scaled_by_rows(part, sa, sb, start + p * high, bn)
                             hx.copy(hx.cast(part, out), s_c[p * high : (p + 1) * high, :])
                         hx.sync_role()
-                        gc = matrix(c, at)
+                        gc = matrix(c, None if many is None else expert)
                         if table is None:
                             hx.copy(s_c, hx.global_view(gc[start:, bn:], ((own, BN), (n, 1))))
                         else:
-                            ends = table[2, t], table[3, t]
                             store_between(s_c, gc, start, bn, *ends, numbers)
 
     return fp8_gemm
