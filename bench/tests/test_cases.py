@@ -17,6 +17,7 @@ from hexcute_bench.cases.fp8_grouped import (  # noqa: E402
     fp8_grouped_work,
     group_sizes,
 )
+from hexcute_bench.cases.fp8_quantize import Fp8QuantizeCase  # noqa: E402
 from hexcute_bench.cases.gemm import GemmCase  # noqa: E402
 from hexcute_bench.cases.moe import MoeCase, MoeSizes, align  # noqa: E402
 from hexcute_bench.cases.norms import EPS, NormsCase  # noqa: E402
@@ -110,6 +111,20 @@ def test_grouped_fp8_takes_an_experts_weights_for_its_rows() -> None:
             total[row] += w @ a * scale
     assert case.error(total.bfloat16(), 0) < 2.0**-8
     assert case.error(total.bfloat16().roll(128, 0), 0) > case.tolerance
+
+
+def test_a_quantized_row_is_compared_with_what_it_was() -> None:
+    case = Fp8QuantizeCase(Shape.of(m=5, k=256), sets=1, device="cpu")
+    assert case.s[0].shape == (5, 2) and case.s[0].stride() == (1, 5)
+    wide = case.x[0].float().unflatten(-1, (2, 128))
+    s = wide.abs().amax(-1) / 448
+    case.s[0].copy_(s)
+    case.q[0].copy_((wide / s[..., None]).flatten(-2))
+    assert case.error(case.output(0), 0) < case.tolerance
+    case.s[0][3, 1] *= 1.5
+    assert case.error(case.output(0), 0) > case.tolerance
+    case.poison(0)
+    assert math.isnan(case.error(case.output(0), 0))
 
 
 def test_the_scan_steps_through_time() -> None:
