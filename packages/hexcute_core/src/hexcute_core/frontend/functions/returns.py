@@ -1,33 +1,48 @@
 """`if c: A; return` followed by B  ->  `if c: A` `else: B`: early exits become branches.
 
-Only returns without a value are rewritten; a tile program has no jump.
+Only returns without a value are rewritten; a tile program has no jump. What follows an `if` goes to
+the end of each of its branches, where it counts on the paths that have not returned.
 """
 
 from __future__ import annotations
 
 import ast
+import copy
 
 
 def without_early_returns(node: ast.FunctionDef) -> ast.FunctionDef:
-    """`node` with every bare early return of its top-level ifs turned into an else branch."""
+    """`node` with every bare return of its ifs, and of ifs inside these, turned into branches."""
     node.body = _rewrite(node.body)
     return node
 
 
 def _rewrite(body: list[ast.stmt]) -> list[ast.stmt]:
     for position, stmt in enumerate(body):
-        if not isinstance(stmt, ast.If):
+        if not isinstance(stmt, ast.If) or not _returns(stmt):
             continue
-        stmt.body, stmt.orelse = _rewrite(stmt.body), _rewrite(stmt.orelse)
         rest = body[position + 1 :]
-        for branch, other in (("body", "orelse"), ("orelse", "body")):
-            if _leaves(getattr(stmt, branch)):
-                kept = getattr(stmt, branch)[:-1]
-                setattr(stmt, branch, kept or ([ast.copy_location(ast.Pass(), stmt)]))
-                setattr(stmt, other, _rewrite(getattr(stmt, other) + rest))
-                return body[: position + 1]
+        stmt.body = _until_return(stmt, stmt.body + copy.deepcopy(rest))
+        stmt.orelse = _until_return(stmt, stmt.orelse + rest)
+        return body[: position + 1]
     return body
 
 
-def _leaves(body: list[ast.stmt]) -> bool:
-    return bool(body) and isinstance(body[-1], ast.Return) and body[-1].value is None
+def _until_return(where: ast.If, body: list[ast.stmt]) -> list[ast.stmt]:
+    """A branch up to its own return, ifs inside it rewritten."""
+    for position, stmt in enumerate(body):
+        if _bare(stmt):
+            body = body[:position] or [ast.copy_location(ast.Pass(), where)]
+            break
+    return _rewrite(body)
+
+
+def _bare(stmt: ast.stmt) -> bool:
+    return isinstance(stmt, ast.Return) and stmt.value is None
+
+
+def _returns(stmt: ast.If) -> bool:
+    """Whether some path through the branches of an if ends in a bare return."""
+    return any(
+        _bare(inner) or (isinstance(inner, ast.If) and _returns(inner))
+        for inner in (*stmt.body, *stmt.orelse)
+    )
