@@ -150,10 +150,15 @@ LATENT = Table(
     rows={
         "h200": (
             Row(SplitConfig(32, 3, 132), most={"h": 16, "sq": 1}),
-            Row(SplitConfig(32, 2, 132)),
+            Row(SplitConfig(16, 4, 132)),
         ),
     },
-    more=(SplitConfig(32, 2, 264), SplitConfig(32, 2, 66), SplitConfig(16, 3, 132)),
+    more=(
+        SplitConfig(32, 2, 264),
+        SplitConfig(32, 3, 66),
+        SplitConfig(16, 4, 264),
+        SplitConfig(16, 4, 66),
+    ),
 )
 
 SPLIT = Table(
