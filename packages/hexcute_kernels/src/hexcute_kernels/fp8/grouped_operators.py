@@ -30,10 +30,12 @@ class Grouped(Blockwise):
     share: int
 
     def most(self, high: int) -> int:
-        """How many tiles of `high` rows there are at most."""
+        """Room for all tiles of `high` rows: a multiple of four, since a kernel whose tables have
+        no whole 16 bytes a row would be another one."""
+        tiles = self.experts * -(-self.m // high)
         if self.batch is None:
-            return most_tiles(self.m, self.experts, high)
-        return self.experts * -(-self.m // high)
+            tiles = most_tiles(self.m, self.experts, high)
+        return -(-tiles // 4) * 4
 
 
 @dataclass(frozen=True)
