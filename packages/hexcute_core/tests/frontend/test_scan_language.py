@@ -73,11 +73,11 @@ def test_a_kernel():
 def side_by_side(a: f32[m, n], c: f32[m, n], d: f32[m, n]):
     hx.attrs.cuda.grid_dim = 1
     with hx.warp_groups_consumer(1):
-        x = hx.register_tensor(f32, (4, 256))
+        x = hx.register_tensor(f32, (4, 256), threads=(1, 128))
         hx.copy(hx.global_view(a, ((4, 256), (n, 1))), x)
         hx.copy(hx.cumsum(x, 1), hx.global_view(c, ((4, 256), (n, 1))))
     with hx.warp_groups_consumer(1):
-        x = hx.register_tensor(f32, (4, 256))
+        x = hx.register_tensor(f32, (4, 256), threads=(1, 128))
         hx.copy(hx.global_view(a, ((4, 256), (n, 1))), x)
         hx.copy(hx.cumsum(x, 1, reverse=True), hx.global_view(d, ((4, 256), (n, 1))))
 

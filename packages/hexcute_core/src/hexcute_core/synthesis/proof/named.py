@@ -1,16 +1,17 @@
 """Proof that tensors lie as their authors say, from the texts themselves.
 
 A thread holds the elements that the named layout gives it, in whatever order; a shared element lies
-where the named layout puts it.
+where the named layout puts it. `(4,(8,2)):(1@0,(1@1,2@0))` is read here by itself, extents and
+steps digit by digit, the first fastest.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
 
-from cute_layout import Layout, Swizzle
 from hexcute_core.errors import VerifyError
 from hexcute_core.synthesis.proof.parts import table
 from hexcute_core.synthesis.proof.tables import Table, inside, offsets
@@ -31,11 +32,11 @@ def check_named(solution: Solution) -> None:
 
 def _shared(solution: Solution, tensor: SharedTensor, text: str) -> None:
     swizzle, _, inner = text.rpartition(" o ")
-    layout = Layout.parse(inner)
-    places = np.array([int(layout(i)) for i in range(int(layout.size))])
+    places = _sums([d for mode in _modes(inner) for d in mode], (1,))[:, 0]
     if swizzle:
-        moved = Swizzle.parse(swizzle)
-        places = np.array([moved(int(place)) for place in places])
+        bits, base, shift = map(int, re.findall(r"-?\d+", swizzle))
+        moved = places & ((1 << bits) - 1) << (base + max(0, shift))
+        places = places ^ (moved >> shift if shift >= 0 else moved << -shift)
     # Layouts count their coordinates with the first mode fastest.
     if not np.array_equal(offsets(solution.shared[tensor.name]).ravel(order="F"), places):
         raise VerifyError(f"`{tensor.name}` does not lie as {text}", tensor.span)
@@ -68,40 +69,55 @@ def _elements(coords: Table, shape: tuple[int, ...]) -> set[tuple[int, ...]]:
 
 def _named(text: str, shape: tuple[int, ...]) -> Table:
     """[thread, value, dimension] -> coordinate, as the text says."""
-    layout = Layout.parse(text)
-    thread, value = (
-        _sums(list(_leaves(sizes, steps)), shape)
-        for sizes, steps in zip(layout.shape, layout.stride)
-    )
+    thread, value = (_sums(mode, shape) for mode in _modes(text))
     both: Table = thread[:, None, :] + value[None, :, :]
     return both
 
 
-def _leaves(sizes: object, steps: object) -> Iterator[tuple[int, object]]:
-    if isinstance(sizes, tuple):
-        assert isinstance(steps, tuple)
-        for size, step in zip(sizes, steps):
-            yield from _leaves(size, step)
-    else:
-        assert isinstance(sizes, int)
-        yield sizes, steps
+Digit = tuple[int, int, int | None]
+"""An extent, its step, and the mode of the tile that the step is along, where it says."""
 
 
-def _sums(digits: list[tuple[int, object]], shape: tuple[int, ...]) -> Table:
+def _modes(text: str) -> list[list[Digit]]:
+    """The digits of each mode at the top of a layout."""
+    sizes, steps = (list(_tops(half)) for half in text.replace(" ", "").split(":"))
+    found = []
+    for extents, moves in zip(sizes, steps):
+        each = re.findall(r"(\d+)(?:@(\d+))?", moves)
+        found.append(
+            [
+                (int(size), int(step), int(along) if along else None)
+                for size, (step, along) in zip(re.findall(r"\d+", extents), each)
+            ]
+        )
+    return found
+
+
+def _tops(text: str) -> Iterator[str]:
+    """The entries of a tuple that is written in brackets, or the only one."""
+    inner = text[1:-1] if text.startswith("(") else text
+    depth, begun = 0, 0
+    for at, letter in enumerate(f"{inner},"):
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and not depth:
+            yield inner[begun:at]
+            begun = at + 1
+
+
+def _sums(digits: list[Digit], shape: tuple[int, ...]) -> Table:
     """The coordinates that an index's digits add up to; a step without a mode counts elements of
     the tile, its first mode fastest."""
     index = np.zeros((1, len(shape)), dtype=np.int64)
-    for size, step in digits:
+    for size, step, mode in digits:
         here = np.zeros((size, len(shape)), dtype=np.int64)
-        for i in range(size):
-            if isinstance(step, int):
-                left = i * step
-                for d, extent in enumerate(shape):
-                    # What is beyond the tile is so along its last mode.
-                    here[i, d] = left % extent if d + 1 < len(shape) else left
-                    left //= extent
-            elif step:
-                ((path, along),) = step.terms  # type: ignore[attr-defined]
-                here[i, path[0]] = i * along
+        left = np.arange(size) * step
+        if mode is not None:
+            here[:, mode] = left
+            left = left * 0
+        for d, extent in enumerate(shape):
+            # What is beyond the tile is so along its last mode.
+            last = d + 1 == len(shape)
+            here[:, d] += left if last else left % extent
+            left = left // extent
         index = (index[None, :, :] + here[:, None, :]).reshape(-1, len(shape))
     return index
