@@ -1,12 +1,14 @@
 """Machine = lanes x (variables, registers) + shared arena + global buffers.
 
 A machine runs a batch of whole blocks in lockstep, or one warp of one block as an agent; the
-compiled statements change it.
+compiled statements change it. What a family of instructions remembers between two of them is a
+class in the family's file, which `Machine.state` keeps.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -22,8 +24,8 @@ from hexcute_core.simulator.world import World
 
 if TYPE_CHECKING:
     from hexcute_core.simulator.agents import BlockAgents, Engine
-    from hexcute_core.simulator.instructions.asynchronous import PendingCopy
-    from hexcute_core.simulator.instructions.bulk_engines import StoreEngine
+
+State = TypeVar("State")
 
 
 class Machine(Actor, LaneState):
@@ -58,16 +60,18 @@ class Machine(Actor, LaneState):
         else:
             self.clock = world.clock(int(self.who[0]) // WARP)
         self.column = 0 if group is None else chosen.start // WARP
-        self.committed = np.zeros(self.lanes, dtype=np.int64)
-        self.pending: list[PendingCopy] = []
         self.touches = 0
-        self.fenced_touches = -1
-        self.bulk_open: dict[int, list[StoreEngine]] = {}
-        self.bulk_groups: dict[int, list[tuple[StoreEngine, ...]]] = {}
-        self.locked: list[tuple[int, RegisterArray]] = []
-        self.cluster_phase: int | None = None
         self.pace = Pace()
         self._units: dict[str, int] = {}
+        self._states: dict[object, Any] = {}
+
+    def state(self, kind: Callable[[Machine], State]) -> State:
+        """What a family of instructions keeps of this machine, a class of the family's own; made
+        when it is first asked for."""
+        if kind not in self._states:
+            self._states[kind] = kind(self)
+        found: State = self._states[kind]
+        return found
 
     def thread(self, lane: int) -> int:
         """The thread of its block that a lane is."""

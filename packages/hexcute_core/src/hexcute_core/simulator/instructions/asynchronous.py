@@ -66,6 +66,14 @@ class PendingCopy:
             self.buffer.let_go(actor, lanes[self.reads], self.address[self.reads], size, self.name)
 
 
+class Copies:
+    """The groups that each lane has committed, and the copies that have not landed."""
+
+    def __init__(self, m: Machine) -> None:
+        self.committed = np.zeros(m.lanes, dtype=np.int64)
+        self.pending: list[PendingCopy] = []
+
+
 def copy_async(stmt: Prim, compiler: StatementCompiler, size: int) -> Step:
     """`cp.async.B dst, src, pred`: zeros where pred is false."""
     dst, src = shared_operand(stmt, 0), global_operand(stmt, 1)
@@ -91,10 +99,11 @@ def copy_async(stmt: Prim, compiler: StatementCompiler, size: int) -> Step:
         m.shared.hold(m, lanes, cells)
         if m.world.early():
             m.shared.put(m, lanes, cells, raw[lanes], name)
-        m.pending.append(
+        state = m.state(Copies)
+        state.pending.append(
             PendingCopy(
-                name, lanes, m.committed[lanes], cells, raw[lanes], site, np.isin(lanes, reading),
-                buffer, start[lanes],
+                name, lanes, state.committed[lanes], cells, raw[lanes], site,
+                np.isin(lanes, reading), buffer, start[lanes],
             )
         )  # fmt: skip
 
@@ -108,7 +117,7 @@ def commit(stmt: Prim, compiler: StatementCompiler) -> Step:
     def run(m: Machine) -> None:
         m.site = site
         m.count(name)
-        m.committed[m.active()] += 1
+        m.state(Copies).committed[m.active()] += 1
 
     return run
 
@@ -120,10 +129,11 @@ def wait(stmt: Prim, compiler: StatementCompiler) -> Code:
     def run(m: Machine) -> None:
         m.site = site
         m.count(name)
-        finished = m.committed - lanes_of(pending(m), m.all_lanes)
+        state = m.state(Copies)
+        finished = state.committed - lanes_of(pending(m), m.all_lanes)
         if m.mask is not None:
             finished = np.where(m.mask, finished, 0)
-        m.pending = [rest for copy in m.pending for rest in _land(m, copy, finished)]
+        state.pending = [rest for copy in state.pending for rest in _land(m, copy, finished)]
 
     return then_pause(run) if compiler.agents else run
 

@@ -46,6 +46,14 @@ MoveOf: TypeAlias = "Callable[[Machine, Array], list[Move]]"
 """The moves of the executing lanes [n], one each."""
 
 
+class Stores:
+    """The stores that each lane has issued: those of its open group, and its closed groups."""
+
+    def __init__(self, m: Machine) -> None:
+        self.open: dict[int, list[StoreEngine]] = {}
+        self.groups: dict[int, list[tuple[StoreEngine, ...]]] = {}
+
+
 def _corners(stmt: Prim, box_index: int) -> Callable[[Machine, Array], tuple[TensorMap, Array]]:
     """The tensor map of a box operand, and the corners (n, rank) of the executing lanes' boxes, as
     far as TMA takes them."""
@@ -208,7 +216,7 @@ def _store(stmt: Prim, compiler: StatementCompiler, moves: MoveOf) -> Code:
             m.tally.moved(name, site, int(move.box.inside.sum()) * move.box.size)
             engine = StoreEngine(m, int(lane), move, combine)
             m.start_engine(engine)
-            m.bulk_open.setdefault(int(lane), []).append(engine)
+            m.state(Stores).open.setdefault(int(lane), []).append(engine)
 
     return then_pause(run)
 
@@ -221,8 +229,9 @@ def commit(stmt: Prim, compiler: StatementCompiler) -> Step:
     def run(m: Machine) -> None:
         m.site = site
         m.count(name)
+        stores = m.state(Stores)
         for lane in (int(x) for x in m.active()):
-            m.bulk_groups.setdefault(lane, []).append(tuple(m.bulk_open.pop(lane, [])))
+            stores.groups.setdefault(lane, []).append(tuple(stores.open.pop(lane, [])))
 
     return run
 
@@ -239,7 +248,7 @@ def wait(stmt: Prim, compiler: StatementCompiler) -> Routine:
         engines: list[StoreEngine] = []
         lanes = m.active()
         for lane, keep in zip(lanes, lanes_of(pending(m), lanes), strict=True):
-            groups = m.bulk_groups.get(int(lane), [])
+            groups = m.state(Stores).groups.get(int(lane), [])
             for group in groups[: max(0, len(groups) - int(keep))]:
                 engines += group
         yield AtBulkGroups(engines, m.span)

@@ -30,6 +30,13 @@ if TYPE_CHECKING:
     from hexcute_core.simulator.statements import StatementCompiler
 
 
+class Arrival:
+    """The phase of the cluster's barrier that a machine arrived at and has not waited for."""
+
+    def __init__(self, m: Machine) -> None:
+        self.phase: int | None = None
+
+
 class ClusterBarrier:
     """The barrier of a cluster: arrivals by warp of each block."""
 
@@ -104,7 +111,7 @@ def arrive(stmt: Prim, compiler: StatementCompiler) -> Code:
         m.count(name)
         m.warp_mask(name)
         home = m.home
-        m.cluster_phase = home.cluster[0].cluster_barrier.arrive(m, home.cluster)
+        m.state(Arrival).phase = home.cluster[0].cluster_barrier.arrive(m, home.cluster)
 
     return then_pause(run)
 
@@ -118,11 +125,12 @@ def wait(stmt: Prim, compiler: StatementCompiler) -> Routine:
         m.site = site
         m.count(name)
         m.warp_mask(name)
-        if m.cluster_phase is None:
+        arrival = m.state(Arrival)
+        if arrival.phase is None:
             m.stop("barrier misuse", f"{name} without cluster.arrive before it", 0)
         barrier = m.home.cluster[0].cluster_barrier
-        yield AtCluster(barrier, m.cluster_phase, m.home, m.span)
-        m.cluster_phase = None
+        yield AtCluster(barrier, arrival.phase, m.home, m.span)
+        arrival.phase = None
         m.agent_clock.acquire(barrier.known)
 
     return Routine(start)

@@ -15,6 +15,7 @@ import numpy as np
 from hexcute_core.errors import SourceSpan
 from hexcute_core.simulator.code import Code, Step, then_pause
 from hexcute_core.simulator.engines import AsyncOperation
+from hexcute_core.simulator.instructions.asynchronous import Copies
 from hexcute_core.simulator.instructions.instruction import Instruction
 from hexcute_core.simulator.instructions.mbarrier import BYTES, MBarrier, find_mbarrier, places_of
 from hexcute_core.simulator.instructions.operands import shared_operand
@@ -50,11 +51,12 @@ class ArriveEngine:
         self.group, self.name = m.home, name
         self._barrier, self._times = barrier, len(lanes)
         self._operation = AsyncOperation(m, lanes, barrier.unit, barrier.phase + 1)
-        mine = [copy.part(np.isin(copy.lanes, lanes)) for copy in m.pending]
+        state = m.state(Copies)
+        mine = [copy.part(np.isin(copy.lanes, lanes)) for copy in state.pending]
         self._copies = [copy for copy in mine if len(copy.lanes)]
-        m.pending = [
+        state.pending = [
             rest
-            for copy in m.pending
+            for copy in state.pending
             if len((rest := copy.part(~np.isin(copy.lanes, lanes))).lanes)
         ]
 

@@ -39,6 +39,15 @@ WARPS, ROWS, M = 4, 16, 64
 DEPTH_BITS = 256
 
 
+class Held:
+    """Registers that products in flight hold, by the product's number, and how many touches of
+    registers there had been at the last fence."""
+
+    def __init__(self, m: Machine) -> None:
+        self.locked: list[tuple[int, RegisterArray]] = []
+        self.fenced = -1
+
+
 class Products:
     """The products of one warp group: how many each warp has issued, and what they were."""
 
@@ -204,9 +213,9 @@ def product(stmt: Prim, compiler: StatementCompiler) -> Step:
         array.cells[:, columns] = _fragment(total, s.n).astype(old.dtype)
         array.written[:, columns] = True
         array.lock((number, 0), m.all_lanes, columns, False, site)
-        m.locked.append((number, array))
+        m.state(Held).locked.append((number, array))
         if isinstance(a, RegOperand):
-            m.locked.append((number, held))
+            m.state(Held).locked.append((number, held))
         op.finish()
 
     return run
@@ -215,7 +224,7 @@ def product(stmt: Prim, compiler: StatementCompiler) -> Step:
 def _fenced(m: Machine, regs: RegOperand, name: str) -> tuple[RegisterArray, slice | Array]:
     """The registers of an operand, which must have been fenced since threads touched them."""
     array, columns = regs.resolve(m)
-    late = array.stamp[columns] > m.fenced_touches
+    late = array.stamp[columns] > m.state(Held).fenced
     if late.any():
         place = m.sites[int(array.sites[columns][late][0])]
         m.report(
@@ -252,7 +261,7 @@ def fence(stmt: Prim, compiler: StatementCompiler) -> Step:
         m.site = site
         m.count(name)
         m.warp_mask(name)
-        m.fenced_touches = m.touches
+        m.state(Held).fenced = m.touches
 
     return run
 
@@ -290,11 +299,12 @@ def wait(stmt: Prim, compiler: StatementCompiler) -> Routine:
         yield AtProducts(products, number, m.span)
         for unit in products.units:
             m.agent_clock.learn(unit, number)
-        for n, array in m.locked:
+        held = m.state(Held)
+        for n, array in held.locked:
             if n <= number:
                 array.unlock((n, 0))
                 array.unlock((n, 1))
-        m.locked = [(n, array) for n, array in m.locked if n > number]
+        held.locked = [(n, array) for n, array in held.locked if n > number]
 
     return Routine(start)
 
