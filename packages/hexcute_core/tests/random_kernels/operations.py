@@ -151,6 +151,10 @@ def gemm(w):
     # Of few rows the instruction takes the operands turned.
     wide = (4, 8, 16) if step == 1 else (8, 8, 16, 24, 32)
     columns = w.pick((16, 32) if step > 1 and rows % 16 else wide)
+    if w.own.random() < 0.15:
+        # Extents of any size, within what instructions go on beyond.
+        rows, columns, depth = (int(w.own.integers(1, 40)) for _ in range(3))
+        left = load(w, operand, (rows, depth))
     right = load(w, operand, (columns, depth))
     total = w.register(result, (rows, columns), "c")
     w.line(f"hx.fill({total}, {w.pick((0, 0, 1))})")

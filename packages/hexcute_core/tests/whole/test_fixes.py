@@ -142,15 +142,15 @@ def test_a_fix_of_a_tile_helps(fix, refused, taken):
     assert product_of(*taken).solution
 
 
-def multiplied(rows):
+def multiplied(rows, warps=None):
     @hx.kernel(cache=False)
     def kernel(a: hx.f16[rows, 16], c: hx.f32[rows, rows]):
         hx.attrs.cuda.grid_dim = 1
-        hx.attrs.cuda.block_dim = 32
+        hx.attrs.cuda.block_dim = 128
         r, rc = hx.register_tensor(hx.f16, (rows, 16)), hx.register_tensor(hx.f32, (rows, rows))
         hx.copy(hx.global_view(a, ((rows, 16), (16, 1))), r)
         hx.fill(rc, 0.0)
-        hx.gemm(rc, r, r)
+        hx.gemm(rc, r, r, warps=warps)
         hx.copy(rc, hx.global_view(c, ((rows, rows), (rows, 1))))
 
     return kernel.compile("sm_80")
@@ -159,9 +159,9 @@ def multiplied(rows):
 def test_a_tile_that_no_instruction_divides_is_told_what_would():
     fix = "make the tile a multiple of the instruction times the warps along M and N"
     with pytest.raises(NoLayout) as caught:
-        assert multiplied(24).solution
+        assert multiplied(16, (4, 1)).solution
     assert caught.value.fix == fix
-    assert multiplied(32).solution
+    assert multiplied(64, (4, 1)).solution
 
 
 def test_a_ragged_shape_on_an_aligned_kernel_is_told_the_argument_that_helps():

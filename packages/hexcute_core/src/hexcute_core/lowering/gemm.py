@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from hexcute_core import thread as th
+from hexcute_core.arch.fragment import overhang
+from hexcute_core.dtypes import i32
 from hexcute_core.lowering.context import Context, nest
-from hexcute_core.scalar import Element, Scalar, add, mul
-from hexcute_core.tile import Gemm
+from hexcute_core.lowering.digits import digits, index_in
+from hexcute_core.scalar import Const, Element, Scalar, add, compare, mul
+from hexcute_core.tile import Gemm, TileRef
 
 
 def lower_gemm(ctx: Context, op: Gemm) -> tuple[th.Stmt, ...]:
@@ -34,7 +37,39 @@ def lower_gemm(ctx: Context, op: Gemm) -> tuple[th.Stmt, ...]:
         )  # fmt: skip
         operands = (total, right, left) if plan.row.turned else (total, left, right)
         body = th.Prim(plan.row.name, operands, op.span)
-    return nest(loops, sizes, (body,))
+    return (*_cleared(ctx, op.a, op), *_cleared(ctx, op.b, op), *nest(loops, sizes, (body,)))
+
+
+def _cleared(ctx: Context, ref: TileRef, op: Gemm) -> tuple[th.Stmt, ...]:
+    """Zeros in the registers of an operand that lie beyond the last of K, where instructions go on
+    behind it: what is there else may be no number, and makes none of every product."""
+    f = ctx.solution.fragments[ref.tensor]
+    depth = op.a.shape[1]
+    if f.shape != ref.shape or 1 not in overhang(f.shape, (*f.thread, *f.value)):
+        return ()
+    mine: list[Scalar] = [
+        mul(digit, mode.step)
+        for mode, digit in zip(
+            f.thread, digits(index_in(ctx.team), [x.size for x in f.thread], ctx.team.threads)
+        )
+        if mode.dim == 1
+    ]
+    reach = sum((x.size - 1) * x.step for x in f.thread if x.dim == 1)
+    begin, dtype = add(Const(0, i32), *mine), ctx.dtype(ref)
+    zero = Const(0.0 if dtype.is_float else 0, dtype)
+    at: dict[int, list[th.Stmt]] = {}
+    for register in range(f.values):
+        k, rest = 0, register
+        for mode in f.value:
+            k += rest % mode.size * mode.step * (mode.dim == 1)
+            rest //= mode.size
+        if k + reach >= depth:
+            cell = th.SetElement(ref.tensor, Const(register, i32), zero, op.span)
+            at.setdefault(k, []).append(cell)
+    return tuple(
+        th.If(compare("ge", begin, depth - k), tuple(cells), (), op.span)
+        for k, cells in at.items()
+    )
 
 
 def _operand(ctx: Context, tensor: str, offset: Scalar, pieces: tuple[int, ...]) -> th.Regs:

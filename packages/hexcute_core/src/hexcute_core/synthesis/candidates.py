@@ -13,6 +13,7 @@ from math import prod
 from hexcute_core.arch import Arch, Fragment
 from hexcute_core.arch.registers import same_threads
 from hexcute_core.errors import LayoutConflict, NoLayout
+from hexcute_core.scalar import is_const
 from hexcute_core.synthesis.defaults import default_layouts
 from hexcute_core.synthesis.gemm import GemmAnchor, Orders, gemm_anchors, mma_rows, plan_gemm
 from hexcute_core.synthesis.graph import Component, Graph
@@ -32,7 +33,17 @@ from hexcute_core.synthesis.register_parts import Apart, Parts
 from hexcute_core.synthesis.rewrite import filled_from
 from hexcute_core.synthesis.solution import GemmPlan, Rejected, WgmmaPlan
 from hexcute_core.synthesis.wgmma import WgmmaAnchor, plan_wgmma, shared_anchors
-from hexcute_core.tile import Copy, Fill, Gemm, GlobalView, RegisterTensor, Relabel, SharedTensor
+from hexcute_core.tile import (
+    Copy,
+    Fill,
+    Gemm,
+    GlobalView,
+    RegisterTensor,
+    Relabel,
+    SharedTensor,
+    TileRef,
+)
+from hexcute_core.tile.tensors import Tensor
 
 # A component offers this many layouts to the joint search: every arrangement of eight warps
 # (four) under every order of K (five at most), M and N (three) that widens its copies.
@@ -319,9 +330,15 @@ def anchors(
     threads = component.team.threads
     orders = _orders(graph, component, parts, op)
     found: list[Anchor] = []
-    # Turned, an instruction takes tiles of fewer rows, which it does not take otherwise.
-    for ways in (rows, tuple(row.turn() for row in rows)):
-        found = [x for row in ways for x in _row_anchors(row, m, n, k, threads, op.warps, orders)]
+    # Turned, an instruction takes tiles of fewer rows, which it does not take otherwise; and one
+    # whose tiles go on beyond the product's is for products that no other takes.
+    turned = tuple(row.turn() for row in rows)
+    whole = all(_is_whole(graph.tensors[ref.tensor], ref) for ref in (op.a, op.b, op.c))
+    for ways, padded in ((rows, False), (turned, False), (rows, True), (turned, True)):
+        if padded and not whole:
+            break
+        given = m, n, k, threads, op.warps, orders, padded
+        found = [x for row in ways for x in _row_anchors(row, *given)]
         if found:
             break
     if not found:
@@ -331,9 +348,16 @@ def anchors(
             f"gemm of {m}x{n}x{k} on {threads} threads{arranged}: no instruction ({tiles}, or M "
             f"and N the other way round) tiles it with {threads // 32} warps",
             op.span,
-            "make the tile a multiple of the instruction times the warps along M and N",
+            "make the tile a multiple of the instruction times the warps along M and N"
+            if whole
+            else "multiply whole register tiles, or make their parts multiples of the instruction",
         )
     return found
+
+
+def _is_whole(tensor: Tensor, ref: TileRef) -> bool:
+    shape = getattr(tensor, "shape", None)
+    return ref.extents == shape and all(is_const(start, 0) for start in ref.starts)
 
 
 @lru_cache(maxsize=256)

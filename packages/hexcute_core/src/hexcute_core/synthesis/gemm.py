@@ -9,7 +9,7 @@ turns three fragments into register offsets, or says why they do not fit the equ
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product as cartesian
 
@@ -99,15 +99,20 @@ def gemm_anchors(
     threads: int,
     forced: tuple[int, int] | None,
     orders: Orders = NATURAL,
+    padded: bool = False,
 ) -> Iterator[GemmAnchor]:
     """Every arrangement of the block's instruction groups, least operand traffic first.
 
     With `forced`, that (along M, along N) arrangement alone. Groups that the tile has no room for
-    repeat the work of others. Yields nothing where the instruction does not tile (m, n, k).
+    repeat the work of others. Yields nothing where the instruction does not tile (m, n, k), unless
+    its last tiles are `padded`: what they have beyond the tile is no element of it, and zero along
+    K.
     """
     im, inn, ik = row.tile
-    if threads % row.threads or m % im or n % inn or k % ik:
+    if threads % row.threads or ((m % im or n % inn or k % ik) and not padded):
         return
+    shape = m, n, k
+    m, n, k = -(-m // im) * im, -(-n // inn) * inn, -(-k // ik) * ik
     groups = threads // row.threads
     for gm, gn in _arrangements(m // im, n // inn, groups, forced):
         for runs in cartesian(
@@ -115,7 +120,17 @@ def gemm_anchors(
             (0, *(r for r in orders.n if r > 1 and n // gn % (inn * r) == 0)),
             (0, *_k_runs(row, k, orders.k)),
         ):
-            yield _anchor(row, m, n, k, (gm, gn), groups, runs)
+            found = _anchor(row, m, n, k, (gm, gn), groups, runs)
+            yield found if shape == (m, n, k) else _cut(found, *shape)
+
+
+def _cut(anchor: GemmAnchor, m: int, n: int, k: int) -> GemmAnchor:
+    """`anchor` of a tile that ends within its instructions' tiles."""
+    c, a, b = (
+        Fragment(shape, f.thread, f.value)
+        for f, shape in ((anchor.c, (m, n)), (anchor.a, (m, k)), (anchor.b, (n, k)))
+    )
+    return replace(anchor, c=c, a=a, b=b)
 
 
 def _arrangements(

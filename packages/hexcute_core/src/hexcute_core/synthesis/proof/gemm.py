@@ -71,11 +71,11 @@ def _call(
         (plan.c_pieces, plan.a_pieces, plan.b_pieces),
         ((im, inn), (im, ik), (inn, ik)),
     ):
-        at = table(atom, row.threads)
+        cells = table(atom, row.threads)
         places = held[own][:, base + np.array(pieces)]
         found = np.full((*shape, 2), -1, dtype=np.int64)
-        found[at[..., 0], at[..., 1]] = places
-        if (found[at[..., 0], at[..., 1]] != places).any() or (found < 0).any():
+        found[cells[..., 0], cells[..., 1]] = places
+        if (found[cells[..., 0], cells[..., 1]] != places).any() or (found < 0).any():
             raise VerifyError(f"{row.name} reads one element from two places", op.span)
         maps.append(found)
     c, a, b = maps
@@ -87,4 +87,10 @@ def _call(
         or (depth_a[:, None, :] != depth_b[None, :, :]).any()
     ):
         raise VerifyError(f"{row.name} adds products to elements they do not belong to", op.span)
-    np.add.at(added, (rows[:, :, None], columns[:, :, None], depth_a[:, None, :]), 1)
+    # Beyond the tile there are no accumulators, and operands are zero along K.
+    m, n, k = added.shape
+    there = np.broadcast_to(
+        ((rows < m) & (columns < n))[:, :, None] & (depth_a < k)[:, None, :], (im, inn, ik)
+    )
+    at = (rows[:, :, None], columns[:, :, None], depth_a[:, None, :])
+    np.add.at(added, tuple(np.broadcast_to(x, there.shape)[there] for x in at), 1)
