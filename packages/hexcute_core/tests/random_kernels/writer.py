@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hexcute_core.dtypes import BY_NAME
+
 KNOWN = (*range(8), -1, -3)
 """What the parameter `known` of a kernel holds."""
 
@@ -81,8 +83,12 @@ class Writer:
     # Text
 
     def name(self, stem):
-        self.counts[stem] = self.counts.get(stem, -1) + 1
-        return f"{stem}{self.counts[stem]}"
+        while True:
+            self.counts[stem] = self.counts.get(stem, -1) + 1
+            name = f"{stem}{self.counts[stem]}"
+            # A variable `i2` would hide the type.
+            if name not in BY_NAME:
+                return name
 
     def line(self, text):
         self.lines.append("    " * self.depth + text)
