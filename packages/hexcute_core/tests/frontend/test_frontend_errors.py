@@ -208,7 +208,7 @@ def list_indexed_at_run_time(a, r, q, s, n):
     x = [1, 2, 3][n]  # here
 
 
-@refused.case("once instead of once an iteration")
+@refused.case("once instead of once per iteration")
 def list_grown_in_a_loop(a, r, q, s, n):
     xs = []
     for i in range(n):
@@ -220,7 +220,7 @@ def global_list_grown(a, r, q, s, n):
     OUTSIDE.append(3)  # here
 
 
-@refused.case("once instead of once an iteration")
+@refused.case("once instead of once per iteration")
 def item_set_in_a_branch(a, r, q, s, n):
     xs = [0]
     if n > 1:

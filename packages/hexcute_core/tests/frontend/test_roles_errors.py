@@ -54,7 +54,7 @@ def no_warp_groups(a, n):
         pass
 
 
-@refused.case("blocks a multiprocessor", "min_blocks")
+@refused.case("blocks per multiprocessor", "min_blocks")
 def registers_with_several_blocks(a, n):
     hx.attrs.cuda.min_blocks = 2
     with hx.warp_groups_consumer(registers=240):  # here

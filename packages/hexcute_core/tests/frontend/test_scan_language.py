@@ -192,7 +192,7 @@ def forgets(al, bl, ar, br):
     return al * ar
 
 
-@refused.case("`forgets` combines f32, f32 and gives f32", "one scalar a tile")
+@refused.case("`forgets` combines f32, f32 and gives f32", "one scalar per tile")
 def too_few_results(a, r, q, s, n):
     hx.scan((q, q), 0, forgets)  # here
 

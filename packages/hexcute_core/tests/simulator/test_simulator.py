@@ -57,7 +57,7 @@ def store(part, name, offset, dtype, predicate=TRUE):
 
 
 def ragged_copy(dtype, width):
-    """dst[i] = src[i] for i < n, `width` elements a thread and 64 threads a block."""
+    """dst[i] = src[i] for i < n, `width` elements per thread and 64 threads per block."""
     n = Var("n")
     at = (BX * 64 + TX) * width
     inside = compare("lt", at + (width - 1), n)

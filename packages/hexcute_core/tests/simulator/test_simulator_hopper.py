@@ -248,7 +248,7 @@ def test_registers_that_the_pool_does_not_have():
     run(case(384), (1, 1, 1), tensor(dt.f16, 16, 64))
     error = finding(case(512))
     assert error.finding.kind == "deadlock"
-    assert "waits for 232 registers a thread" in str(error)
+    assert "waits for 232 registers per thread" in str(error)
 
 
 def test_blocks_of_half_a_cluster_are_refused():

@@ -75,7 +75,7 @@ PLACES = [
     ("(tile, 0), or an integer of hx.cluster_rank()",
      f"{CUDA}.cluster_dim = 2\nx = hx.remote(s, 0.5)",
      f"{CUDA}.cluster_dim = 2\nx = hx.remote(s, hx.cluster_rank())"),
-    ("give one stride a mode", "x = hx.global_view(a, ((16, 8), (k,)))",
+    ("give one stride per mode", "x = hx.global_view(a, ((16, 8), (k,)))",
      "x = hx.global_view(a, ((16, 8), (k, 1)))"),
     ("nest the strides exactly as the shape", "x = hx.global_view(a, (((4, 4), 8), (k, 1)))",
      "x = hx.global_view(a, (((4, 4), 8), ((k, 4 * k), 1)))"),
@@ -109,7 +109,7 @@ NAMES += [
      "w = hx.shared_tensor(f32, (16,))\n" + VIEW.format("w"),
      f"{ROWS}w = hx.register_tensor(f32, (16,))\nhx.fill(w, 1.0)\n"
      "hx.copy(hx.cast(w, i32), rows)\nhx.syncthreads()\n" + VIEW.format("rows")),
-    ("give the mode the tile's extent, and the tile one mode, one number a row",
+    ("give the mode the tile's extent, and the tile one mode, one number per row",
      f"{ROWS}x = hx.global_view(a, ((8, 8), (rows, 1)))",
      f"{ROWS}x = hx.global_view(a, ((8, 8), (rows[0:8], 1)))"),
     ("name the rows of one mode, and let the others step",

@@ -73,7 +73,7 @@ def element(name: str) -> DType:
 
 
 def operands(name: str, count: int = 1, pred: Scalar = SOME, place: int = 0) -> tuple[Operand, ...]:
-    """Right operands of an update or a flag's access, `count` elements a thread."""
+    """Right operands of an update or a flag's access, `count` elements per thread."""
     t = element(name)
     arrays = iter("ab" if name.startswith(("red", "st")) else "oab")
     out: list[Operand] = []
@@ -357,7 +357,7 @@ BAD: dict[str, tuple[str, tuple[Operand, ...]]] = {
         "atom.shared.cas.i32", (OLD, SharedPtr(T * 4), A)
     ),
     "red.global.add.u32 takes u32, a_i32 is i32": ("red.global.add.u32", (X, A, TRUE)),
-    "atom.global.add.i32 gets 1 and 2 elements a thread": (
+    "atom.global.add.i32 gets 1 and 2 elements per thread": (
         "atom.global.add.i32", (OLD, X, regs("a_i32", dt.i32, 2), TRUE)
     ),
     "red.global.add.i32 updates i32, x_i64 is addressed as i64": (
@@ -372,7 +372,7 @@ BAD: dict[str, tuple[str, tuple[Operand, ...]]] = {
     "red.shared.add.i32 at shared byte 81920 is outside the arena": (
         "red.shared.add.i32", (SharedPtr(i32(SHARED - 4)), regs("a_i32", dt.i32, 2))
     ),
-    "red.global.add.f32.v4 takes 4 elements a thread, gets 2": (
+    "red.global.add.f32.v4 takes 4 elements per thread, gets 2": (
         "red.global.add.f32.v4",
         (GlobalPtr("x_f32", T * 4, dt.f32), regs("a_f32", dt.f32, 2), TRUE),
     ),

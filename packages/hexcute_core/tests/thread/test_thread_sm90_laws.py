@@ -69,8 +69,8 @@ BAD: dict[str, tuple[str, tuple[Operand, ...]]] = {
     "operand 1 of bar.named.arrive is 32 to 1024 in steps of 32, not 40": (
         "bar.named.arrive", (N, i32(40))
     ),
-    "stmatrix.x2 stores 2 words a thread, 8 registers of f16 are 4": ("stmatrix.x2", (shared(), H)),
-    "takes 32 elements of h a thread, got 8": (
+    "stmatrix.x2 stores 2 words per thread, 8 registers of f16 are 4": ("stmatrix.x2", (shared(),
+    H)), "takes 32 elements of h per thread, got 8": (
         "wgmma.64x64x16.f16.f16.f16.kk", (H, A, B, TRUE)
     ),
     "takes f32, h is f16": (PRODUCT, (H, A, B, TRUE)),

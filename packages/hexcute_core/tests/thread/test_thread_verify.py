@@ -183,7 +183,7 @@ BAD = {
         prim("ldmatrix.x4", regs(), SharedPtr(ZERO))
     ),
     "takes bf16, h is f16": program(prim("mma.16x8x16.f32.bf16.bf16", C, A, B)),
-    "takes 4 elements of h a thread, got 8": program(prim("mma.16x8x16.f32.f16.f16", C, A, A)),
+    "takes 4 elements of h per thread, got 8": program(prim("mma.16x8x16.f32.f16.f16", C, A, A)),
     "takes pieces of 4 bytes, w comes in pieces of 4 f32": program(
         prim("mma.16x8x16.f32.f16.f16", regs("w", dt.f32, 4), A, B)
     ),
@@ -191,7 +191,7 @@ BAD = {
 
 UNLOCATED = {
     "two parameters called n": program(params=(ThreadParam("n", dt.i32),) * 2),
-    "has 2048 threads a block": program(block_dim=2048),
+    "has 2048 threads per block": program(block_dim=2048),
     "has -1 bytes of shared memory": program(shared=-1),
     "variable threadIdx.x is not declared": program(grid_dim=(TX, ONE, ONE)),
     "variable m is not declared": program(grid_dim=(Var("m"), ONE, ONE)),

@@ -132,7 +132,7 @@ def product_of(rows, columns, groups):
 
 @pytest.mark.parametrize("fix, refused, taken", [
     ("use a smaller tile or more warp groups", (128, 248, 1), (128, 248, 2)),
-    ("take M a multiple of 64 a warp group, K of 16", (96, 64, 1), (128, 64, 1)),
+    ("take M a multiple of 64 per warp group, K of 16", (96, 64, 1), (128, 64, 1)),
     ("make the tile smaller, give it more threads", (128, 256, 1), (128, 256, 2)),
 ])  # fmt: skip
 def test_a_fix_of_a_tile_helps(fix, refused, taken):

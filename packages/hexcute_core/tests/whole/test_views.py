@@ -55,7 +55,7 @@ def test_a_view_that_begins_before_its_tensor_reads_zeros(path, target, shape, o
     wide = shape[1] % 8 == 0 and origin[1] % 8 == 0
     text = compiled.explain(rejected=0)
     used = next(line for line in text.splitlines() if "copy" in line and ": " in line)
-    assert ("16 bytes an instruction" in used or "tma.load" in used) == wide, used
+    assert ("16 bytes per instruction" in used or "tma.load" in used) == wide, used
 
 
 @pytest.mark.parametrize("path", ["registers", "shared"])

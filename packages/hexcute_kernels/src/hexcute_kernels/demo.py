@@ -26,7 +26,7 @@ def _compile(target: str) -> CompiledKernel:
     origin = "from the cache" if compiled.from_cache else "compiled"
     print(
         f"{origin} in {perf_counter() - started:.2f} s: {len(built.cubin)} bytes of machine code, "
-        f"{built.registers} registers a thread, local memory "
+        f"{built.registers} registers per thread, local memory "
         f"{'used' if built.local_memory else 'not used'}\n"
     )
     return compiled

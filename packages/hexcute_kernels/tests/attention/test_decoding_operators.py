@@ -99,7 +99,7 @@ def test_given_outputs_and_configurations_are_used() -> None:
         ({"h": 3}, "3 heads of queries do not share 2 of keys evenly"),
         ({"d": 264}, "heads of a multiple of 8 up to 256, got 264"),
         ({"d": 36}, "heads of a multiple of 8 up to 256, got 36"),
-        ({"sq": 9}, "up to 8 queries a sequence, got 9"),
+        ({"sq": 9}, "up to 8 queries per sequence, got 9"),
     ],
 )
 def test_what_cannot_be_is_told(changed: Any, words: str) -> None:

@@ -51,7 +51,7 @@ def test_nothing_to_see_launches_nothing() -> None:
         ((1, 1, 16, 576), (1, 8, 576), {"values": 576}, "got 576 and 576"),
         ((1, 1, 16, 560), (1, 8, 560), {}, "got 560 and 512"),
         ((1, 1, 16, 256), (1, 8, 256), {}, "got 256 and 512"),
-        ((1, 9, 16, 576), (1, 8, 576), {}, "1 to 8 queries a sequence, got 9"),
+        ((1, 9, 16, 576), (1, 8, 576), {}, "1 to 8 queries per sequence, got 9"),
         ((1, 1, 16, 576), (1, 8, 576), {"scale": -1.0}, "scale is a positive number"),
     ],
 )

@@ -75,13 +75,13 @@ def test_a_layer() -> None:
         many = zeros(500, 256), w13, w2, zeros(500, 2, dtype=torch.int32)
         gated = zeros(500, 2, dtype=torch.float32)
         assert moe.plan((*many, gated, "layer")).config == ROUTED.rows["h200"][-1].config
-        with pytest.raises(LaunchError, match="up to 4 rows an expert on average .* got 250"):
+        with pytest.raises(LaunchError, match="up to 4 rows per expert on average .* got 250"):
             moe.plan((*many, gated, "layer"), variant="streamed")
         odd = StreamedConfig(plan.config.first, WeightedConfig(16, 128, 2, 4, 4))
-        with pytest.raises(LaunchError, match="same rows a block"):
+        with pytest.raises(LaunchError, match="same rows per block"):
             moe.plan((x, w13, w2, ids, gates, "layer"), config=odd)
         uneven = MoeConfig(W4A16Config(16, 128, 4), W4A16Config(32, 128, 4))
-        with pytest.raises(LaunchError, match="same rows a tile"):
+        with pytest.raises(LaunchError, match="same rows per tile"):
             moe.plan((x, w13, w2, ids, gates, "layer"), config=uneven)
         nothing = moe(x[:0], w13, w2, ids[:0], gates[:0])
         assert nothing.shape == (0, 256)

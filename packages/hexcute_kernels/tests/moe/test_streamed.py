@@ -1,4 +1,4 @@
-"""Few rows an expert: tables, products and sums, every lane of every block, and their code."""
+"""Few rows per expert: tables, products and sums, every lane of every block, and their code."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_layer_against_float64(
 def test_weights_stream_by_sixteen_bytes_and_nothing_beside_them(kernel: Any) -> None:
     compiled = kernel.compile("sm_90")
     copies = [line for line in compiled.explain(rejected=0).splitlines() if " copy gq" in line]
-    assert copies and all("16 bytes an instruction" in line for line in copies)
+    assert copies and all("16 bytes per instruction" in line for line in copies)
     assert not compiled.built.local_memory
     sass = compiled.sass()
     assert "HMMA.16816.F32" in sass and not {"I2F.U16", "I2FP"} & set(

@@ -37,7 +37,7 @@ _NO_DRIVER_FIX = (
 _FIXES = {
     "CUDA_ERROR_NO_BINARY_FOR_GPU": "compile for this GPU's target",
     "CUDA_ERROR_INVALID_IMAGE": "update the NVIDIA driver: it must know the toolkit's cubins",
-    "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES": "use fewer threads a block or smaller register tiles",
+    "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES": "use fewer threads per block or smaller register tiles",
     "CUDA_ERROR_ILLEGAL_ADDRESS": "an earlier kernel broke this process's context: restart it",
 }
 

@@ -145,8 +145,8 @@ def shared_anchors(
             f"no wgmma tiles a gemm of {m}x{n}x{k} on {threads} threads: "
             f"{_misfit(rows, m, n, k, threads, op.warps)}",
             op.span,
-            f"take M a multiple of 64 a warp group, K of {rows[0].tile[2]}, N of 8 (16 from 32 on "
-            "for integers), or split N by warps=(along M, along N)",
+            f"take M a multiple of 64 per warp group, K of {rows[0].tile[2]}, N of 8 (16 from 32 "
+            "on for integers), or split N by warps=(along M, along N)",
         )
     return found
 

@@ -48,7 +48,9 @@ def verify(program: ThreadProgram) -> None:
         if names.count(name) > 1:
             raise VerifyError(f"{program.name} has two parameters called {name}")
     if not 1 <= program.block_dim <= MAX_THREADS:
-        raise VerifyError(f"{program.name} has {program.block_dim} threads a block, not 1 to 1024")
+        raise VerifyError(
+            f"{program.name} has {program.block_dim} threads per block, not 1 to 1024"
+        )
     if program.shared_bytes < 0:
         raise VerifyError(f"{program.name} has {program.shared_bytes} bytes of shared memory")
     verify_launch(program)

@@ -161,7 +161,7 @@ def _verify_update(stmt: Prim, spec: PrimSpec, scope: Scope) -> None:
     dtype, width = spec.what.dtype, spec.what.width
     count = next(operand.count for operand in stmt.operands if isinstance(operand, Regs))
     if width not in (1, count):
-        raise VerifyError(f"{stmt.name} takes {width} elements a thread, gets {count}", stmt.span)
+        raise VerifyError(f"{stmt.name} takes {width} elements per thread, gets {count}", stmt.span)
     for operand in stmt.operands:
         match operand:
             case Regs():
@@ -171,7 +171,7 @@ def _verify_update(stmt: Prim, spec: PrimSpec, scope: Scope) -> None:
                     )
                 if operand.count != count:
                     raise VerifyError(
-                        f"{stmt.name} gets {count} and {operand.count} elements a thread",
+                        f"{stmt.name} gets {count} and {operand.count} elements per thread",
                         stmt.span,
                     )
             case GlobalPtr():
@@ -212,7 +212,7 @@ def _verify_fragment(regs: Regs, dtype: DType, count: int, stmt: Prim) -> None:
         raise VerifyError(f"{stmt.name} takes {dtype}, {regs.array} is {regs.dtype}", stmt.span)
     if regs.count != count:
         raise VerifyError(
-            f"{stmt.name} takes {count} elements of {regs.array} a thread, got {regs.count}",
+            f"{stmt.name} takes {count} elements of {regs.array} per thread, got {regs.count}",
             stmt.span,
         )
     _verify_pieces(regs, stmt)

@@ -250,7 +250,7 @@ def _check_registers(regs: Operand, dtype: DType, count: int, stmt: Prim) -> Non
         raise VerifyError(f"{stmt.name} takes {dtype}, {regs.array} is {regs.dtype}", stmt.span)
     if regs.count != count:
         raise VerifyError(
-            f"{stmt.name} takes {count} elements of {regs.array} a thread, got {regs.count}",
+            f"{stmt.name} takes {count} elements of {regs.array} per thread, got {regs.count}",
             stmt.span,
         )
     _check_words(regs, stmt)
@@ -261,7 +261,7 @@ def _check_rows(stmt: Prim, count: int) -> None:
         if isinstance(regs, Regs):
             if regs.count * regs.dtype.bits != 32 * count:
                 raise VerifyError(
-                    f"{stmt.name} stores {count} words a thread, {regs.count} registers of "
+                    f"{stmt.name} stores {count} words per thread, {regs.count} registers of "
                     f"{regs.dtype} are {regs.count * regs.dtype.bits / 32:g}",
                     stmt.span,
                 )

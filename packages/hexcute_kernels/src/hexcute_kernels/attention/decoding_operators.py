@@ -146,7 +146,7 @@ def describe(
         raise LaunchError(f"{NAME} takes heads of a multiple of 16 in 8 bits, got {d}")
     if sq > LATEST:
         raise LaunchError(
-            f"{NAME} takes up to {LATEST} queries a sequence, got {sq}",
+            f"{NAME} takes up to {LATEST} queries per sequence, got {sq}",
             fix="call attention(q, k, v, causal=True), which shares its work out by queries",
         )
     if left is not None and not 0 <= left < 1 << 30:

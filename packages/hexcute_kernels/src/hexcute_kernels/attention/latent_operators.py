@@ -54,7 +54,7 @@ def describe(
             f"{WIDEST_VALUE} are values, a multiple of {STEP} too; got {d} and {values}"
         )
     if not 0 < sq <= LATEST:
-        raise LaunchError(f"{NAME} takes 1 to {LATEST} queries a sequence, got {sq}")
+        raise LaunchError(f"{NAME} takes 1 to {LATEST} queries per sequence, got {sq}")
     page, sk = cache_rows(NAME, cache, page_table, seq_lens, b)
     if seq_lens is not None:
         check_lengths(NAME, seq_lens, b)

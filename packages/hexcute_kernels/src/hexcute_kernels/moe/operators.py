@@ -197,7 +197,7 @@ def launch_moe(p: Routed, config: MoeConfig) -> Steps | Run:
         return lambda *args: args[-1].zero_()
     bm = config.first.BM
     if bm != config.second.BM:
-        raise LaunchError(f"moe: both products take the same rows a tile, not {bm} and others")
+        raise LaunchError(f"moe: both products take the same rows per tile, not {bm} and others")
     blocks = most_blocks(p.pairs, p.experts, bm)
     rows, high = blocks * bm, Rows(bm)
     together = p.top_k if p.scope == "layer" else 1
@@ -226,7 +226,7 @@ def fits_streamed(p: Routed) -> str | None:
         return "takes tensors that start at a multiple of 16 bytes"
     if p.share > FEW or p.pairs > LOOK:
         return (
-            f"takes up to {FEW} rows an expert on average and {LOOK} together, got {p.share} and "
+            f"takes up to {FEW} rows per expert on average and {LOOK} together, got {p.share} and "
             f"{p.pairs}"
         )
     if max(p.hidden, 2 * p.width) > KEPT:
@@ -240,7 +240,7 @@ def launch_streamed(p: Routed, config: StreamedConfig) -> Steps | Run:
         return lambda *args: args[-1].zero_()
     bm = config.first.BM
     if bm != config.second.BM:
-        raise LaunchError(f"moe: both products take the same rows a block, not {bm} and others")
+        raise LaunchError(f"moe: both products take the same rows per block, not {bm} and others")
     blocks = most_blocks(p.pairs, p.experts, bm)
     rows, summed = blocks * bm, p.scope == "layer"
     work = [Output((blocks,), hx.i32), Output((rows,), hx.i32), Output((rows,), hx.i32)]
@@ -283,7 +283,7 @@ moe = Operator(
 
     Gives (tokens, hidden), or (tokens * top_k, hidden), in float16; h passes through float16.
     Nothing waits for the GPU, so a CUDA graph may hold it. Variants: "streamed", on Hopper, up to 4
-    rows an expert on average, sums of a token's rows in float32 and rounded once; "wgmma", on
+    rows per expert on average, sums of a token's rows in float32 and rounded once; "wgmma", on
     Hopper, where c1 and a token's rows pass through float16 too.
     """,
 )

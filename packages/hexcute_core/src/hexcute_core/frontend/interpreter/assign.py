@@ -255,7 +255,7 @@ def require_own(engine: Engine, frame: Frame, base: ast.expr, what: str) -> None
         raise frame.error(
             base,
             f"{what} changes a Python object inside {region.describe()}, where it would happen "
-            "once instead of once an iteration",
+            "once instead of once per iteration",
             fix="use a variable or a register tensor, or expand the loop with hx.static_range",
         )
 

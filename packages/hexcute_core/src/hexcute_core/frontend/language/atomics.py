@@ -272,7 +272,7 @@ def _place(
     if len(place) != free or any(not e.dtype.is_integer for e in place):
         raise builder.error(
             f"{what} of the element {index!r} of {describe(target)}",
-            fix=f"name it by {free} integers, one a dimension, as in {what}(x, (i, j), value)",
+            fix=f"name it by {free} integers, one per dimension, as in {what}(x, (i, j), value)",
         )
     if isinstance(target, Param):
         _check_known(builder, what, target, place)

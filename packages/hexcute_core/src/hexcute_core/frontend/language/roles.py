@@ -65,7 +65,7 @@ def _role(kind: Literal["producer", "consumer"], groups: object, registers: obje
         claimed is None or claimed % 8 or not 24 <= claimed <= MAX_REGISTERS
     ):
         raise builder.error(
-            f"registers a thread go from 24 to {MAX_REGISTERS} in steps of 8, got {registers}",
+            f"registers per thread go from 24 to {MAX_REGISTERS} in steps of 8, got {registers}",
             fix="use 24 or 40 for a producer, 232 or 240 for two consumers",
         )
     return RoleContext(kind, count, claimed)
@@ -136,7 +136,7 @@ def check_roles(builder: Builder, block_dim: int, min_blocks: int | None) -> Non
         return
     if min_blocks is not None and min_blocks > 1:
         raise FrontendError(
-            f"roles that claim registers in a kernel of {min_blocks} blocks a multiprocessor",
+            f"roles that claim registers in a kernel of {min_blocks} blocks per multiprocessor",
             span=claims[0].span,
             fix="leave hx.attrs.cuda.min_blocks out, or the roles' registers=",
         )
@@ -164,7 +164,7 @@ def _check_registers(roles: list[Role], block_dim: int) -> None:
     fits = (pool - rest) // greedy.threads // 8 * 8
     raise FrontendError(
         f"the roles need {needed} registers ({parts}), a block of {block_dim} threads has {pool}: "
-        f"{share} a thread",
+        f"{share} per thread",
         span=greedy.span,
         fix=f"claim registers={fits} here"
         if fits >= 24

@@ -60,7 +60,7 @@ def named_mode(buffer: Param, shape: object, stride: object) -> tuple[SubMode, T
     if extent is None or numbers.shape != (extent,):
         raise builder.error(
             f"{describe(numbers)} names the rows of a mode of extent {shape}",
-            fix="give the mode the tile's extent, and the tile one mode, one number a row",
+            fix="give the mode the tile's extent, and the tile one mode, one number per row",
         )
     starts = tuple(builder.stable(start, "rows_at") for start in numbers.ref.starts)
     mode = SubMode(as_scalar(extent), as_scalar(1), dim)

@@ -160,7 +160,7 @@ def _traced(builder: Builder, combine: Combine, types: Sequence[DType]) -> tuple
         wanted = ", ".join(str(t) for t in types)
         got = ", ".join(str(r.dtype) if isinstance(r, ScalarBase) else describe(r) for r in results)
         raise builder.error(
-            f"`{name}` combines {wanted} and gives {got}: a scan needs one scalar a tile, of the "
+            f"`{name}` combines {wanted} and gives {got}: a scan needs one scalar per tile, of the "
             "tile's type",
             fix=f"return ({wanted}), converting by hx.cast(x, {types[0]}), or cast the tiles first",
         )

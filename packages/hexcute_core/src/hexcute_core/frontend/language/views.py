@@ -38,7 +38,7 @@ def global_view(buffer: object, layout: object) -> Tile:
     if len(shape) != len(stride):
         raise builder.error(
             f"the layout's shape has {len(shape)} modes and its stride {len(stride)}",
-            fix="give one stride a mode",
+            fix="give one stride per mode",
         )
     name = builder.take_hint(f"view_{buffer.tensor.name}")
     named = [m for m, s in enumerate(stride) if names_places(s)]

@@ -92,7 +92,7 @@ class AtRegisters:
     def describe(self) -> str:
         """How many are missing."""
         return (
-            f"waits for {self._wanted} registers a thread: {self._needed()} are needed, the "
+            f"waits for {self._wanted} registers per thread: {self._needed()} are needed, the "
             f"pool has {self._pool.free}"
         )
 
@@ -114,7 +114,7 @@ def set_registers(stmt: Prim, compiler: StatementCompiler) -> Routine:
         if count % STEP or not LEAST <= count <= MOST or (count < now if more else count > now):
             m.stop(
                 "undefined",
-                f"{name} to {count} registers a thread from {now}",
+                f"{name} to {count} registers per thread from {now}",
                 0,
                 f"name a multiple of {STEP} from {LEAST} to {MOST}, for inc no less than now, for "
                 "dec no more",

@@ -175,7 +175,7 @@ def product(stmt: Prim, compiler: StatementCompiler) -> Step:
     s = parse(stmt.name, stmt.span)
     c = regs_operand(stmt, 0)
     if c.count != s.n // 2 or storage(c.dtype) != storage(s.d):
-        raise SimulationError(f"{stmt.name} takes {s.n // 2} {s.d} a thread", stmt.span)
+        raise SimulationError(f"{stmt.name} takes {s.n // 2} {s.d} per thread", stmt.span)
     a: RegOperand | Operand
     if s.a_in_registers:
         a = regs_operand(stmt, 1)

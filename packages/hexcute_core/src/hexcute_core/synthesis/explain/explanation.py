@@ -175,7 +175,7 @@ def rearrange_warnings(solution: Solution) -> Iterator[str]:
             )
         yield (
             f"{inserted.target}: `{inserted.tensor}`, from {inserted.source}, is rearranged here: "
-            f"{how}, est. {cost:.0f} clocks a block; the same warps=(m, n) on the gemms of both "
+            f"{how}, est. {cost:.0f} clocks per block; the same warps=(m, n) on the gemms of both "
             "lines may avoid it, hx.rearrange(...) says that it is meant"
         )
 

@@ -29,11 +29,11 @@ def explain_text(
 ) -> str:
     """A page of text; `rejected` limits the list of candidates that lost (None: all)."""
     found = explanation(solution, arch, machine)
-    lines = [f"kernel {found.kernel} for {found.target}, {found.threads} threads a block", ""]
+    lines = [f"kernel {found.kernel} for {found.target}, {found.threads} threads per block", ""]
     lines += ["tensors"]
     for t in found.tensors:
         shape = "x".join(map(str, t.shape)) + "  " if t.shape else ""
-        held = f"  ({t.values} a thread)" if t.values else ""
+        held = f"  ({t.values} per thread)" if t.values else ""
         lines.append(f"  {t.name:<14} {t.space:<8} {t.dtype}  {shape}{t.layout}{held}")
     lines += ["", "operations (clocks of one block, loops included)"]
     lines += [f"  {o.where:<18} {_described(o):<86} {o.clocks:>9.0f}" for o in found.operations]
@@ -83,8 +83,8 @@ def _resources(found: Explanation) -> list[str]:
     m = found.machine
     if m is not None:
         lines.append(
-            f"machine code: {m.registers} registers a thread, {m.spilled} bytes spilled, "
-            f"{m.local} in local memory, {m.shared} of shared memory a block; blocks a "
+            f"machine code: {m.registers} registers per thread, {m.spilled} bytes spilled, "
+            f"{m.local} in local memory, {m.shared} of shared memory per block; blocks a "
             f"multiprocessor holds: {m.blocks}, limited by {m.limit}"
         )
     return lines
@@ -97,7 +97,7 @@ def _described(o: OperationEntry) -> str:
     if o.calls and o.kind != "rearrange":
         text += f" x{o.calls}"
     if o.bytes:
-        text += f", {o.bytes} bytes" + ("" if o.detail else " an instruction")
+        text += f", {o.bytes} bytes" + ("" if o.detail else " per instruction")
     if o.conflicts is not None:
         text += f", {o.conflicts} bank conflicts"
     return f"{text}, {o.detail}" if o.detail else text
@@ -133,7 +133,7 @@ def explain_html(solution: Solution, arch: Arch, machine: Machine | None = None)
         *(f'<p class="warning">{escape(w)}</p>' for w in found.warnings),
         *(f"<p>{escape(line)}</p>" for line in _narrow(found)),
         "<h2>Tensors</h2>",
-        _table(("tensor", "space", "type", "shape", "layout", "a thread"), tensors),
+        _table(("tensor", "space", "type", "shape", "layout", "per thread"), tensors),
         "<h2>Operations</h2>",
         _table(("line", "operation", "instruction", "calls", "bytes", "conflicts", "clocks",
                 "share", ""), operations),
@@ -158,7 +158,7 @@ _STYLE = (
 def _summary(found: Explanation) -> str:
     how = "exact" if found.exact else "ended at its budget"
     return (
-        f"{found.threads} threads a block; {found.clocks:.0f} clocks of work, an estimated "
+        f"{found.threads} threads per block; {found.clocks:.0f} clocks of work, an estimated "
         f"{found.estimate:.0f} for a block alone; the search was {how}."
     )
 
