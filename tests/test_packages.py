@@ -90,14 +90,3 @@ def test_importing_is_quick_and_loads_nothing_costly(package: str, tmp_path: Pat
     if package == "cute_layout":
         assert not loaded & {"numpy", "hexcute_core"}
     assert min(took for took, _ in runs) < IMPORT_LIMIT_MS[package]
-
-
-def test_the_files_that_contributing_names_exist() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text()
-    core = ROOT / "packages/hexcute_core/src/hexcute_core"
-    # Its own examples of a root: `configs.py` of an operator's folder is one of several.
-    named = set(re.findall(r"`([\w./]+(?:\.py|\.md|\.toml|/))`", text)) - {
-        "configs.py", "operators.py"
-    }  # fmt: skip
-    assert len(named) > 50
-    assert [n for n in sorted(named) if not (ROOT / n).exists() and not (core / n).exists()] == []
