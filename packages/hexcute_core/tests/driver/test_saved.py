@@ -79,7 +79,7 @@ class Launches:
         self.seen.append((grid, values))
 
 
-@pytest.mark.parametrize("lost", [None, 0, 1, 3])
+@pytest.mark.parametrize("lost", [None, 0, 2, 5])
 def test_it_launches_what_it_was_compiled_for_alone(compiled, written, lost):
     kernel = hx.load(written)
     best = best_key(compiled.signature, compiled.divisors)

@@ -52,7 +52,8 @@ def random_kernel(seed):
     """The kernel of `seed`: the first of a sequence of drafts that has one meaning."""
     for draft in range(ATTEMPTS):
         w = roles.written(seed, draft) if seed % ROLES == 0 else _written(seed, draft)
-        offset, kinds = int(not w.aligned and w.chance(0.05)), tuple(sorted(set(w.kinds)))
+        offset = int(w.own.choice((1, 2, 4))) if not w.aligned and w.chance(0.05) else 0
+        kinds = tuple(sorted(set(w.kinds)))
         kernel = Kernel(w.text(), w.target, tuple(w.sizes.items()), seed, offset, kinds)
         try:
             meant(kernel)

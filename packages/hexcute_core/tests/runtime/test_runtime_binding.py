@@ -100,7 +100,7 @@ def test_values_are_pointers_then_scalars_then_symbols() -> None:
     key, device, values = make_binder(GEMM)(call())
     assert values == (1024, 2048, 4096, 0.5, 32, 24, 40)
     assert device == 0
-    assert key == best_key(GEMM, default_divisors(GEMM)) == 0b1111111
+    assert key == best_key(GEMM, default_divisors(GEMM)) == 0b1111111111
     assert GEMM.value_names == ("a", "b", "c", "alpha", "m", "n", "k")
     assert GEMM.value_codes == ("Q", "Q", "Q", "f", "i", "i", "i")
 
@@ -153,6 +153,11 @@ def test_a_key_says_exactly_what_holds(offsets: list[int], m: int, n: int, k: in
     key, _, _ = binder(call(m, n, k, **changes))
     assert decode(GEMM, divisors, key) == Specialisation(
         aligned=tuple(x for x, o in zip("abc", offsets, strict=True) if o % 16 == 0),
+        begins=tuple(
+            (x, math.gcd(o, 16))
+            for x, o in zip("abc", offsets, strict=True)
+            if o % 4 == 0 and o % 16
+        ),
         multiples=tuple(
             (s, math.gcd(v, 8)) for s, v in (("n", n), ("k", k)) if v % 2 == 0
         ),

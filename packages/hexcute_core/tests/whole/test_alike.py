@@ -179,7 +179,7 @@ def test_a_kernel_for_small_tensors_does_not_take_a_large_one():
 
     promise = row.compile("sm_80").tile.promise
     best = best_key(row.signature, row.divisors)
-    key = best | 1 << (len(row.signature.tensors) + LEVEL_BITS * len(row.divisors))
+    key = best | 1 << LEVEL_BITS * (len(row.signature.tensors) + len(row.divisors))
     with pytest.raises(LaunchError, match="fewer than 2\\^31 elements"):
         require(row.signature, row.divisors, promise, key)
 

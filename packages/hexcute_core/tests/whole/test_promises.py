@@ -14,6 +14,7 @@ from hexcute_core.driver.container import Malformed
 from hexcute_core.driver.launchable import promising
 from hexcute_core.errors import FrontendError, LaunchError, SimulationError
 from hexcute_core.frontend import define, trace
+from hexcute_core.runtime import bind
 from hexcute_core.scalar import Var, as_scalar
 from hexcute_core.tile import Assign
 from hexcute_core.tile.facts import Facts
@@ -133,6 +134,38 @@ def test_divisors_go_through_arithmetic(expression: object, known: int) -> None:
 def test_a_program_shows_what_is_promised() -> None:
     text = show_program(part.compile("sm_80", PROMISED=8).tile)
     assert "var first_1: i32 = first, a multiple of 8" in text
+
+
+def beginning(array: np.ndarray, at: int) -> np.ndarray:
+    """A copy that begins `at` bytes behind a multiple of 16."""
+    room = np.zeros(array.nbytes + 32 + at, np.uint8)
+    start = -room.ctypes.data % 16 + at
+    there = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    there[...] = array
+    return there
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("at, width", [(0, 16), (8, 8), (4, 4), (12, 4), (2, 2)])
+def test_pointers_at_8_and_4_bytes_move_as_many(at: int, width: int, target: str) -> None:
+    x, y = arrays(20, 128)
+    x, starts = beginning(x, at), np.zeros(20, np.int32)
+    key = bind(pages.signature, (x, starts, y), pages.divisors).key
+    compiled = pages.specialise(target, key, {"PROMISED": 8}, verify=True)
+    (name,) = loads(compiled)
+    assert name == (f"cp.async.{width}" if width > 2 else "ld.global.2 + st.shared.2")
+    compiled.simulate(x, starts, y, compare=True)
+    assert np.array_equal(y, x[:, :WIDTH])
+    if 2 < width < 16:
+        assert f"x at a multiple of {width} bytes" in show_program(compiled.tile)
+        with pytest.raises(LaunchError, match=f"for x at a multiple of {width} bytes") as caught:
+            compiled.simulate(beginning(x, 2), starts, y)
+        assert caught.value.fix == "compile it with aligned=False, or call the kernel itself"
+        key = bind(part.signature, (x, y, 0), part.divisors).key
+        text = part.specialise(target, key, {"PROMISED": 8}).explain()
+        assert f"`x` is not known to begin at a multiple of 16 bytes but of {width}; wider" in text
+        # What an aligned pointer is a multiple of, it is of less.
+        compiled.simulate(beginning(x, 0), starts, y)
 
 
 # ---- what is refused ----

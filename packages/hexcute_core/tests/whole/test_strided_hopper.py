@@ -116,7 +116,7 @@ def test_tensors_that_reach_far_are_indexed_in_64_bits() -> None:
         hx.copy(r, hx.global_view(y, ((3, 64), (n, 1))))
 
     best = best_key(far.signature, far.divisors)
-    wide = 1 << 2 + LEVEL_BITS * len(far.divisors) + 1
+    wide = 1 << LEVEL_BITS * (2 + len(far.divisors)) + 1
     for key, word in ((best, False), (best | wide, True)):
         compiled = far.specialise("sm_90", key, {}, verify=True)
         assert compiled.tile.promise.wide == word

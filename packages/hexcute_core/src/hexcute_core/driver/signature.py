@@ -21,6 +21,7 @@ from hexcute_core.runtime import (
     default_divisors,
     packed_divisors,
 )
+from hexcute_core.runtime.signature import ALIGNMENT
 from hexcute_core.runtime.specialisation import NARROW_LIMIT
 from hexcute_core.strides import reach
 from hexcute_core.tile.promise import Promise
@@ -70,8 +71,9 @@ def promise_of(
             )
     wide = known.wide or any(_wide(tensor) for tensor in definition.tensors)
     return Promise(
-        tuple(multiples.items()), frozenset(known.aligned), wide, frozenset(known.apart)
-    )
+        tuple(multiples.items()), frozenset(known.aligned), wide, frozenset(known.apart),
+        known.begins,
+    )  # fmt: skip
 
 
 def _multiples(signature: Signature, divisors: Mapping[str, int], key: int) -> dict[str, int]:
@@ -144,6 +146,14 @@ def require(signature: Signature, divisors: Mapping[str, int], promise: Promise,
             signature.span,
             f"pass {name}.clone(), whose elements lie apart",
         )
+    begins = {**dict.fromkeys(found.aligned, ALIGNMENT), **dict(found.begins)}
+    for name, multiple in promise.begins:
+        if begins.get(name, 1) % multiple:
+            raise LaunchError(
+                f"{signature.kernel}: compiled for {name} at a multiple of {multiple} bytes",
+                signature.span,
+                "compile it with aligned=False, or call the kernel itself",
+            )
     missing = promise.aligned - set(found.aligned)
     if missing:
         raise LaunchError(

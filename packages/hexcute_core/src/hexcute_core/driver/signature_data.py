@@ -30,6 +30,7 @@ def to_data(signature: Signature, divisors: Mapping[str, int], promise: Promise)
         "aligned": sorted(promise.aligned),
         "wide": promise.wide,
         "apart": sorted(promise.apart),
+        "begins": [list(pair) for pair in promise.begins],
     }
 
 
@@ -43,8 +44,9 @@ def from_data(data: Mapping[str, Any]) -> tuple[Signature, dict[str, int], Promi
         divisors = dict(data["divisors"])
         multiples = tuple((name, multiple) for name, multiple in data["multiples"])
         promise = Promise(
-            multiples, frozenset(data["aligned"]), data["wide"], frozenset(data["apart"])
-        )
+            multiples, frozenset(data["aligned"]), data["wide"], frozenset(data["apart"]),
+            tuple((name, multiple) for name, multiple in data["begins"]),
+        )  # fmt: skip
         same = to_data(signature, divisors, promise) == data and _sound(signature, promise)
         fits = {*divisors, *dict(multiples)} <= {s.name for s in symbols}
         numbers = [*divisors.values(), *dict(multiples).values()]
@@ -79,6 +81,8 @@ def _sound(signature: Signature, promise: Promise) -> bool:
         and all(e in symbols if isinstance(e, str) else type(e) is int and e >= 0 for e in extents)
         and all(len(t.strides) in (0, len(t.shape)) for t in signature.tensors)
         and promise.aligned <= {tensor.name for tensor in signature.tensors}
+        and all(type(b) is int and b in (4, 8) for b in dict(promise.begins).values())
+        and {*dict(promise.begins)} <= {tensor.name for tensor in signature.tensors}
         and promise.apart <= {tensor.name for tensor in signature.strided}
         and type(promise.wide) is bool
         and (span is None or (isinstance(span.file, str) and type(span.line) is int))

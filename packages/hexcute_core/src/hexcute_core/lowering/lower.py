@@ -173,9 +173,9 @@ def _scratch(solution: Solution, op: TileOp, threads: int) -> int:
 
 
 def _params(program: TileProgram) -> tuple[th.ThreadParam, ...]:
-    aligned = program.promise.aligned
+    aligned, at = program.promise.aligned, program.promise.begin
     pointers = [
-        th.ThreadParam(p.name, p.dtype, p.shape, True, p.name in aligned, p.strides)
+        th.ThreadParam(p.name, p.dtype, p.shape, True, p.name in aligned, p.strides, at(p.name))
         for p in program.params
     ]
     scalars = [th.ThreadParam(name, dtype) for name, dtype in program.scalars]

@@ -161,12 +161,10 @@ class _Source:
         bits: list[str] = []
         unusual: list[str] = []
         usual = at = 0
-        for pointer in self.pointers.values():
-            bits.append(f"({pointer} % {ALIGNMENT} == 0) << {at}")
-            unusual.append(f"{pointer} % {ALIGNMENT}")
-            usual, at = usual | 1 << at, at + 1
-        for name, divisor in self.divisors.items():
-            value, found = self.extents[name], levels(divisor)
+        numbers = [(pointer, ALIGNMENT) for pointer in self.pointers.values()]
+        numbers += [(self.extents[name], divisor) for name, divisor in self.divisors.items()]
+        for value, divisor in numbers:
+            found = levels(divisor)
             count = " + ".join(f"({value} % {n} == 0)" for n in found)
             bits.append(f"({count}) << {at}")
             unusual.append(f"{value} % {divisor}")

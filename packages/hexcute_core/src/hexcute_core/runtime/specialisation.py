@@ -1,8 +1,8 @@
 """What one compiled kernel assumes of its arguments, packed into one integer key.
 
-    a bit a tensor                     its pointer is a multiple of 16 bytes
+    two bits a tensor                  of how many of 16, 8 and 4 bytes its pointer is a multiple
     two bits a symbol with a divisor   of how many of `levels(divisor)` it is a multiple
-    a bit per tensor with strides        its elements lie at places of their own
+    a bit a tensor with strides        its elements lie at places of their own
     the last bit                       some tensor reaches over 2^31 elements: index in 64 bits
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hexcute_core.runtime.signature import Signature
+from hexcute_core.runtime.signature import ALIGNMENT, Signature
 
 NARROW_LIMIT = 2**31
 """Tensors that reach over fewer elements than this are indexed in 32 bits."""
@@ -29,34 +29,42 @@ def levels(divisor: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Specialisation:
-    """Names of the aligned tensors, the divisor each symbol is known to have, the width, and the
-    tensors with strides whose elements lie apart."""
+    """Names of the aligned tensors, the divisor each symbol is known to have, the width, tensors
+    with strides whose elements lie apart, and the bytes that other pointers are multiples of."""
 
     aligned: tuple[str, ...]
     multiples: tuple[tuple[str, int], ...]
     wide: bool = False
     apart: tuple[str, ...] = ()
+    begins: tuple[tuple[str, int], ...] = ()
 
 
 def decode(signature: Signature, divisors: Mapping[str, int], key: int) -> Specialisation:
     """The assumptions behind a key that a `Binder` of the same signature and divisors made."""
+
     def bits(count: int) -> int:
         nonlocal key
         found, key = key & ((1 << count) - 1), key >> count
         return found
 
-    aligned = tuple(tensor.name for tensor in signature.tensors if bits(1))
-    counts = [(name, levels(divisor), bits(LEVEL_BITS)) for name, divisor in divisors.items()]
+    begins = [(tensor.name, _held(ALIGNMENT, bits(LEVEL_BITS))) for tensor in signature.tensors]
+    aligned = tuple(name for name, held in begins if held == ALIGNMENT)
+    counts = [(name, _held(divisor, bits(LEVEL_BITS))) for name, divisor in divisors.items()]
     apart = tuple(tensor.name for tensor in signature.strided if bits(1))
-    # Of two that hold the first is the multiple of the other.
-    multiples = tuple((name, found[len(found) - count]) for name, found, count in counts if count)
-    return Specialisation(aligned, multiples, bool(bits(1)), apart)
+    wide = bool(bits(1))
+    multiples = tuple((name, held) for name, held in counts if held > 1)
+    others = tuple((name, held) for name, held in begins if 1 < held < ALIGNMENT)
+    return Specialisation(aligned, multiples, wide, apart, others)
+
+
+def _held(divisor: int, count: int) -> int:
+    """The divisor of a number that is a multiple of the last `count` of `levels(divisor)`."""
+    return levels(divisor)[-count] if count else 1
 
 
 def _key(signature: Signature, divisors: Mapping[str, int], aligned: bool) -> int:
-    at = len(signature.tensors)
-    key = (1 << at) - 1 if aligned else 0
-    for divisor in divisors.values():
+    key = at = 0
+    for divisor in (*(ALIGNMENT for _ in signature.tensors), *divisors.values()):
         key |= (len(levels(divisor)) if aligned else 0) << at
         at += LEVEL_BITS
     return key | ((1 << len(signature.strided)) - 1) << at

@@ -160,7 +160,7 @@ class _Launch:
         buffers = {
             name: GlobalBuffer(
                 name, self.pointers[name].dtype, array, self.pointers[name].aligned,
-                self.granules.get(name),
+                self.granules.get(name), self.pointers[name].begins,
             )
             for name, array in self.arrays.items()
         }  # fmt: skip

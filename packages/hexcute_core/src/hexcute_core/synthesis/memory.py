@@ -141,7 +141,7 @@ def _alignment(
     """Elements by which every vector of the tile is aligned in memory and away from edges."""
     param = program.param(view.param)
     assert param.unit is not None
-    known = 128 if param.name in program.promise.aligned else 8
+    known = 8 * program.promise.begin(param.name)
     limit = max(1, known // view.dtype.bits)
     # The row length is the edge along this dimension, and of a row-major tensor what the strides of
     # the others are made of.

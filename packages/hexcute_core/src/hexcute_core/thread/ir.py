@@ -20,7 +20,7 @@ class ThreadParam:
     """A kernel parameter, in launch order: pointers to global tensors, then scalars and symbols.
 
     `shape` is empty for a scalar, `strides` (in elements) for a row-major tensor. A pointer's
-    `aligned` promises 16-byte alignment.
+    `aligned` promises 16-byte alignment, `begins` a multiple of fewer bytes.
     """
 
     name: str
@@ -29,6 +29,7 @@ class ThreadParam:
     pointer: bool = False
     aligned: bool = False
     strides: tuple[Scalar, ...] = ()
+    begins: int = 1
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,8 @@ def _param(param: ThreadParam) -> str:
     if param.strides:
         extents = ", ".join(f"{show(e)}:{show(s)}" for e, s in zip(param.shape, param.strides))
     aligned = " aligned" if param.aligned else ""
+    if param.begins > 1 and not param.aligned:
+        aligned = f" at a multiple of {param.begins} bytes"
     return f"{param.name}: {param.dtype}[{extents}]{aligned}"
 
 

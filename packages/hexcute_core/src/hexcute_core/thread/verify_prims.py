@@ -122,7 +122,7 @@ def _verify_global(ptr: GlobalPtr, spec: PrimSpec, span: SourceSpan | None, scop
         raise VerifyError(f"the offset into {ptr.param} is a {ptr.offset.dtype}", span)
     if ptr.dtype.bits != param.dtype.bits:
         raise VerifyError(f"{ptr.param} of {param.dtype} is addressed as {ptr.dtype}", span)
-    if spec.bytes * 8 > max(8, param.dtype.bits) and not param.aligned:
+    if spec.bytes * 8 > max(8 * param.begins, param.dtype.bits) and not param.aligned:
         raise VerifyError(
             f"{spec.name} needs {spec.bytes}-byte alignment, which {ptr.param} does not promise",
             span,

@@ -82,6 +82,7 @@ def show_program(program: TileProgram, spans: bool = False) -> str:
         lines[-1] += f" clusters {_shape(program.cluster_dim)}"
     promise = [f"{name} % {divisor} == 0" for name, divisor in program.promise.multiples]
     promise += [f"{name} aligned" for name in sorted(program.promise.aligned)]
+    promise += [f"{name} at a multiple of {n} bytes" for name, n in program.promise.begins]
     promise += ["64-bit offsets"] if program.promise.wide else []
     if promise:
         lines.append(f"{INDENT}promised {', '.join(promise)}")

@@ -114,7 +114,7 @@ class _Checker:
         for name, divisor in p.promise.multiples:
             known = name in p.symbols and divisor >= 1
             self.need(known, f"promise `{name} % {divisor} == 0` names no symbol", p.span)
-        for name in p.promise.aligned:
+        for name in (*p.promise.aligned, *dict(p.promise.begins)):
             self.need(name in self.params, f"`{name}` aligned is no parameter", p.span)
         for tensor in p.tensors:
             self.tensor(tensor)

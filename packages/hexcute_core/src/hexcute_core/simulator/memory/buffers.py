@@ -2,12 +2,11 @@
 
 The bytes are a copy of the caller's array and go back when the run has ended well; of an array with
 strides of its own they reach from its first element to its last, and those between that are not its
-own are out of bounds. A pointer
-that does not promise 16-byte alignment is aligned to its element only, whatever numpy did: its
-base address is taken as one element. Of a buffer that the program writes, each granule knows its
-last writer and its readers, so that blocks and threads that meet in it are found; and, as in shared
-memory, whether a fence has shown the async proxy what threads wrote (`proxy`: UNFENCED, the
-writer's clock at its fence, or 0).
+own are out of bounds. A pointer that does not promise 16-byte alignment is aligned to what it does
+or its element, whatever numpy did: its base address is taken as so much and no more. Of a buffer
+that the program writes, each granule knows its last writer and its readers, so that blocks and
+threads that meet in it are found; and, as in shared memory, whether a fence has shown the async
+proxy what threads wrote (`proxy`: UNFENCED, the writer's clock at its fence, or 0).
 """
 
 from __future__ import annotations
@@ -39,14 +38,15 @@ class GlobalBuffer:
     where the program never writes them."""
 
     def __init__(
-        self, name: str, dtype: DType, array: Array, aligned: bool, granule: int | None
+        self, name: str, dtype: DType, array: Array, aligned: bool, granule: int | None,
+        begins: int = 1,
     ) -> None:
         self.name = name
         self.dtype = dtype
         self.array = array
         memory = line(array)
         self.size = memory.nbytes
-        self.base = 0 if aligned else max(1, dtype.bits // 8)
+        self.base = 0 if aligned else max(begins, dtype.bits // 8)
         self.changed = False
         self._own = None if array.flags.c_contiguous else np.repeat(own(array), array.itemsize)
         self._bytes = np.zeros(-(-self.size // 16) * 16, dtype=np.uint8)

@@ -117,9 +117,11 @@ def _limits(program: TileProgram, facts: Facts, ref: TileRef) -> Iterator[Limit]
         )
         return
     if param.name not in program.promise.aligned:
+        begin = program.promise.begin(param.name)
         yield Limit(
-            max(1, 8 // view.dtype.bits),
-            f"`{param.name}` is not known to begin at a multiple of {WIDEST} bytes",
+            max(1, 8 * begin // view.dtype.bits),
+            f"`{param.name}` is not known to begin at a multiple of {WIDEST} bytes"
+            + (f" but of {begin}" if begin > 1 else ""),
             f"`{param.name}` at one",
         )
     rows = param.shape[param.unit]

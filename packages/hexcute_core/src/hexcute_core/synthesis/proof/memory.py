@@ -63,7 +63,7 @@ def check_global_runs(
     last = _inner(param)
     if last is None:
         raise VerifyError(f"{plan.name}: no elements of `{param.name}` are neighbours", op.span)
-    if run * view.dtype.bits > 8 and param.name not in program.promise.aligned:
+    if run * view.dtype.bits > 8 * program.promise.begin(param.name):
         raise VerifyError(f"{plan.name}: `{param.name}` is aligned to no {run} elements", op.span)
     # What is known at run time only adds multiples of `loose` to the last coordinate.
     loose = gcd(facts.divisor(view.origin[last]), facts.divisor(param.shape[last]))
