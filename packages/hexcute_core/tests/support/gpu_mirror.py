@@ -172,7 +172,7 @@ def compare(program: str, target: str, blocks: int, left: Arrays, arrays: Arrays
 def same_bits(left: np.ndarray, array: np.ndarray) -> bool:
     """Whether the bytes `left` are the array's. Where both have no number they may be any: IEEE 754
     leaves open which of its NaNs an operation gives."""
-    array = array.reshape(-1)
+    array = np.ascontiguousarray(array).reshape(-1)
     if array.dtype.kind in "iub":
         return np.array_equal(left, array.view(np.uint8))
     found = left.view(array.dtype)

@@ -16,6 +16,7 @@ import test_simulator_agents as agents
 import test_simulator_atomics as atomics
 from gpu_comparisons import Comparisons
 from gpu_programs import ONE, TRUE, TX, ZERO, loaded, per_lane, reg
+from strided_kernels import counted
 from test_simulator import ragged_copy
 
 import hexcute_core as hx
@@ -28,6 +29,7 @@ from hexcute_core.pytest_plugin import KernelSimulation
 from hexcute_core.scalar import Binary, Call, Const, Unary, Var, compare
 from hexcute_core.simulator.lanes import warp
 from hexcute_core.simulator.launch import simulate
+from hexcute_core.simulator.memory import strided
 from hexcute_core.thread import (
     DeclareArray,
     GlobalPtr,
@@ -61,10 +63,11 @@ class Mirror:
         self.wrong, self.launched = False, []
 
     def launch(self, program, arrays, scalars, grid):
-        left = {name: array.copy() for name, array in arrays.items()}
+        left = {name: strided.copied(array) for name, array in arrays.items()}
         assert simulate(program, left, scalars).blocks[-1] == tuple(end - 1 for end in grid)
         self.launched.append((program, arrays))
-        return {name: a.reshape(-1).view(np.uint8) ^ self.wrong for name, a in left.items()}
+        lines = {name: np.ascontiguousarray(a).reshape(-1) for name, a in left.items()}
+        return {name: line.view(np.uint8) ^ self.wrong for name, line in lines.items()}
 
     def ends(self, failure=None, gpu=False):
         """What follows the body of a test."""
@@ -96,6 +99,22 @@ def copied(simulated, **options):
     arrays = {"src": source, "dst": target}
     simulated(ragged_copy(dt.f16, 8), arrays, {"n": 100}, **options)
     target[:] = 0
+
+
+def test_arrays_with_strides_of_their_own_are_compared_element_by_element(mirror):
+    x, bins = np.array([[3, 9], [1, 9]], np.int32)[:, 0], np.zeros((4, 5), np.int32)[:, 2]
+    program = counted.compile("sm_80", aligned=False).thread
+    arrays = {"x": x, "bins": bins}
+    for wrong in (False, True):
+        mirror.wrong = wrong
+        mirror.simulate(program, arrays, {"m": 2, "n": 4, "sm": 2, "sn": 5})
+        if wrong:
+            with pytest.raises(AssertionError):
+                mirror.ends()
+        else:
+            mirror.ends()
+    assert [r["same"] for r in mirror.rows()] == ["True"] * 2 + ["False"] * 2
+    assert {r["bytes"] for r in mirror.rows()} == {"8", "16"}
 
 
 def test_a_run_is_repeated_from_where_it_started(mirror):
