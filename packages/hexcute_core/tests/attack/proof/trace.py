@@ -94,10 +94,10 @@ def _value(operand: Any, m: Machine, lanes: Array) -> Any:
 
 def _boxes(operand: MapRef, m: Machine, lanes: Array) -> Boxes:
     tensor_map = m.world.maps[operand.name]
-    buffer, extents = m.buffers[tensor_map.param], m.world.extents[tensor_map.param]
+    buffer, tensor = m.buffers[tensor_map.param], m.world.mapped[tensor_map.param]
     corners = [lanes_of(compile_scalar(c)(m), lanes) for c in operand.coords]
     found = tuple(
-        box_at(tensor_map, buffer, extents, tuple(int(c[i]) for c in corners))
+        box_at(tensor_map, buffer, tensor, tuple(int(c[i]) for c in corners))
         for i in range(len(lanes))
     )
     return Boxes(tensor_map.param, found, tensor_map.swizzle)
