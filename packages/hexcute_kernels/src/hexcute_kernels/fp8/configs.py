@@ -89,8 +89,9 @@ BLOCKWISE = Table(
 GROUPED = Table(
     rows={
         "h200": (
-            Row(BlockwiseConfig(64, 128, 8, 1), {"share": 64, "out_bits": 16}),
-            Row(BlockwiseConfig(128, 128, 5, 2), {"share": 512, "out_bits": 16}),
+            Row(BlockwiseConfig(64, 128, 8, 1), {"share": 40, "out_bits": 16}),
+            Row(BlockwiseConfig(128, 128, 5, 2, GROUP=1), {"share": 80, "out_bits": 16}),
+            Row(BlockwiseConfig(128, 128, 5, 2), {"share": 1024, "out_bits": 16}),
             Row(BlockwiseConfig(256, 128, 3, 2, 2), {"out_bits": 16}),
             Row(BlockwiseConfig(128, 128, 4, 2)),
         ),
@@ -116,8 +117,8 @@ class QuantizeConfig:
 
 
 QUANTIZE = Table(
-    rows={"h200": (Row(QuantizeConfig(64, 4)),)},
-    more=(QuantizeConfig(32, 4), QuantizeConfig(16, 4), QuantizeConfig(64, 8)),
+    rows={"h200": (Row(QuantizeConfig(16, 4)),)},
+    more=(QuantizeConfig(32, 4), QuantizeConfig(16, 2), QuantizeConfig(64, 4)),
 )
 QUANTIZE_WEIGHTS = Table(
     rows={"h200": (Row(QuantizeConfig(128, 8)),)}, more=(QuantizeConfig(128, 16),)
