@@ -170,6 +170,13 @@ def gpu(session: nox.Session) -> None:
 
 
 @nox.session
+def sanitize(session: nox.Session) -> None:
+    """The tests that need a GPU under a tool of compute-sanitizer: `-- racecheck --out FILE`."""
+    compiler(session, *TESTING, "torch", "triton")
+    session.run("python", "tests/sanitizer", *session.posargs)
+
+
+@nox.session
 def operators(session: nox.Session) -> None:
     """Calls of operators with torch, on a stand-in of a GPU: choice, errors, opcheck, compile."""
     compiler(session, *TESTING, "torch")

@@ -1,0 +1,99 @@
+"""`python tests/sanitizer memcheck|racecheck|synccheck|initcheck --out FILE`: every GPU test under
+a tool of compute-sanitizer.
+
+Tests are dealt into shards, and workers, a process each, take shards from one queue until none is
+left or the time is over; what has not run is said. Kernels come from the cache where it has them,
+so a run of the tests beforehand makes it much shorter.
+
+`patterns.cu`, beside this, has what racecheck reports of programs that are right.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from logs import Outcome, kinds, read  # noqa: E402
+
+TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
+_LAST_START = 25.0
+_POLL = 0.3
+
+
+def command(tool: str) -> list[str]:
+    """One worker's process. Errors of the driver's calls that the runtime handles, as a launch of
+    no blocks, are no reports."""
+    sanitizer = ["compute-sanitizer", "--tool", tool, "--report-api-errors", "no"]
+    sanitizer += ["--error-exitcode", "0", "--print-limit", "100"]
+    tests = ["-m", "pytest", "-v", "-p", "shard", "-p", "no:cacheprovider", "-n", "0"]
+    return [*sanitizer, sys.executable, *tests, "-m", "gpu and not fuzz"]
+
+
+def run(tool: str, shards: int, workers: int, seconds: float, logs: Path) -> list[int]:
+    """Runs all shards, their output in `logs`; which of them did not end in time."""
+    end = time.monotonic() + seconds
+    waiting, running, ended = list(range(shards)), {}, set()
+    while waiting or running:
+        while waiting and len(running) < workers and time.monotonic() < end - _LAST_START:
+            shard = waiting.pop(0)
+            env = dict(os.environ, SHARD=f"{shard}/{shards}", PYTHONUNBUFFERED="1")
+            env["PYTHONPATH"] = f"{HERE}:{env.get('PYTHONPATH', '')}"
+            with (logs / str(shard)).open("w") as log:
+                running[shard] = subprocess.Popen(
+                    command(tool), stdout=log, stderr=subprocess.STDOUT, env=env,
+                    start_new_session=True,
+                )  # fmt: skip
+        if not running:
+            break
+        time.sleep(_POLL)
+        for shard, process in list(running.items()):
+            if process.poll() is not None:
+                ended.add(shard)
+                del running[shard]
+            elif time.monotonic() > end:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                del running[shard]
+    return [shard for shard in range(shards) if shard not in ended]
+
+
+def main() -> int:
+    """Prints how many tests ran and what was reported; 1 where something was, or not all ran."""
+    parser = argparse.ArgumentParser(prog="python tests/sanitizer", description=__doc__)
+    parser.add_argument("tool", choices=TOOLS)
+    parser.add_argument("--out", type=Path, required=True, help="the reports, test by test")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--shards", type=int, help="else two per worker")
+    parser.add_argument("--seconds", type=float, default=3600.0, help="when to stop")
+    options = parser.parse_args()
+    shards = options.shards or 2 * options.workers
+    outcome = Outcome()
+    with tempfile.TemporaryDirectory() as folder:
+        logs = Path(folder)
+        left = run(options.tool, shards, options.workers, options.seconds, logs)
+        for log in sorted(logs.iterdir()):
+            with log.open(errors="replace") as lines:
+                outcome.add(read(lines))
+    with options.out.open("w", encoding="utf-8") as out:
+        for test, lines in outcome.reports:
+            out.write(f"{test}\n" + "".join(f"    {line}\n" for line in lines))
+    counts = ", ".join(f"{len(names)} {verdict}" for verdict, names in outcome.tests.items())
+    print(f"{options.tool}: {counts}; {len(left)} of {shards} shards did not end")
+    for test in outcome.tests.get("failed", []):
+        print(f"failed: {test}")
+    for kind, count in kinds(outcome).items():
+        print(f"{count} x {kind}")
+    return 1 if left or outcome.reports or outcome.tests.get("failed") else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
