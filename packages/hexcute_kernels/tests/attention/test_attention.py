@@ -42,6 +42,8 @@ WGMMA = {
     "lazy before": {"BN": 32, "LAZY": True, "RESCALE": "before"},
     "lazy next": {"BN": 48, "LAZY": True, "RESCALE": "next", "PINGPONG": False},
     "next": {"BN": 32, "RESCALE": "next", "STAGES": 3},
+    "stays": {"BM": 64, "BN": 64, "GROUPS": 1, "PINGPONG": False, "STAYS": True},
+    "turns that stay": {"BN": 64, "STAYS": True, "LAZY": True, "RESCALE": "next"},
 }
 MMA = {"four": {}, "eight": {"BM": 128, "BN": 32, "WARPS": 8}}
 CASES = (
@@ -58,6 +60,9 @@ CASES = (
     ("wgmma", "lazy before", Sizes(1, 1, 1, 132, 150, 72, 64), Mask(left=70)),
     ("wgmma", "lazy next", Sizes(1, 2, 1, 132, 300, 64, 64), Mask(cap=5.0)),
     ("wgmma", "next", Sizes(1, 1, 1, 72, 200, 192, 256), Mask(right=0)),
+    ("wgmma", "stays", Sizes(2, 4, 2, 132, 140, 24, 40), Mask(right=0, left=70)),
+    ("wgmma", "stays", Sizes(2, 2, 1, 132, 100, 64, 64), Mask(right=0)),
+    ("wgmma", "turns that stay", Sizes(1, 4, 2, 200, 300, 128, 128), Mask(right=0)),
     ("mma", "four", Sizes(1, 2, 1, 132, 300, 64, 64), Mask()),
     ("mma", "four", Sizes(2, 2, 1, 100, 130, 64, 64), Mask(right=0, left=40)),
     ("mma", "four", Sizes(1, 2, 1, 100, 70, 40, 24), Mask(right=0, cap=3.0)),

@@ -44,7 +44,8 @@ class MmaConfig:
 @dataclass(frozen=True)
 class WgmmaConfig:
     """BM queries and BN keys per tile, STAGES of keys and of values, GROUPS of warps that multiply,
-    in turns or not (PINGPONG), ORDER of the blocks; LAZY maxima, and where results are rescaled."""
+    in turns or not (PINGPONG), ORDER of the blocks; LAZY maxima, and where results are rescaled;
+    STAYS, one block per multiprocessor takes what there is to do, the longest first."""
 
     BM: int
     BN: int
@@ -54,6 +55,7 @@ class WgmmaConfig:
     ORDER: str = "rows"
     LAZY: bool = True
     RESCALE: str = "next"
+    STAYS: bool = False
 
     def blocks(self, problem: Blocked) -> int:
         return blocks(problem, self.BM)
@@ -123,5 +125,7 @@ WGMMA = Table(
         WgmmaConfig(192, 128, 3, True),
         WgmmaConfig(128, 128, 2, False),
         WgmmaConfig(64, 64, 1, False, ORDER="heads"),
+        WgmmaConfig(192, 128, 3, True, 3, STAYS=True),
+        WgmmaConfig(128, 128, 2, True, STAYS=True),
     ),
 )

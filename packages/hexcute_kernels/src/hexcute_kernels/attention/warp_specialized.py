@@ -17,6 +17,7 @@ from hexcute_core import f32, i32
 from hexcute_kernels.attention.bounds import key_tiles, tile_width
 from hexcute_kernels.attention.orders import ORDERS, in_sections, key_head
 from hexcute_kernels.attention.ragged import PLACE, name_rows, places, taken
+from hexcute_kernels.parts.schedule import back_and_forth
 from hexcute_kernels.parts.softmax import (
     LEAST,
     LOG2_E,
@@ -33,8 +34,11 @@ b, hq, hk, sq, sk, lb, lh, ls = hx.dims("b hq hk sq sk lb lh ls")
 
 RESCALES = ("before", "after", "next")
 """When a result takes its decay: before or after the exponentials, or under the next products."""
-PRODUCER, CONSUMER = {1: None, 2: 24, 3: 32}, {1: None, 2: 240, 3: 160}
-"""Registers a thread keeps, by how many groups multiply; one needs no more than a launch gives."""
+REGISTERS = {1: (None, None), 2: (24, 240), 3: (32, 160)}
+"""What a thread keeps that loads and one that multiplies, by how many groups do; one needs no more
+than a launch gives."""
+BUSY = {**REGISTERS, 2: (40, 232)}
+"""The same where the loading ones also find their blocks, or gather rows."""
 
 
 @hx.device
@@ -45,6 +49,30 @@ def multiply(rs, q, k, ro, rp, s_v, values, decay, lazy):
         rescale(ro, decay, lazy)
     s = values.wait()
     hx.gemm(ro, rp, s_v[:, :, s], asynchronous=True)
+
+
+@hx.device
+def views(q, k, v, z, h, row, k0, last, BM, BN):
+    """The block's queries, and the tiles of keys and values up to number `last`."""
+    d, dv = q.shape[-1], v.shape[-1]
+    wide_k, wide_v = tile_width(d), tile_width(dv)
+    gq = hx.global_view(q[z, row:, h, :], ((BM, wide_k), (hq * d, 1)))
+    kh, n = key_head(h, hq, hk), last + 1
+    gk = hx.global_view(k[z, k0:, kh, :], ((BN, wide_k, n), (hk * d, 1, BN * hk * d)))
+    gv = hx.global_view(v[z, k0:, kh, :], ((wide_v, BN, n), (1, hk * dv, BN * hk * dv)))
+    return gq, gk, gv
+
+
+@hx.device
+def block_of(number, count, place, rows, BM, bounded_right):
+    """Of a block that stays, what `taken` says."""
+    at = back_and_forth(number, count, hx.gridDim.x)
+    if place is not None:
+        return at % hq, 0, *taken(place, at // hq)
+    row, head = at // (hq * b), at % (hq * b)
+    if bounded_right:
+        row = rows - 1 - row
+    return head % hq, head // hq, 0, sq, 0, sk, row * BM
 
 
 @cache
@@ -89,12 +117,16 @@ def warp_specialized_attention(
         ORDER: str = "rows",
         LAZY: bool = False,
         RESCALE: str = "after",
+        STAYS: bool = False,
     ):
         assert ORDER in ORDERS and RESCALE in RESCALES, f"they are of {ORDERS} and {RESCALES}"
         rows, group = hx.cdiv(sq, BM), hq // hk
         q0, nq, k0, nk, bm = 0, sq, 0, sk, 0
-        if ragged:
-            hx.attrs.cuda.grid_dim = places * hq
+        count = places * hq if ragged else rows * hq * b
+        if STAYS:
+            pass
+        elif ragged:
+            hx.attrs.cuda.grid_dim = count
             h, z = hx.blockIdx.x % hq, 0
             q0, nq, k0, nk, bm = taken(place, hx.blockIdx.x // hq)
         elif ORDER == "rows":
@@ -104,122 +136,138 @@ def warp_specialized_attention(
             hx.attrs.cuda.grid_dim = hq, rows, b
             h, row, z = hx.blockIdx.x, hx.blockIdx.y, hx.blockIdx.z
         else:
-            hx.attrs.cuda.grid_dim = rows * hq * b
+            hx.attrs.cuda.grid_dim = count
             head_bytes = sk * (d + dv) * dtype.bits // 8
             row, head = in_sections(hx.blockIdx.x, rows, hq * b, group, head_bytes)
             h, z = head % hq, head // hq
-        if not ragged:  # The longest rows first.
-            bm = (rows - 1 - row if bounded_right else row) * BM
-
-        last, tiles, first_whole, after_whole = key_tiles(
-            bm, nq, nk, right, left, bounded_right, bounded_left, BM, BN
-        )
         bounds = right, left, bounded_right, bounded_left
-        stretches = [(True, 1, first_whole), (False, first_whole, after_whole)]
-        if bounded_left:
-            stretches.append((True, after_whole, tiles))
-
-        gq = hx.global_view(q[z, q0 + bm :, h, :], ((BM, wide_k), (hq * d, 1)))
-        kh, n = key_head(h, hq, hk), last + 1
-        gk = hx.global_view(k[z, k0:, kh, :], ((BN, wide_k, n), (hk * d, 1, BN * hk * d)))
-        gv = hx.global_view(v[z, k0:, kh, :], ((wide_v, BN, n), (1, hk * dv, BN * hk * dv)))
+        if not STAYS:
+            if not ragged:  # The longest rows first.
+                bm = (rows - 1 - row if bounded_right else row) * BM
+            last, tiles, first_whole, after_whole = key_tiles(bm, nq, nk, *bounds, BM, BN)
+            gq, gk, gv = views(q, k, v, z, h, q0 + bm, k0, last, BM, BN)
         s_q = hx.shared_tensor(dtype, (BM, max(wide_k, wide_v)))
         s_k = hx.shared_tensor(dtype, (BN, wide_k, STAGES))
         s_v = hx.shared_tensor(dtype, (wide_v, BN, STAGES))
         queries, keys, values = hx.pipeline(1), hx.pipeline(STAGES), hx.pipeline(STAGES)
         teams = GROUPS if PINGPONG else 1
         high = BM // teams
+        loading, multiplying = (BUSY if ragged or STAYS else REGISTERS)[GROUPS]
         if teams > 1:
             order = hx.turns(teams)
         if ragged:
             seen = hx.shared_tensor(i32, (BN,))
 
-        with hx.warp_groups_producer(registers=PRODUCER[GROUPS]):
-            with queries.produce():
-                hx.copy(gq, s_q[:, :wide_k])
-            for i in range(tiles):
-                with keys.produce() as s:
-                    hx.copy(gk[:, :, last - i], s_k[:, :, s])
-                if ragged and (last - i + 1) * BN > nk:
-                    # What follows may be anything, and 0 times that no number.
-                    column = (last - i) * BN
-                    name_rows(seen, column, nk)
-                    hx.sync_role()
-                    named = hx.global_view(v[z, k0 + column :, kh, :], ((wide_v, BN), (1, seen)))
-                    with values.produce() as s:
-                        hx.copy(named, s_v[:, :, s])
-                else:
-                    with values.produce() as s:
-                        hx.copy(gv[:, :, last - i], s_v[:, :, s])
+        with hx.warp_groups_producer(registers=loading):
+            for number in hx.persistent(count) if STAYS else (0,):
+                if STAYS:
+                    h, z, q0, nq, k0, nk, bm = block_of(
+                        number, count, place, rows, BM, bounded_right
+                    )
+                    last, tiles, _, _ = key_tiles(bm, nq, nk, *bounds, BM, BN)
+                    gq, gk, gv = views(q, k, v, z, h, q0 + bm, k0, last, BM, BN)
+                with queries.produce():
+                    hx.copy(gq, s_q[:, :wide_k])
+                for i in range(tiles):
+                    with keys.produce() as s:
+                        hx.copy(gk[:, :, last - i], s_k[:, :, s])
+                    if ragged and (last - i + 1) * BN > nk:
+                        # What follows may be anything, and 0 times that no number.
+                        column = (last - i) * BN
+                        hx.sync_role()
+                        name_rows(seen, column, nk)
+                        hx.sync_role()
+                        kh = key_head(h, hq, hk)
+                        there = v[z, k0 + column :, kh, :]
+                        named = hx.global_view(there, ((wide_v, BN), (1, seen)))
+                        with values.produce() as s:
+                            hx.copy(named, s_v[:, :, s])
+                    else:
+                        with values.produce() as s:
+                            hx.copy(gv[:, :, last - i], s_v[:, :, s])
 
         for me in hx.static_range(teams):
             row_step, sum_step = hq * dv, 1
             if ragged:
                 row_step = sum_step = hx.shared_tensor(i32, (high,))
-            with hx.warp_groups_consumer(GROUPS // teams, registers=CONSUMER[GROUPS]):
-                top = bm + me * high
-                mine = s_q[me * high : (me + 1) * high, :wide_k]
-                ro = hx.register_tensor(f32, (high, wide_v))
-                rs = hx.register_tensor(f32, (high, BN))
-                m, sums = hx.register_tensor(f32, (high, 1)), hx.register_tensor(f32, (high, SUMS))
-                hx.fill(ro, 0.0)
-                hx.fill(m, LEAST)
-                hx.fill(sums, 0.0)
-                factor = (1.0 if capped else scale) * LOG2_E
-                queries.wait()
-                if tiles > 0:
-                    with keys.consume() as s:
-                        hx.gemm(rs, mine, s_k[:, :, s], accumulate=False)
-                    if capped:
-                        rs = cap * hx.tanh(rs * (scale / cap))
-                    hide(rs, top + nk - nq, last * BN, nk, *bounds)
-                    m, decay = raised(rs, m, factor)
-                    p = exponentials(rs, m, factor)
-                    sums = hx.sum(p, 1, keep=SUMS)
-                    rp = hx.cast(p, dtype)
-                    for cut, start, stop in stretches:
-                        for i in range(start, stop):
-                            pending = decay if RESCALE == "next" else None
-                            k_now = s_k[:, :, keys.wait()]
-                            if teams > 1:
-                                with order.turn(me):
-                                    multiply(rs, mine, k_now, ro, rp, s_v, values, pending, LAZY)
-                            else:
-                                multiply(rs, mine, k_now, ro, rp, s_v, values, pending, LAZY)
-                            hx.wait_gemm(1)
-                            keys.release()
-                            if capped:
-                                rs = cap * hx.tanh(rs * (scale / cap))
-                            if cut:
-                                hide(rs, top + nk - nq, (last - i) * BN, nk, *bounds)
-                            m, decay = raised(rs, m, factor, LAZY)
-                            if RESCALE == "before":
+            with hx.warp_groups_consumer(GROUPS // teams, registers=multiplying):
+                for number in hx.persistent(count) if STAYS else (0,):
+                    if STAYS:
+                        h, z, q0, nq, k0, nk, bm = block_of(
+                            number, count, place, rows, BM, bounded_right
+                        )
+                        last, tiles, first_whole, after_whole = key_tiles(
+                            bm, nq, nk, *bounds, BM, BN
+                        )
+                    stretches = [(True, 1, first_whole), (False, first_whole, after_whole)]
+                    if bounded_left:
+                        stretches.append((True, after_whole, tiles))
+                    top = bm + me * high
+                    mine = s_q[me * high : (me + 1) * high, :wide_k]
+                    ro = hx.register_tensor(f32, (high, wide_v))
+                    rs = hx.register_tensor(f32, (high, BN))
+                    m = hx.register_tensor(f32, (high, 1))
+                    sums = hx.register_tensor(f32, (high, SUMS))
+                    hx.fill(ro, 0.0)
+                    hx.fill(m, LEAST)
+                    hx.fill(sums, 0.0)
+                    factor = (1.0 if capped else scale) * LOG2_E
+                    queries.wait()
+                    if tiles > 0:
+                        with keys.consume() as s:
+                            hx.gemm(rs, mine, s_k[:, :, s], accumulate=False)
+                        if capped:
+                            rs = cap * hx.tanh(rs * (scale / cap))
+                        hide(rs, top + nk - nq, last * BN, nk, *bounds)
+                        m, decay = raised(rs, m, factor)
+                        p = exponentials(rs, m, factor)
+                        sums = hx.sum(p, 1, keep=SUMS)
+                        rp = hx.cast(p, dtype)
+                        for cut, start, stop in stretches:
+                            for i in range(start, stop):
+                                pending = decay if RESCALE == "next" else None
+                                k_now = s_k[:, :, keys.wait()]
+                                v_now = s_v, values
+                                if teams > 1:
+                                    with order.turn(me):
+                                        multiply(rs, mine, k_now, ro, rp, *v_now, pending, LAZY)
+                                else:
+                                    multiply(rs, mine, k_now, ro, rp, *v_now, pending, LAZY)
+                                hx.wait_gemm(1)
+                                keys.release()
+                                if capped:
+                                    rs = cap * hx.tanh(rs * (scale / cap))
+                                if cut:
+                                    hide(rs, top + nk - nq, (last - i) * BN, nk, *bounds)
+                                m, decay = raised(rs, m, factor, LAZY)
+                                if RESCALE == "before":
+                                    hx.wait_gemm(0)
+                                    rescale(ro, decay, LAZY)
+                                p = exponentials(rs, m, factor)
+                                sums = sums * decay + hx.sum(p, 1, keep=SUMS)
                                 hx.wait_gemm(0)
-                                rescale(ro, decay, LAZY)
-                            p = exponentials(rs, m, factor)
-                            sums = sums * decay + hx.sum(p, 1, keep=SUMS)
-                            hx.wait_gemm(0)
-                            values.release()
-                            rp = hx.cast(p, dtype)
-                            if RESCALE == "after":
-                                rescale(ro, decay, LAZY)
-                    if RESCALE == "next":
-                        rescale(ro, decay, LAZY)
-                    with values.consume() as s:
-                        hx.gemm(ro, rp, s_v[:, :, s])
-                total = hx.sum(sums, 1)
-                if ragged:
-                    name_rows(row_step, top, nq)
+                                values.release()
+                                rp = hx.cast(p, dtype)
+                                if RESCALE == "after":
+                                    rescale(ro, decay, LAZY)
+                        if RESCALE == "next":
+                            rescale(ro, decay, LAZY)
+                        with values.consume() as s:
+                            hx.gemm(ro, rp, s_v[:, :, s])
+                    total = hx.sum(sums, 1)
+                    if ragged:
+                        name_rows(row_step, top, nq)
+                        hx.sync_role()
+                    if with_lse:
+                        gl = hx.global_view(lse[z, h, q0 + top :], ((high, 1), (sum_step, 1)))
+                        hx.copy(log_sum(m, total, factor), gl)
+                    # The queries have been read: their memory takes the result on its way out.
+                    so = s_q[me * high : (me + 1) * high, :wide_v]
                     hx.sync_role()
-                if with_lse:
-                    gl = hx.global_view(lse[z, h, q0 + top :], ((high, 1), (sum_step, 1)))
-                    hx.copy(log_sum(m, total, factor), gl)
-                # The queries have been read: their memory takes the result on its way out.
-                so = s_q[me * high : (me + 1) * high, :wide_v]
-                hx.sync_role()
-                hx.copy(hx.cast(ro * reciprocal_or_zero(total), dtype), so)
-                hx.sync_role()
-                hx.copy(so, hx.global_view(o[z, q0 + top :, h, :], ((high, wide_v), (row_step, 1))))
-                queries.release()
+                    hx.copy(hx.cast(ro * reciprocal_or_zero(total), dtype), so)
+                    hx.sync_role()
+                    steps = (high, wide_v), (row_step, 1)
+                    hx.copy(so, hx.global_view(o[z, q0 + top :, h, :], steps))
+                    queries.release()
 
     return attention
