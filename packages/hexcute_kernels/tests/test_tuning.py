@@ -276,7 +276,7 @@ def test_the_command_tunes_and_writes_both_files(
 
     monkeypatch.setenv("HEXCUTE_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr("hexcute_kernels.commands.tune_operator", stand_in)
-    for where in ("__main__", "tuning"):
+    for where in ("commands", "tuning"):
         monkeypatch.setattr(f"hexcute_kernels.{where}.gpu_here", lambda: Gpu("h200", "sm_90"))
     table, path = tmp_path / "matmul_h200.py", tmp_path / "r.csv"
     command = [
