@@ -14,7 +14,13 @@ from attention_reference import attention
 
 import hexcute_core as hx
 from hexcute_core.errors import MissingDependency
-from hexcute_kernels.attention.decode_configs import FEW, MANY, CombineConfig, SplitConfig
+from hexcute_kernels.attention.decode_configs import (
+    FEW,
+    LATENT,
+    MANY,
+    CombineConfig,
+    SplitConfig,
+)
 from hexcute_kernels.attention.decoding import Kind, combine, decoding_attention, workspace_width
 from hexcute_kernels.attention.decoding_operators import Decoding
 from hexcute_kernels.tables import constants
@@ -226,6 +232,21 @@ def test_tiles_and_places(given: dict[str, Any], tile: tuple[int, int], places: 
     p, config = problem(**given), SplitConfig(32, 3, 528)
     assert p.tile == tile and config.places(p) == places
     assert config.alone(p) == (places == p.b)
+
+
+@pytest.mark.parametrize(("h", "sq"), [(16, 1), (16, 2), (20, 1), (128, 1)])
+def test_latent_tiles_of_the_table_have_layouts(h: int, sq: int) -> None:
+    p = Decoding(
+        b=2, sq=sq, sk=4096, h=h, hk=1, d=576, dtype=hx.f16, scale=1.0, ragged=True, page=64,
+        values=512,
+    )  # fmt: skip
+    config = LATENT.choose("h200", p)
+    kind = Kind(
+        hx.f16, hx.f16, p.d, *p.tile, whole=p.whole, ragged=True, page=64, dependent=True,
+        values=p.values,
+    )  # fmt: skip
+    compiled = decoding_attention(kind).compile("sm_90", **constants(config.kernel(p)))
+    assert compiled.thread.shared_bytes <= 227 << 10
 
 
 @pytest.mark.parametrize("d", [64, 128, 256])

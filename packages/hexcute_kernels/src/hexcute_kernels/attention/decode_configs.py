@@ -149,7 +149,7 @@ APPEND = Table(
 LATENT = Table(
     rows={
         "h200": (
-            Row(SplitConfig(32, 3, 132), most={"h": 16, "sq": 1}),
+            Row(SplitConfig(32, 3, 132), most={"high": 32}),
             Row(SplitConfig(16, 4, 132)),
         ),
     },
@@ -170,8 +170,14 @@ SPLIT = Table(
         ),
         "h200": (
             Row(SplitConfig(32, 2, 2112), {"d": 128}, least={"b": 2}, equal={"ragged": "True"}),
+            Row(
+                SplitConfig(32, 3, 264, 8),
+                most={"d": 64, "sk": 8192, "tiles": 40},
+                least={"tiles": 20},
+            ),
             Row(SplitConfig(32, 3, 528), most={"d": 64}),
             Row(SplitConfig(32, 3, 528), most={"d": 128}, least={"tiles": 100}),
+            Row(SplitConfig(32, 3, 528), most={"d": 128, "tiles": 24}, least={"tiles": 12}),
             Row(SplitConfig(32, 3, 264), most={"d": 128}),
             Row(SplitConfig(16, 3, 528)),
         ),

@@ -76,6 +76,12 @@ class Decoding(Problem):
         return group, max(queries, ROWS // group)
 
     @property
+    def high(self) -> int:
+        """Rows of a tile."""
+        group, queries = self.tile
+        return group * queries
+
+    @property
     def whole(self) -> bool:
         """Whether one tile holds all that share a head of keys."""
         return self.g <= self.tile[0] and self.sq <= self.tile[1]

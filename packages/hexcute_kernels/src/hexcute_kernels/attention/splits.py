@@ -3,7 +3,7 @@
     share = tiles of all sequences / blocks wanted, rounded up
     n(z) = tiles of z / share, to the nearest, and 1 at least
     first(z) = n(0) + ... + n(z - 1): blocks first(z) to first(z) + n(z) - 1 are sequence z's
-    of a sequence of t tiles, split s of n takes tiles s t / n to (s + 1) t / n - 1
+    of a sequence of t tiles, the first t % n of n splits take t / n, rounded down, and one more
 
 Blocks as many as wanted, and one more for each sequence, suffice.
 """
@@ -35,7 +35,9 @@ def number_of_splits(tiles, share):
 @hx.device
 def part_of_sequence(tiles, split, count):
     """(begin, end): the tiles of one of `count` splits."""
-    return split * tiles // count, (split + 1) * tiles // count
+    each, more = tiles // count, tiles % count
+    begin = split * each + hx.minimum(split, more)
+    return begin, begin + each + hx.select(split < more, 1, 0)
 
 
 @hx.device
