@@ -7,6 +7,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -254,6 +255,23 @@ def test_what_cannot_be_drawn_or_written_is_refused(tmp_path: Any) -> None:
 def test_no_block_has_no_tracks() -> None:
     timeline = in_step.timeline(*arguments(0, 8, 8), target="sm_80")
     assert timeline.tracks == () and timeline.show() and timeline.trace() and timeline.picture()
+
+
+PICTURES = Path(__file__).parents[4] / "docs" / "pictures"
+MEASURED = sorted(PICTURES.glob("timeline_*.json"))
+
+
+@pytest.mark.parametrize("trace", MEASURED, ids=lambda path: path.stem)
+def test_pictures_of_the_documentation_are_drawn_from_their_traces(trace: Path) -> None:
+    timeline = hx.Timeline.load(trace)
+    picture = trace.with_suffix(".svg").read_text(encoding="utf-8")
+    assert picture == timeline.picture(), f"python -m hexcute_core timeline {trace} --picture ..."
+    assert timeline.unit == "ns" and timeline.lost == 0
+    for t in timeline.tracks:
+        edges = [t.start, *(x for s in t.stretches for x in (s.start, s.end)), t.end]
+        assert all(b - a > -0.01 for a, b in zip([edges[0], *edges], edges))
+    page = (PICTURES.parent / "timeline.md").read_text(encoding="utf-8")
+    assert f"pictures/{trace.stem}.svg" in page
 
 
 def test_stretches_lie_between_stamps() -> None:
