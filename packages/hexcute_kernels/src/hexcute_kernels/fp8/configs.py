@@ -107,18 +107,25 @@ GROUPED = Table(
 
 @dataclass(frozen=True)
 class QuantizeConfig:
-    """BM rows of a tile of 128 columns, WARPS of a block."""
+    """BM rows and WIDE times 128 columns of a tile, WARPS of a block."""
 
     BM: int
     WARPS: int
+    WIDE: int = 1
 
     def blocks(self, problem: Sized) -> int:
-        return tiles(problem, self.BM, 128)
+        return tiles(problem, self.BM, 128 * self.WIDE)
 
 
 QUANTIZE = Table(
-    rows={"h200": (Row(QuantizeConfig(16, 4)),)},
-    more=(QuantizeConfig(32, 4), QuantizeConfig(16, 2), QuantizeConfig(64, 4)),
+    rows={"h200": (Row(QuantizeConfig(16, 2)),)},
+    more=(
+        QuantizeConfig(32, 4),
+        QuantizeConfig(64, 4),
+        QuantizeConfig(2, 4, 8),
+        QuantizeConfig(4, 4, 8),
+        QuantizeConfig(8, 4, 4),
+    ),
 )
 QUANTIZE_WEIGHTS = Table(
     rows={"h200": (Row(QuantizeConfig(128, 8)),)}, more=(QuantizeConfig(128, 16),)

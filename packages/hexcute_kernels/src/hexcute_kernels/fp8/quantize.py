@@ -32,7 +32,7 @@ def quantize(dtype: hx.DType, high: int, power_of_two: bool, scale_major: str) -
     """The kernel for matrices x[matrices, m, k] of `dtype`, with a scale for `high` rows and 128
     columns: s[matrices, groups, lines] where `scale_major` is "m", else [matrices, lines, groups].
 
-    Its constants: BM rows of a tile of 128 columns, WARPS of a block.
+    Its constants: BM rows and WIDE times 128 columns of a tile, WARPS of a block.
     """
     s_type = f32[matrices, groups, lines] if scale_major == "m" else f32[matrices, lines, groups]
 
@@ -42,29 +42,31 @@ def quantize(dtype: hx.DType, high: int, power_of_two: bool, scale_major: str) -
         q: f8e4m3[matrices, m, k],
         s: s_type,
         *,
-        BM: int = 64,
+        BM: int = 16,
         WARPS: int = 4,
+        WIDE: int = 1,
     ):
         assert BM % high == 0, "a tile has whole blocks: high divides BM"
-        down = hx.cdiv(m, BM)
-        hx.attrs.cuda.grid_dim = matrices * down * groups
+        down, across = hx.cdiv(m, BM), hx.cdiv(groups, WIDE)
+        hx.attrs.cuda.grid_dim = matrices * down * across
         hx.attrs.cuda.block_dim = 32 * WARPS
         tile = hx.blockIdx.x
-        g, bm, at = tile % groups, tile // groups % down * BM, tile // (groups * down)
-        shape, strides = (BM // high, high, BLOCK), (high * k, k, 1)
+        g, bm, at = tile % across * WIDE, tile // across % down * BM, tile // (across * down)
+        shape, strides = (BM // high, high, WIDE, BLOCK), (high * k, k, BLOCK, 1)
         given = hx.register_tensor(dtype, shape)
         hx.copy(hx.global_view(x[at, bm:, g * BLOCK :], (shape, strides)), given)
         wide = hx.cast(given, f32)
-        largest = hx.max(hx.max(abs(wide), 2), 1)
+        largest = hx.max(hx.max(abs(wide), 3), 1)
         scale = hx.maximum(largest * PART, LEAST)
         if power_of_two:
             scale = hx.bitcast(hx.bitcast(scale, i32) + ABOVE >> 23 << 23, f32)
         small = hx.cast(wide * (1.0 / hx.minimum(scale, MOST)), f8e4m3)
         hx.copy(small, hx.global_view(q[at, bm:, g * BLOCK :], (shape, strides)))
+        places, line = (BM // high, 1, WIDE, 1), bm // high
         if scale_major == "m":
-            gs = hx.global_view(s[at, g:, bm // high :], ((BM // high, 1, 1), (1, lines, lines)))
+            gs = hx.global_view(s[at, g:, line:], (places, (1, 1, lines, 1)))
         else:
-            gs = hx.global_view(s[at, bm // high :, g:], ((BM // high, 1, 1), (groups, 1, 1)))
+            gs = hx.global_view(s[at, line:, g:], (places, (groups, 1, 1, 1)))
         hx.copy(scale, gs)
 
     return quantize_blocks
