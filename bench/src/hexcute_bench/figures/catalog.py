@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from hexcute_bench.figures.curves import ablation, compile_time, cost_model, moe
+from hexcute_bench.figures.curves import ablation, compile_time, cost_model, moe, ranking
 from hexcute_bench.figures.growth import growth
 from hexcute_bench.figures.operators import OperatorFigure
 from hexcute_bench.shape import Shape
@@ -53,7 +53,7 @@ OPERATORS = (
                    lambda shape: f"batch {shape['batch']}",
                    lambda shape: str(shape["length"]), scan.SHAPES, "length", "selective_scan"),
 )  # fmt: skip
-OTHERS = (moe, ablation, cost_model, compile_time, growth)
+OTHERS = (moe, ablation, cost_model, ranking, compile_time, growth)
 
 
 def draw(results: Path, folder: Path) -> list[Path]:

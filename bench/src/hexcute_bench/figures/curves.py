@@ -96,6 +96,29 @@ def cost_model(results: Path, folder: Path) -> list[Path]:
     times = timed(results, "cost_model", CHOSEN)
     if times.empty:
         return []
+    times = times.assign(chosen=times["system"] == CHOSEN)
+    return _choices(times, folder, "cost_model", "paper: 1.01x")
+
+
+def ranking(results: Path, folder: Path) -> list[Path]:
+    """Every configuration's time over the best one's, as the tuner measured them on each size; the
+    one that the cost model ranked first filled."""
+    path = results / f"matmul_{results.name}.csv"
+    if not path.exists():
+        return []
+    rows = pd.read_csv(path)
+    rows = rows[rows["status"] == "timed"]
+    first = rows.groupby("sizes")["clocks"].transform("min") == rows["clocks"]
+    sizes = [text.split(",") for text in rows["sizes"]]
+    shapes = [" ".join(part for part in parts if part[:2] in ("m=", "n=", "k=")) for parts in sizes]
+    times = rows.assign(time_us=rows["us"].astype(float), chosen=first, shape=shapes)
+    # Of configurations that the model finds equal the first is what a call gets.
+    times = times[~times["chosen"] | ~times.duplicated(["shape", "chosen"])]
+    return _choices(times, folder, "ranking", "what a call gets before tuning")
+
+
+def _choices(times: pd.DataFrame, folder: Path, name: str, remark: str) -> list[Path]:
+    """The drawing of `time_us` by `shape`, those `chosen` filled."""
     drawing, grid = figure(2.6)
     axes = grid[0, 0]
     shapes = list(dict.fromkeys(times["shape"]))
@@ -103,21 +126,22 @@ def cost_model(results: Path, folder: Path) -> list[Path]:
     for place, shape in enumerate(shapes):
         here = times[times["shape"] == shape]
         ratio = here["time_us"] / here["time_us"].min()
-        chosen = here["system"] == CHOSEN
+        chosen = here["chosen"]
         axes.plot([place] * int((~chosen).sum()), ratio[~chosen], linestyle="",
                   color=look("").colour, marker="o", markerfacecolor="none")  # fmt: skip
         axes.plot([place] * int(chosen.sum()), ratio[chosen], linestyle="",
                   color=look("hexcute").colour, marker="D")  # fmt: skip
         losses += list(ratio[chosen])
-    axes.set_xticks(range(len(shapes)), [_short(shape) for shape in shapes], rotation=90)
+    small = {"size": 4} if len(shapes) > 20 else {}
+    axes.set_xticks(range(len(shapes)), [_short(shape) for shape in shapes], rotation=90, **small)
     axes.set_yscale("log")
     ticks = (1, 1.5, 2, 4, 8, 16)
     axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
     axes.set_ylabel("time over the best")
     worst = f"{geometric_mean(losses):.3f}x, at most {max(losses):.3f}x" if losses else "not timed"
-    axes.set_title(f"chosen over best: {worst} (paper: 1.01x)", fontsize=7)
-    return save(drawing, folder, "cost_model")
+    axes.set_title(f"chosen over best: {worst} ({remark})", fontsize=7)
+    return save(drawing, folder, name)
 
 
 def _short(shape: str) -> str:
