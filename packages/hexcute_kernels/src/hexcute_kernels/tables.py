@@ -106,10 +106,10 @@ class Table(Generic[C]):
         spaced = [self.kind(**fields) for fields in self.space or ()]
         return tuple(dict.fromkeys([*self, *spaced]))
 
-    def least(self, problem: object, gpu: str) -> float:
-        """The least time that any configuration is expected to take, by `cost`."""
+    def expected(self, problem: object, gpu: str) -> float:
+        """The time that the chosen configuration is expected to take, by `cost`."""
         assert self.cost is not None
-        return min(self.cost(config, problem, gpu) for config in self)
+        return self.cost(self.choose(gpu, problem), problem, gpu)
 
     def choose(
         self, gpu: str, problem: object, tuned: Callable[[str], Sequence[Row[C]]] = lambda gpu: ()

@@ -12,13 +12,14 @@ import pytest
 
 import hexcute_core as hx
 from hexcute_kernels.gemm.choice import expected, pays
-from hexcute_kernels.gemm.configs import DOTS, STAGED, THIN, WGMMA, ThinConfig, WgmmaConfig
+from hexcute_kernels.gemm.configs import DOTS, LARGE, STAGED, THIN, WGMMA, ThinConfig, WgmmaConfig
 from hexcute_kernels.gemm.cost import microseconds, packing_us
 from hexcute_kernels.gemm.product import Product, packed_elements
 from hexcute_kernels.measured import config_of
+from hexcute_kernels.tables import Table
 
 MEASURED = Path(__file__).parents[4] / "bench/results/h200/sweeps/gemm_sizes.csv"
-TABLES = {"thin": THIN, "wgmma": WGMMA, "staged": STAGED, "dots": DOTS}
+TABLES: dict[str, Table[Any]] = {"thin": THIN, "wgmma": WGMMA, "staged": STAGED, "dots": DOTS}
 
 
 def product(m: int, n: int, k: int) -> Product:
@@ -55,16 +56,40 @@ def test_narrow_tiles_read_more_and_memory_is_a_floor() -> None:
 def test_nothing_at_all_has_a_time_too() -> None:
     for sizes in ((0, 8, 8), (8, 0, 8), (8, 8, 0)):
         times = expected(product(*sizes))
-        assert all(0 < time < math.inf for name, time in times.items() if name != "dots")
+        assert all(0 < time < math.inf for time in times.values())
     assert packing_us(0) == 0.0 < packing_us(1)
 
 
 def test_a_variant_pays_where_it_is_the_quickest() -> None:
-    p = product(4096, 4096, 4096)
+    p = product(3000, 3000, 1024)
     assert pays("wgmma")(p) is None
-    assert (pays("thin")(p) or "").endswith("of wgmma")
+    assert (pays("staged")(p) or "").endswith("of wgmma")
+    assert (pays("dots")(p) or "").startswith("more us are expected")
+    odd = replace(product(4096, 4097, 4096), batch=2, a_major="m")
+    assert list(expected(odd)) == ["staged"], "what nothing else takes"
     assert {"thin", "wgmma"}.isdisjoint(expected(product(64, 64, 63)))
-    assert "dots" not in expected(replace(product(8, 64, 64), a_major="m"))
+    assert "dots" in expected(product(8, 64, 63))
+    assert "dots" not in expected(replace(product(8, 64, 63), a_major="m"))
+
+
+@pytest.mark.parametrize(
+    ("n", "k"),
+    [(6144, 4096), (4096, 14336), (14336, 4096), (4096, 4096), (10240, 8192), (8192, 28672),
+     (8192, 8192), (28672, 8192)],
+)  # fmt: skip
+def test_what_was_measured_of_layers_is_chosen(n: int, k: int) -> None:
+    for m in (1, 8, 16, 32, 64):
+        p = product(m, n, k)
+        assert pays("thin")(p) is None and "wgmma" not in expected(p)
+        assert THIN.choose("h200", p) in [row.config for row in THIN.rows["h200"]]
+    for m in (2048, 4096):
+        p = product(m, n, k)
+        assert pays("wgmma")(p) is None and WGMMA.choose("h200", p) == LARGE
+    p = product(128, n, k)
+    name = "thin" if n <= 8448 else "wgmma"
+    table: Table[Any] = TABLES[name]
+    assert pays(name)(p) is None
+    assert table.choose("h200", p) in [row.config for row in table.rows["h200"]]
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)

@@ -7,10 +7,10 @@ pays        whether a variant is the quickest, as the variant's declaration asks
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
-from hexcute_kernels.gemm.configs import DOTS, STAGED, THIN, WGMMA
+from hexcute_kernels.gemm.configs import DOTS, STAGED, THIN, WGMMA, heavy, large
 from hexcute_kernels.gemm.cost import packing_us
 from hexcute_kernels.gemm.product import Product, operands_fit, packed_elements, tma_fits
 from hexcute_kernels.tables import Table
@@ -35,21 +35,39 @@ def few(p: Product) -> str | None:
     return None if (p.a_major, p.b_major) == ("k", "k") else "operands are to have rows along k"
 
 
-@cache
+NARROW, SHORT_SIDE, SHORT = 64, 128, 8448
+"""Results with a side of at most NARROW are thin; so are, of long sums, those with one of at most
+SHORT_SIDE if the other is at most SHORT, for whose tiles of 64 there are multiprocessors."""
+
+
+def _by_tma(p: Product) -> tuple[str, ...]:
+    """The kernels fed by TMA that come into question: one where measurements leave no doubt."""
+    if p.thin <= NARROW:
+        return ("thin",)
+    if large(p):
+        return ("wgmma",)
+    if p.thin <= SHORT_SIDE and heavy(p):
+        return ("thin",) if p.thick <= SHORT else ("wgmma",)
+    return ("wgmma", "thin")
+
+
+@lru_cache(4096)
 def expected(p: Product) -> Mapping[str, float]:
-    """The microseconds that each variant of Hopper is expected to take, where it can."""
+    """The microseconds that each variant of Hopper that comes into question is expected to take."""
+    fits = {"thin": operands_fit, "wgmma": tma_fits}
     found: dict[str, float] = {}
-    times = {name: table.least(p, "h200") for name, table in _TABLES.items()}
-    if operands_fit(p) is None:
-        found["thin"] = times["thin"]
-    if tma_fits(p) is None:
-        found["wgmma"] = times["wgmma"]
-    if packs(p) is None:
-        copies = packing_us(packed_elements(p))
-        found |= {f"{name}_packed": copies + times[name] for name in ("thin", "wgmma")}
-    if few(p) is None:
-        found["dots"] = times["dots"]
-    return found | {"staged": times["staged"]}
+    for name in _by_tma(p):
+        time = _TABLES[name].expected(p, "h200")
+        if fits[name](p) is None:
+            found[name] = time
+        if packs(p) is None:
+            found[f"{name}_packed"] = packing_us(packed_elements(p)) + time
+    # Where TMA can read operands that are all the time, it does so quicker than threads.
+    if few(p) is None and operands_fit(p) is not None:
+        found["dots"] = _TABLES["dots"].expected(p, "h200")
+    if not found or not heavy(p) or operands_fit(p) is not None:
+        found["staged"] = _TABLES["staged"].expected(p, "h200")
+    return found
 
 
 def pays(name: str) -> Callable[[Product], str | None]:
@@ -58,8 +76,9 @@ def pays(name: str) -> Callable[[Product], str | None]:
     def of(p: Product) -> str | None:
         times = expected(p)
         best = min(times, key=lambda other: times[other])
-        if best == name or name not in times:
+        if best == name:
             return None
-        return f"{times[name]:.1f} us are expected, {times[best]:.1f} of {best}"
+        guess = f"{times[name]:.1f}" if name in times else "more"
+        return f"{guess} us are expected, {times[best]:.1f} of {best}"
 
     return of

@@ -1,7 +1,7 @@
 """Configurations of the GEMMs, how each cuts a product, and which of them are tried.
 
-mma.sync has rows, as measured. For the others the cost model chooses among all, where the tuner has
-measured nothing.
+Rows are as measured: mma.sync has them for all, wgmma for large products and for thin ones with
+long sums. For what no row takes, the cost model chooses among all configurations.
 """
 
 from __future__ import annotations
@@ -70,20 +70,13 @@ class WgmmaConfig:
         rows, columns = self.BM * self.CLUSTER_M, self.BN * self.CLUSTER_N
         cluster = self.CLUSTER_M * self.CLUSTER_N
         return Cut(
-            self.BM,
-            self.BN,
-            self.BK,
-            tiles(p, rows, columns) * cluster,
-            splits=1,
+            self.BM, self.BN, self.BK, tiles(p, rows, columns) * cluster, splits=1,
             busy=wgmma_clocks(self.BM, self.BN, self.BK),
             wait=tma_wait(self.STAGES),
             # Of what blocks of a cluster share, each brings a part.
             brought=(self.BM / self.CLUSTER_N + self.BN / self.CLUSTER_M) * self.BK * 2,
-            room=1,
-            cluster=cluster,
-            early=self.EARLY,
-            stays=self.SCHEDULE != "tile",
-        )
+            room=1, cluster=cluster, early=self.EARLY, stays=self.SCHEDULE != "tile",
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -110,18 +103,13 @@ class ThinConfig:
         each = self.BM * self.BN // (128 * self.CONSUMERS)
         shared = _ring(vars(self)) + self.BM * self.BN * 4
         return Cut(
-            self.BM,
-            self.BN,
-            self.BK,
-            self.blocks(p) // self.SPLITS,
-            self.SPLITS,
+            self.BM, self.BN, self.BK, self.blocks(p) // self.SPLITS, self.SPLITS,
             busy=wgmma_clocks(self.BM, self.BN, self.BK),
             wait=tma_wait(self.STAGES),
             brought=(self.BM + self.BN) * self.BK * 2,
             room=room(shared, 128 * (self.CONSUMERS + 1), each + 60),
-            cluster=self.SPLITS,
-            early=self.EARLY,
-        )
+            cluster=self.SPLITS, early=self.EARLY,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -146,19 +134,13 @@ class StagedConfig:
         loads = (min(self.BM, p.m) + min(self.BN, p.n)) * self.BK / threads / p.run
         registers = min(255, held * 3 // 2 + self.BM * self.BN // threads + 50)
         return Cut(
-            self.BM,
-            self.BN,
-            self.BK,
-            self.blocks(p) // self.SPLITS,
-            self.SPLITS,
+            self.BM, self.BN, self.BK, self.blocks(p) // self.SPLITS, self.SPLITS,
             busy=staged_clocks(self.BM, self.BN, self.BK, self.WARPS, loads),
             wait=staged_wait(held / p.run),
             brought=(self.BM + self.BN) * self.BK * 2,
             room=room((self.BM + self.BN) * self.BK * 4, threads, registers),
-            cluster=self.SPLITS,
-            early=self.EARLY,
-            tma=False,
-        )
+            cluster=self.SPLITS, early=self.EARLY, tma=False,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -182,19 +164,13 @@ class DotsConfig:
         loads = (self.ROWS + min(self.FEW, p.thin)) * self.DEPTH / THREADS / p.run
         products = self.ROWS * self.FEW * self.DEPTH // THREADS
         return Cut(
-            self.ROWS,
-            self.FEW,
-            self.DEPTH,
-            self.blocks(p) // self.SPLITS,
-            self.SPLITS,
+            self.ROWS, self.FEW, self.DEPTH, self.blocks(p) // self.SPLITS, self.SPLITS,
             busy=dots_clocks(THREADS // 32, loads, products),
             wait=dots_wait(loads),
             brought=(self.ROWS + self.FEW) * self.DEPTH * 2,
             room=room(0, THREADS, held + products + 24),
-            cluster=self.SPLITS,
-            early=self.EARLY,
-            tma=False,
-        )
+            cluster=self.SPLITS, early=self.EARLY, tma=False,
+        )  # fmt: skip
 
 
 class Thin(Sizes, Protocol):
@@ -335,7 +311,87 @@ def _also_early(*configs: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(replace(config, EARLY=early) for config in each for early in (False, True))
 
 
-WGMMA: Table[WgmmaConfig] = Table(more=_also_early(_staying(), _a_block_a_tile()), cost=_cost)
-THIN: Table[ThinConfig] = Table(more=_also_early(_thin_configs()), cost=_cost)
+LARGE = WgmmaConfig(128, 256, 64, 4, 2, 16, PARTS=2, SCHEDULE="persistent", EARLY=True)
+HEAVY = {"thick": 2048, "k": 2048}
+"""From here on a product with few rows is heavy."""
+
+
+def large(p: Sizes) -> bool:
+    """Whether a product has tiles for two rounds of the largest blocks."""
+    return p.m > 128 and p.n > 192 and tiles(p, LARGE.BM, LARGE.BN) >= 250
+
+
+def heavy(p: Thin) -> bool:
+    """Whether a thin product takes the time of reading its larger operand."""
+    return p.thick >= HEAVY["thick"] and p.k >= HEAVY["k"]
+
+
+def _heavy(thin: int, *rows: tuple[int, ThinConfig]) -> tuple[Row[ThinConfig], ...]:
+    """Rows for results of at most `thin` rows or columns, each with the blocks that it is to give
+    at least: as measured."""
+    return tuple(Row(config, {"thin": thin}, fills, HEAVY) for fills, config in rows)
+
+
+WGMMA: Table[WgmmaConfig] = Table(
+    rows={
+        "h200": (
+            *(
+                Row(WgmmaConfig(128, width, 64, stages, 2), {"m": 128}, 113, {"m": 65, **HEAVY})
+                for width, stages in ((224, 4), (192, 4), (160, 5), (128, 6), (112, 6), (96, 7))
+            ),
+            Row(WgmmaConfig(128, 80, 64, 7, 2), {"m": 128}, 100, {"m": 65, **HEAVY}),
+            Row(LARGE, fills=250, least={"m": 129, "n": 193}),
+        ),
+    },
+    more=_also_early(_staying(), _a_block_a_tile()),
+    cost=_cost,
+)
+THIN: Table[ThinConfig] = Table(
+    rows={
+        "h200": (
+            *_heavy(
+                8,
+                (200, ThinConfig(128, 8, 64, 6, 1)),
+                (75, ThinConfig(128, 8, 64, 6, 1, EARLY=True)),
+                (90, ThinConfig(128, 8, 64, 6, 1, 2, EARLY=True)),
+                (90, ThinConfig(64, 8, 128, 6, 1, 2, EARLY=True)),
+            ),
+            *_heavy(
+                16,
+                (200, ThinConfig(128, 16, 64, 5, 1)),
+                (75, ThinConfig(128, 16, 64, 5, 1, EARLY=True)),
+                (90, ThinConfig(64, 16, 128, 5, 1, EARLY=True)),
+                (90, ThinConfig(64, 16, 128, 5, 1, 2, EARLY=True)),
+            ),
+            *_heavy(
+                32,
+                (200, ThinConfig(128, 32, 64, 4, 2)),
+                (133, ThinConfig(64, 32, 128, 4, 1)),
+                (90, ThinConfig(64, 32, 64, 8, 1, EARLY=True)),
+                (90, ThinConfig(64, 32, 128, 9, 1, 2, EARLY=True)),
+            ),
+            *_heavy(
+                64,
+                (100, ThinConfig(256, 64, 64, 4, 2)),
+                (133, ThinConfig(64, 64, 64, 6, 1)),
+                (90, ThinConfig(64, 64, 128, 6, 1)),
+                (90, ThinConfig(64, 64, 128, 6, 1, 2, EARLY=True)),
+            ),
+            Row(
+                ThinConfig(128, 128, 64, 5, 2, 2, EARLY=True),
+                {"thin": 128},
+                120,
+                {"thin": 65, "k": 16384},
+            ),
+            *_heavy(
+                128,
+                (90, ThinConfig(64, 128, 64, 8, 1)),
+                (90, ThinConfig(64, 128, 128, 4, 1, 2, EARLY=True)),
+            ),
+        ),
+    },
+    more=_also_early(_thin_configs()),
+    cost=_cost,
+)
 STAGED: Table[StagedConfig] = Table(more=_also_early(_staged_configs()), cost=_cost)
 DOTS: Table[DotsConfig] = Table(more=_also_early(_dots_configs()), cost=_dots_cost)

@@ -81,7 +81,7 @@ EXCHANGE = 0.115
 """Clocks of a result that blocks of a cluster add up."""
 LATENCY = 2870.0
 """Clocks until a box that TMA was asked for is there."""
-WGMMA_RATE, MMA_RATE = 0.55, 272.0
+WGMMA_RATE, MMA_RATE = 0.72, 272.0
 """Of what wgmma can do; multiplications a clock of mma.sync."""
 ROUND, LOAD, LOADS = 265.0, 64.3, 2.25
 """Clocks of a step whose tiles go through registers, of each load in a thread, for addresses take
