@@ -112,9 +112,9 @@ def ranking(results: Path, folder: Path) -> list[Path]:
     sizes = [text.split(",") for text in rows["sizes"]]
     shapes = [" ".join(part for part in parts if part[:2] in ("m=", "n=", "k=")) for parts in sizes]
     times = rows.assign(time_us=rows["us"].astype(float), chosen=first, shape=shapes)
-    # Of configurations that the model finds equal the first is what a call gets.
+    # Of configurations that the model finds equal, the first.
     times = times[~times["chosen"] | ~times.duplicated(["shape", "chosen"])]
-    return _choices(times, folder, "ranking", "what a call gets before tuning")
+    return _choices(times, folder, "ranking", "by the cost model alone")
 
 
 def _choices(times: pd.DataFrame, folder: Path, name: str, remark: str) -> list[Path]:

@@ -128,7 +128,10 @@ class Journal:
     def _write(self, event: Mapping[str, object]) -> None:
         if self._handle is not None:
             os.write(self._handle, json.dumps(event).encode() + b"\n")
-            os.fsync(self._handle)
+            # What a process wrote outlasts it. Ranks, of which there are hundreds, are soon found
+            # again after a machine's crash; what a GPU was asked for is not.
+            if "clocks" not in event:
+                os.fsync(self._handle)
 
     def note(self, **event: object) -> None:
         """Adds an event, here and on the disk."""
