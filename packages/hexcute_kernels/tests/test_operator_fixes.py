@@ -143,7 +143,7 @@ SPARSE = torch.zeros(64, 64).half().to_sparse()
 CALLS: list[tuple[str, Any, Any]] = [
     ("use one of matmul, ", lambda: hexcute_kernels.operator_named("dot"),
      lambda: hexcute_kernels.operator_named("matmul")),
-    ("use one of thin, wgmma, thin_packed, wgmma_packed, mma",
+    ("use one of thin, wgmma, thin_packed, wgmma_packed, dots, staged, mma",
      product(right, variant="sm_90"), product(right, variant="mma")),
     ("pass b.to('cuda:0')",
      lambda: matmul(right(), right().as_subclass(OnAnother)), product(right)),
