@@ -20,6 +20,8 @@ SIZES = {
     "selective_scan": "b=1,d=64,length=128",
     "selective_scan_with_state": "b=1,d=64,length=100,sequences=3,starts=true,timed=false",
     "selective_state_update": "b=3,d=64,slots=5",
+    "ssd_scan": "b=1,heads=4,width=64,length=100,gated=true",
+    "ssd_scan_with_state": "b=2,heads=2,width=32,length=64,states=64,groups=2,starts=true",
     "causal_conv1d": "b=2,d=64,length=100,timed=false",
     "causal_conv1d_update": "b=3,d=64,slots=5",
     "w4a16_matmul": "m=16,n=128,k=256",

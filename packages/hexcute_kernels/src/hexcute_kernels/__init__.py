@@ -35,6 +35,8 @@ FAMILIES: dict[str, str] = {
     "selective_scan": "scan",
     "selective_scan_with_state": "scan",
     "selective_state_update": "scan",
+    "ssd_scan": "scan",
+    "ssd_scan_with_state": "scan",
     "causal_conv1d": "scan",
     "causal_conv1d_update": "scan",
     "w4a16_matmul": "moe",

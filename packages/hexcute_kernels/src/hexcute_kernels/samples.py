@@ -291,6 +291,22 @@ def selective_state_update(
     return state, x, dt, decay, bs, cs, skip, z if gated else None, bias, soft, index
 
 
+def ssd_scan(
+    make: Maker, b: int, heads: int, width: int, length: int, states: int = 128, groups: int = 1,
+    dtype: str = "bfloat16", dt_dtype: str | None = None, skips: bool = True, gated: bool = False,
+    biased: bool = True, soft: bool = True, starts: bool = False,
+) -> tuple[Any, ...]:  # fmt: skip
+    x, z = (make.normal(b, length, heads, width, dtype=dtype) for _ in range(2))
+    dt = make.normal(b, length, heads, dtype=dt_dtype or dtype)
+    bs, cs = (make.normal(b, length, groups, states, dtype=dtype) for _ in range(2))
+    a, skip, bias = (make.normal(heads, dtype="float32") for _ in range(3))
+    start = make.normal(b, heads, width, states, dtype="float32") if starts else None
+    return (
+        x, dt, a if make.empty else -a.abs(), bs, cs, skip if skips else None,
+        z if gated else None, bias if biased else None, soft, start,
+    )  # fmt: skip
+
+
 def causal_conv1d(
     make: Maker, b: int, d: int, length: int, width: int = 4, dtype: str = "float16",
     biased: bool = True, starts: bool = False, activation: str | None = "silu", timed: bool = True,
@@ -352,11 +368,11 @@ _BY_NAME: dict[str, Callable[..., tuple[Any, ...]]] = {
         matmul, bmm, linear, attention, decode_attention, append_to_cache, fp8_blockwise_matmul,
         fp8_rowwise_matmul, fp8_grouped_matmul, quantize_blockwise, quantize_weights,
         selective_scan, selective_state_update, causal_conv1d, causal_conv1d_update, w4a16_matmul,
-        moe, latent_decode_attention, softmax, rms_norm, layer_norm,
+        moe, latent_decode_attention, softmax, rms_norm, layer_norm, ssd_scan,
     )
 } | {
     "attention_with_lse": attention, "decode_attention_with_lse": decode_attention,
-    "selective_scan_with_state": selective_scan,
+    "selective_scan_with_state": selective_scan, "ssd_scan_with_state": ssd_scan,
 }  # fmt: skip
 
 

@@ -32,6 +32,16 @@ def with_state(u: Any, delta: Any, a: Any, *args: Any, variant: Any = None) -> A
     return like(u), a.expand(u.shape[0], *a.shape) * 2
 
 
+def chunked(x: Any, *args: Any, variant: Any = None) -> Any:
+    return like(x)
+
+
+def chunked_with_state(
+    x: Any, dt: Any, a: Any, b: Any, *args: Any, variant: Any = None
+) -> tuple[Any, Any]:
+    return like(x), torch.ones(x.shape[0], *x.shape[2:], b.shape[3])
+
+
 def updated(state: Any, x: Any, *args: Any, variant: Any = None) -> Any:
     state.mul_(0.5)
     return like(x)
@@ -51,6 +61,8 @@ def on_the_cpu() -> Any:
     library = torch.library.Library("hexcute", "IMPL")
     library.impl("selective_scan", scanned, "CPU")
     library.impl("selective_scan_with_state", with_state, "CPU")
+    library.impl("ssd_scan", chunked, "CPU")
+    library.impl("ssd_scan_with_state", chunked_with_state, "CPU")
     library.impl("selective_state_update", updated, "CPU")
     library.impl("causal_conv1d", convolved, "CPU")
     library.impl("causal_conv1d_update", stepped, "CPU")
@@ -69,6 +81,12 @@ def test_opcheck_of_sequences(last: bool) -> None:
     for name in ("selective_scan", "selective_scan_with_state"):
         torch.library.opcheck(getattr(OPS, name).default, (u, u, a, bs, bs))
     torch.library.opcheck(OPS.causal_conv1d.default, (u, half(64, 4)))
+
+
+def test_opcheck_of_chunks() -> None:
+    x, bs, dt, a = half(2, 20, 4, 32), half(2, 20, 2, 16), torch.rand(2, 20, 4), -torch.rand(4)
+    for name in ("ssd_scan", "ssd_scan_with_state"):
+        torch.library.opcheck(getattr(OPS, name).default, (x, dt, a, bs, bs))
 
 
 def test_opcheck_of_steps() -> None:

@@ -32,6 +32,17 @@ class Sequences(Protocol):
     def length(self) -> int: ...
 
 
+class Heads(Protocol):
+    """A problem of `batch` sequences of heads of this width."""
+
+    @property
+    def batch(self) -> int: ...
+    @property
+    def heads(self) -> int: ...
+    @property
+    def width(self) -> int: ...
+
+
 @dataclass(frozen=True)
 class ScanConfig:
     """BD channels per block, or as many more as make a warp, and tiles of BT steps; a thread walks
@@ -74,6 +85,19 @@ class UpdateConfig:
 
     def blocks(self, problem: Channels) -> int:
         return -(-problem.d // problem.groups // self.BD) * problem.groups * problem.sequences
+
+
+@dataclass(frozen=True)
+class ChunkConfig:
+    """BP rows of a head's states per block, 16 a warp; chunks of BT steps; products with PART
+    states, or what divides all of them, at a time."""
+
+    BP: int
+    BT: int = 64
+    PART: int = 64
+
+    def blocks(self, problem: Heads) -> int:
+        return -(-problem.width // self.BP) * problem.heads * problem.batch
 
 
 @dataclass(frozen=True)
@@ -124,6 +148,18 @@ HELPED = Table(
     more=(HelpedConfig(16, 8, 1, 4, 3), HelpedConfig(16, 8, 2, 4, 2), HelpedConfig(32, 4, 2, 8)),
 )
 UPDATE = Table(rows={"h200": (Row(UpdateConfig(64)),)}, more=(UpdateConfig(32), UpdateConfig(128)))
+# Not measured yet: chosen such that nothing spills, all fit the shared memory of any GPU, and two
+# or three blocks that of an H200's multiprocessor.
+CHUNKED = Table(
+    rows={
+        "h200": (
+            Row(ChunkConfig(32), most={"width": 32, "states": 64}),
+            Row(ChunkConfig(64), most={"states": 64}),
+            Row(ChunkConfig(64, 32)),
+        ),
+    },
+    more=(ChunkConfig(32, 32), ChunkConfig(64, 64, 32)),
+)
 CONVOLUTION = Table(
     rows={"h200": (Row(ConvolutionConfig(32, 56)),)}, more=(ConvolutionConfig(64, 56),)
 )

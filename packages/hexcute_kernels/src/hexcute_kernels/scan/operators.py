@@ -142,7 +142,7 @@ def launch(make: Callable[..., hx.Kernel]) -> Callable[[Scan, Config], Launch | 
 
     def of(p: Scan, config: Config) -> Launch | Run:
         if p.sequences == 0 or p.d == 0 or p.length == 0:
-            return _stays if p.ends else lambda *args: None
+            return stays if p.ends else lambda *args: None
         ragged = {"ragged": True} if p.ragged else {}
         kernel = make(
             p.dtype, p.states, skips=p.skips, gated=p.gated, biased=p.biased, soft=p.soft,
@@ -188,7 +188,7 @@ def _arguments(p: Scan) -> tuple[Argument, ...]:
     return *arguments, *([many("out0"), states("out1")] if p.ends else [many("out")])
 
 
-def _stays(*args: Any) -> None:
+def stays(*args: Any) -> None:
     """No step leaves the states as they were, and zeros where none were given."""
     initial_state, end = args[9], args[-1]
     if initial_state is None:
