@@ -25,7 +25,7 @@ FAMILIES = ("gemm", "attention", "fp8", "moe", "norms", "scan")
 LINE = 80
 PARAMETER = re.compile(r"^(\w+(?:, \w+)*):", re.MULTILINE)
 """A line of an operator's docstring that says what its parameters are."""
-KERNELS = tuple(f"hexcute_kernels.{family}" for family in FAMILIES)
+KERNELS = tuple(f"hexcute_kernels.{family}" for family in (*FAMILIES, "parallel"))
 
 
 class _Text(str):

@@ -13,6 +13,7 @@ nibble, and the difference of two such numbers is exact.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hexcute_core.errors import LaunchError
@@ -72,6 +73,31 @@ def unpack(w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     q = places.transpose(-3, -1).reshape(*batch, groups * GROUP, n)
     strips = w[..., n:, :].contiguous().view(torch_module.float16).reshape(*batch, groups, 2, n)
     return q, strips[..., 0, :], (strips[..., 1, :] - ABOVE).to(torch_module.uint8)
+
+
+def some_columns(w: torch.Tensor, ranges: Sequence[tuple[int, int]]) -> torch.Tensor:
+    """The packed weights of these columns alone, without unpacking: what `pack` gives of
+    q[..., first:last] of each range, one beside the other.
+
+    ranges: of columns, their ends multiples of 64. Raises LaunchError for others, and where w is
+    not of `pack`'s making.
+    """
+    import torch as torch_module
+
+    n = check_packed("some_columns", "w", w)
+    if any(not 0 <= first <= last <= n or first % ROWS or last % ROWS for first, last in ranges):
+        raise LaunchError(
+            f"some_columns: ranges lie within {n} columns and end at multiples of {ROWS}, got "
+            f"{list(ranges)}"
+        )
+    # Below the weights: 32 scales to a row, then 32 zero points to a row.
+    per_row = HALF // 2
+    rows = [
+        w[..., start + first // each : start + last // each, :]
+        for start, each in ((0, 1), (n, per_row), (n + n // per_row, per_row))
+        for first, last in ranges
+    ]
+    return torch_module.cat(rows, -2)
 
 
 pack_experts = pack

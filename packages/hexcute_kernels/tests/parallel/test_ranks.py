@@ -1,0 +1,28 @@
+"""Parallel forms in 1 to 4 processes beside their single forms, and what a lost rank does to the
+others."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+from parallel_ranks import loses_a_peer, outcomes, random_cases
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_every_parallel_form_is_its_single_form(ranks: int, tmp_path: Path) -> None:
+    assert outcomes(tmp_path, ranks, random_cases, 75) == ["done"] * ranks
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+def test_a_lost_rank_ends_the_others_in_seconds(how: signal.Signals, tmp_path: Path) -> None:
+    told = outcomes(tmp_path, 3, loses_a_peer, how, seconds=3, limit=60, lost=2)
+    assert told[2] == "was ended"
+    for rank, outcome in enumerate(told[:2]):
+        elapsed, error = outcome.split(" ", 1)
+        assert float(elapsed) < 20
+        assert f"a sum over 3 ranks did not come to its end on rank {rank}" in error
+        assert "look for the first error in the output of the other ranks" in error

@@ -1,0 +1,198 @@
+"""What each process of a test of several ranks does, and how the processes are started: a file is
+their meeting place, gloo carries what they exchange, and each writes its outcome to a file."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as distributed
+from attention_float32 import reference
+from parallel_reference import KINDS, activations, matrix, product, random_weight
+
+from hexcute_kernels.parallel import (
+    ColumnParallel,
+    PeerError,
+    RowParallel,
+    heads,
+    merge_across,
+    shard,
+    shard_experts,
+)
+
+
+def near(kind: str, got: Any, whole: Any, ranks: int) -> None:
+    """Equal up to a rounding per rank of the results' type."""
+    error = (got.float() - whole.float()).abs().max()
+    limit = ranks * torch.finfo(whole.dtype).eps * whole.float().abs().max()
+    assert got.shape == whole.shape and error <= limit, (kind, float(error), float(limit))
+
+
+def sizes(draw: random.Random, kind: str, ranks: int) -> tuple[int, int]:
+    """n and k that can be cut."""
+    n, k = KINDS[kind]
+    # Some dense sizes are of no round number.
+    each = (lambda: draw.randint(3, 70)) if n == 1 else (lambda: draw.randint(1, 2))
+    return ranks * n * each(), ranks * k * each()
+
+
+def column(draw: random.Random, kind: str, rank: int, ranks: int, group: Any) -> None:
+    n, k = sizes(draw, kind, ranks)
+    k = k if KINDS[kind][1] == 1 else 128 * draw.randint(1, 3)
+    weight, x = random_weight(kind, n, k), activations(kind, draw.randint(1, 4), 3, k)
+    layer = ColumnParallel(shard(weight, rank, ranks, "n"), group, draw.random() < 0.5, product)
+    whole = product(x, weight)
+    each = n // ranks
+    mine = whole if layer.gather else whole[..., rank * each : (rank + 1) * each]
+    near(kind, layer(x), mine, 1)
+
+
+def row(draw: random.Random, kind: str, rank: int, ranks: int, group: Any) -> None:
+    n, k = sizes(draw, kind, ranks)
+    n = n if KINDS[kind][0] == 1 else 64 * draw.randint(1, 5)
+    weight, x = random_weight(kind, n, k), activations(kind, draw.randint(1, 9), k)
+    layer = RowParallel(shard(weight, rank, ranks, "k"), group, draw.random() < 0.5, product)
+    each = k // ranks
+    given = x if layer.split else x[:, rank * each : (rank + 1) * each]
+    near(kind, layer(given), product(x, weight), ranks)
+
+
+def gated(draw: random.Random, kind: str, rank: int, ranks: int, group: Any) -> None:
+    """Gate and up in one weight, and the product behind them: one exchange."""
+
+    def between(both: Any) -> Any:
+        gate, up = both.chunk(2, -1)
+        return torch.nn.functional.silu(gate) * up
+
+    block = max(KINDS[kind])
+    width, hidden = ranks * block * draw.randint(1, 2), 128 * draw.randint(1, 2)
+    first, second = random_weight(kind, 2 * width, hidden), random_weight(kind, hidden, width)
+    x = activations(kind, 5, hidden)
+    into = ColumnParallel(shard(first, rank, ranks, "n", (width, width)), group, False, product)
+    out = RowParallel(shard(second, rank, ranks, "k"), group, False, product)
+    near(kind, out(between(into(x))), product(between(product(x, first)), second), ranks + 1)
+    gathered = ColumnParallel(into.shard, group, True, product)
+    near(kind, gathered(x), product(x, first), 1)
+
+
+def experts(draw: random.Random, kind: str, rank: int, ranks: int, group: Any) -> None:
+    """Each rank adds up what its experts make of the tokens that chose them, some have none."""
+    count, hidden, tokens = draw.randint(1, 7), 128, draw.randint(1, 9)
+    stack = random_weight(kind, hidden, hidden, count)
+    mine = shard_experts(stack, rank, ranks, empty=True)
+    ids = torch.randint(0, count, (tokens, 2))
+    x, whole = activations(kind, tokens, hidden).float(), matrix(stack)
+    of = torch.zeros(tokens, hidden)
+    for expert, w in enumerate(matrix(mine.weight), mine.first):
+        of += (ids == expert).sum(1, keepdim=True) * (x @ w.mT)
+    distributed.all_reduce(of, group=group)
+    assert mine.count == count
+    torch.testing.assert_close(of, torch.einsum("tk,tjnk->tn", x, whole[ids]))
+
+
+def by_heads(draw: random.Random, kind: str, rank: int, ranks: int, group: Any) -> None:
+    kv = draw.choice([1, ranks, 2 * ranks])
+    count = ranks * kv * draw.randint(1, 2)
+    q, k, v = (torch.randn(2, s, h, 16) for s, h in ((3, count), (9, kv), (9, kv)))
+    whole, _ = reference(q, k, v, 0.25, 0, None, 0.0)
+    mine = heads(count, kv, rank, ranks)
+    query, key = slice(*mine.query), slice(*mine.key)
+    part, _ = reference(q[:, :, query], k[:, :, key], v[:, :, key], 0.25, 0, None, 0.0)
+    torch.testing.assert_close(part, whole[:, :, query])
+
+
+def by_sequence(draw: random.Random, kind: str, rank: int, ranks: int, group: Any) -> None:
+    """Keys are cut at any places, some ranks have none; the last queries see what a window lets."""
+    dtype = torch.float16 if kind == "float16" else torch.bfloat16
+    sk, sq, left = draw.randint(1, 60), draw.randint(1, 5), draw.choice([None, 0, 7])
+    q, k, v = (torch.randn(2, s, h, 16).to(dtype) for s, h in ((sq, 4), (sk, 2), (sk, 2)))
+    cuts = sorted(draw.randint(0, sk) for _ in range(ranks - 1))
+    first, last = [0, *cuts][rank], [*cuts, sk][rank]
+    # Where a rank's keys lie, counted from its last: what is before or after them is not seen.
+    behind = sk - last
+    window = None if left is None else left - behind
+    o, lse = reference(q, k[:, first:last], v[:, first:last], 0.25, behind, window, 0.0)
+    out, sums = merge_across(o.to(dtype), lse, group)
+    whole, logs = reference(q, k, v, 0.25, 0, left, 0.0)
+    near(kind, out, whole.to(dtype), 2)
+    torch.testing.assert_close(sums, logs)
+
+
+FORMS = (column, row, gated, experts, by_heads, by_sequence)
+
+
+def random_cases(rank: int, ranks: int, count: int) -> str:
+    """So many random cases, all forms and kinds of weights in turn, the same on every rank."""
+    torch.set_num_threads(1)
+    kinds = tuple(KINDS)
+    for case in range(count):
+        torch.manual_seed(1000 * ranks + case)
+        draw = random.Random(1000 * ranks + case)
+        kind = kinds[case // len(FORMS) % len(kinds)]
+        FORMS[case % len(FORMS)](draw, kind, rank, ranks, distributed.group.WORLD)
+    return "done"
+
+
+def loses_a_peer(rank: int, ranks: int, lost: signal.Signals) -> str:
+    """The last rank is killed or stopped after its first sum; the others tell what they met, and
+    after how many seconds."""
+    weight, x = random_weight("float16", 8, 8 * ranks), activations("float16", 2, 8 * ranks)
+    own = shard(weight, rank, ranks, "k")
+    layer = RowParallel(own, distributed.group.WORLD, True, product)
+    begun = time.monotonic()
+    try:
+        layer(x)
+        if rank == ranks - 1:
+            os.kill(os.getpid(), lost)
+        layer(x)
+    except PeerError as error:
+        return f"{time.monotonic() - begun:.1f} {error}"
+    return "nothing was met"
+
+
+def _process(rank: int, ranks: int, folder: str, seconds: float, work: Any, args: Any) -> None:
+    outcome = "began"
+    try:
+        distributed.init_process_group(
+            "gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=ranks,
+            timeout=timedelta(seconds=seconds),
+        )  # fmt: skip
+        outcome = work(rank, ranks, *args)
+    except BaseException:
+        outcome = traceback.format_exc()
+    (Path(folder) / f"rank{rank}").write_text(outcome)
+    # A group that lost a rank is not waited for.
+    os._exit(0)
+
+
+def outcomes(
+    folder: Path, ranks: int, work: Callable[..., str], *args: Any,
+    seconds: float = 60, limit: float = 120, lost: int | None = None,
+) -> list[str]:  # fmt: skip
+    """What each rank of `ranks` processes wrote; they get `limit` seconds, their group's exchanges
+    `seconds`. The rank `lost` is not waited for, but ended."""
+    context = get_context("forkserver")
+    # Imported once: what takes longest, and is found without the tests' own paths.
+    context.set_forkserver_preload(["torch", "torch.distributed"])
+    given = (ranks, str(folder), seconds, work, args)
+    processes = [context.Process(target=_process, args=(rank, *given)) for rank in range(ranks)]
+    for process in processes:
+        process.start()
+    end = time.monotonic() + limit
+    for rank, process in enumerate(processes):
+        if rank != lost:
+            process.join(max(0.0, end - time.monotonic()))
+    for process in processes:
+        process.kill()
+        process.join()
+    told = [folder / f"rank{rank}" for rank in range(ranks)]
+    return [file.read_text() if file.exists() else "was ended" for file in told]
