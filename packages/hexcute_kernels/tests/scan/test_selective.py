@@ -124,7 +124,7 @@ def test_a_thread_has_channels_and_their_states() -> None:
     compiled = kernel.compile("sm_90")
     layouts = [line.split() for line in compiled.explain(rejected=0).splitlines()]
     walker = ["h", "register", "f32", "64x1x16", "(32,(2,16)):(1@0,(32@0,1@2))"]
-    assert [*walker, "(32", "a", "thread)"] in layouts
+    assert [*walker, "(32", "per", "thread)"] in layouts
     assert not compiled.built.local_memory
     # A state and step: an exponential, two products, two sums of products, and little besides.
     blocks = re.split(r"\.L_x_\d+:|\bBRA\b", compiled.sass())
