@@ -159,6 +159,20 @@ def loses_a_peer(rank: int, ranks: int, lost: signal.Signals) -> str:
     return "nothing was met"
 
 
+def differs_in_shape(rank: int, ranks: int) -> str:
+    """Ranks pass different shapes, and torch is told to compare them."""
+    os.environ["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"
+    distributed.set_debug_level_from_env()
+    compared = distributed.new_group(backend="gloo")
+    own = shard(random_weight("float16", 8, 8), rank, ranks, "k")
+    layer = RowParallel(own, compared, True, product)
+    try:
+        layer(activations("float16", 2 + rank, 8))
+    except PeerError as error:
+        return str(error)
+    return "nothing was met"
+
+
 def _process(rank: int, ranks: int, folder: str, seconds: float, work: Any, args: Any) -> None:
     outcome = "began"
     try:

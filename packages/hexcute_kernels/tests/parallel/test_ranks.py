@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("torch")
-from parallel_ranks import loses_a_peer, outcomes, random_cases
+from parallel_ranks import differs_in_shape, loses_a_peer, outcomes, random_cases
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
@@ -26,3 +26,9 @@ def test_a_lost_rank_ends_the_others_in_seconds(how: signal.Signals, tmp_path: P
         assert float(elapsed) < 20
         assert f"a sum over 3 ranks did not come to its end on rank {rank}" in error
         assert "look for the first error in the output of the other ranks" in error
+
+
+def test_ranks_that_differ_are_told_where_torch_compares_them(tmp_path: Path) -> None:
+    for rank, outcome in enumerate(outcomes(tmp_path, 2, differs_in_shape)):
+        assert f"a sum over 2 ranks did not come to its end on rank {rank}" in outcome
+        assert "or calls something else" in outcome and "TensorShape=[3, 8]" in outcome

@@ -2,6 +2,8 @@
 
 A collective that does not come to its end, because another rank has died, hangs or calls something
 else, is a PeerError, after at most the group's timeout where its backend reports it to the caller.
+All ranks pass tensors of one shape and type: torch compares them where the environment says
+TORCH_DISTRIBUTED_DEBUG=DETAIL, and otherwise need not notice.
 """
 
 from __future__ import annotations
