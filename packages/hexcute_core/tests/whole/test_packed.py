@@ -5,6 +5,8 @@ Rows are whole bytes, the first element in the lowest bits; arguments are uint8 
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -149,8 +151,11 @@ def test_tma_moves_packed_elements_as_bytes(dtype: DType) -> None:
     compiled = kernel.compile("sm_90", verify=True)
     text = compiled.explain(rejected=0)
     assert "tma.load" in text and "tma.store" in text and compiled.built.cubin
-    box = compiled.thread.maps[0].box
-    assert box == (64, 256 * dtype.bits // 8)
+    boxes = re.search(r"tma.load x(\d+), \d+ bytes, box 64x(\d+)", text)
+    assert boxes is not None
+    count, elements = map(int, boxes.groups())
+    assert count * elements == 256
+    assert compiled.thread.maps[0].box == (64, elements * dtype.bits // 8)
     for rows, elements in ((64, 256), (70, 896)):
         raw = random_bytes(3, rows, elements, dtype)
         for word in WORDS:
