@@ -188,6 +188,14 @@ def operators(session: nox.Session) -> None:
 
 
 @nox.session
+def engines(session: nox.Session) -> None:
+    """Models of transformers with our operators in them, on a GPU in software."""
+    compiler(session, *TESTING, "torch", "transformers>=5,<6")
+    tests = "packages/hexcute_kernels/tests/test_transformers.py"
+    session.run("python", "-m", "pytest", tests, *PARALLEL, *session.posargs)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """The comparisons with the peers: the same as `python -m hexcute_bench`."""
     compiler(session, "torch", "triton")

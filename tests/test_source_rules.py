@@ -88,6 +88,8 @@ def allowed(path: str, module: str) -> bool:
         own = ("cute_layout", "hexcute_core", "numpy")
         return top in sys.stdlib_module_names or top in own
     if path.startswith("packages/hexcute_kernels/"):
+        if top == "transformers":
+            return "/hexcute_kernels/integrations/transformers/" in path
         own = ("cute_layout", "hexcute_core", "hexcute_kernels", "numpy", "torch")
         return top in sys.stdlib_module_names or top in own
     return True

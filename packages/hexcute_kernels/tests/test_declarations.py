@@ -180,14 +180,19 @@ def test_an_unknown_operator_is_told_from_those_there_are() -> None:
         hexcute_kernels.operator_named("conv")
 
 
+ENGINES = "test_transformers.py"
+"""The tests of what needs an engine, which those of the operators run without."""
+
+
 def constants_in(tree: ast.AST) -> list[str]:
     found = (n.value for n in ast.walk(tree) if isinstance(n, ast.Constant))
     return [text for text in found if isinstance(text, str) and len(text) >= 8]
 
 
 def test_every_fix_has_a_case() -> None:
-    """A fix that test_operator_fixes does not quote has been tried by nobody."""
-    tried = constants_in(ast.parse((Path(__file__).parent / "test_operator_fixes.py").read_text()))
+    """A fix that the tests of fixes do not quote has been tried by nobody."""
+    files = [Path(__file__).parent / name for name in ("test_operator_fixes.py", ENGINES)]
+    tried = [text for file in files for text in constants_in(ast.parse(file.read_text()))]
     untried = []
     for path in sorted(Path(hexcute_kernels.__file__).parent.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
