@@ -18,7 +18,7 @@ from simulated_gpu import simulated_gpu  # noqa: E402
 from transformers.integrations.finegrained_fp8 import FP8Linear  # noqa: E402
 
 from hexcute_kernels.integrations.transformers import HandedBack, use  # noqa: E402
-from hexcute_kernels.integrations.transformers.attention import attend  # noqa: E402
+from hexcute_kernels.integrations.transformers.attention import attend, marked_mask  # noqa: E402
 from hexcute_kernels.integrations.transformers.layers import replacement  # noqa: E402
 
 SIZES = {
@@ -168,6 +168,21 @@ def test_what_is_handed_back_and_why(change: dict[str, Any], words: str) -> None
     assert made.shape == (1, 3, 2, q.shape[-1])
     with pytest.raises(LaunchError, match=r"sdpa has no softcap\n  fix: .*eager"):
         attend(torch.nn.Module(), q, k, v, **given, softcap=1.0)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_mask_that_was_changed_is_one_of_its_own(mode: Any) -> None:
+    sizes = {"batch_size": 1, "q_length": 2, "kv_length": 3, "q_offset": 1}
+    q, k, v = qkv(queries=2)
+    with mode(), simulated_gpu("h100", "sm_90") as launched:
+        mask = marked_mask(**sizes)
+        want = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        made, _ = attend(torch.nn.Module(), q, k, v, mask)
+        torch.testing.assert_close(made.transpose(1, 2), want, atol=2e-3, rtol=2e-3)
+        assert launched == ["attention"]
+        mask[..., 0] = False
+        with pytest.warns(HandedBack, match="neither causal nor a window"):
+            attend(torch.nn.Module(), q, k, v, mask)
 
 
 def test_sinks_are_refused() -> None:

@@ -51,14 +51,16 @@ def register() -> None:
 
 def marked_mask(*args: Any, **named: Any) -> torch.Tensor | None:
     """sdpa's mask (batch, 1, queries, keys) or None, marked where it is one that we have."""
-    made = sdpa_mask(*args, **named)
+    # Tensors of inference mode do not count how often they were written.
+    with torch.inference_mode(False), torch.no_grad():
+        made = sdpa_mask(*args, **named)
     # The elements cannot be looked at while a graph is traced.
     if made is None or torch.compiler.is_compiling():
         return made
     size = named.get("local_size")
     for left in (None,) if size is None else (size - 1, None):
         if torch.equal(made, _window(made, left).expand_as(made)):
-            setattr(made, _MARK, Seen(causal=True, left=left))
+            setattr(made, _MARK, (Seen(causal=True, left=left), made._version))
             break
     return made
 
@@ -75,7 +77,8 @@ def _window(like: torch.Tensor, left: int | None) -> torch.Tensor:
 def _seen(module: Any, queries: int, mask: Any, is_causal: bool | None) -> Seen | None:
     """What queries see by the mask and, without one, by sdpa's rule; None where it is not ours."""
     if mask is not None:
-        return getattr(mask, _MARK, None)
+        seen, version = getattr(mask, _MARK, (None, None))
+        return seen if seen is not None and mask._version == version else None
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     return Seen(causal=bool(causal) and queries > 1)
 
