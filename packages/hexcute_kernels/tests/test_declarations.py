@@ -191,7 +191,8 @@ def constants_in(tree: ast.AST) -> list[str]:
 
 def test_every_fix_has_a_case() -> None:
     """A fix that the tests of fixes do not quote has been tried by nobody."""
-    files = [Path(__file__).parent / name for name in ("test_operator_fixes.py", ENGINES)]
+    here = Path(__file__).parent
+    files = [here / "test_operator_fixes.py", here / ENGINES, *here.glob("parallel/*.py")]
     tried = [text for file in files for text in constants_in(ast.parse(file.read_text()))]
     untried = []
     for path in sorted(Path(hexcute_kernels.__file__).parent.rglob("*.py")):

@@ -17,6 +17,7 @@ from hexcute_core.simulator.instructions.operands import regs_operand
 from hexcute_core.synthesis import synthesize
 from hexcute_core.synthesis.proof.check import check
 from hexcute_core.thread import PRIMS, prims
+from hexcute_core.thread.spec import Product
 
 m, n, k = hx.dims("m n k")
 
@@ -64,11 +65,14 @@ def odd_mma(stmt, compiler):
     return run
 
 
+PRODUCT = Product(24, 8, 12, f32, f32, f32)
+
+
 @pytest.fixture
 def odd_machine(monkeypatch):
     monkeypatch.setattr(registry, "_TABLES", dict(registry._TABLES))
     register(odd_table())
-    monkeypatch.setitem(PRIMS, NAME, prims.PrimSpec(NAME, ("regs",) * 3))
+    monkeypatch.setitem(PRIMS, NAME, prims.PrimSpec(NAME, ("regs",) * 3, what=PRODUCT))
     instruction = Instruction(make=odd_mma)
     tables = (lambda name: instruction if name == NAME else None, *primitives.TABLES)
     monkeypatch.setattr(primitives, "TABLES", tables)
@@ -166,15 +170,15 @@ def run_matmul(depth, rows=40, columns=33):
     return max(int(x.split(".")[-1]) for x in loads)
 
 
-def test_a_dynamic_k_that_is_a_multiple_of_8_moves_16_bytes_and_another_falls_back():
+def test_a_dynamic_k_that_is_a_multiple_of_8_moves_16_bytes_and_others_what_divides_a_row():
     before = matmul.compilations
     assert [run_matmul(depth) for depth in (64, 8, 72, 256)] == [16] * 4
     assert matmul.compilations == before + 1
-    assert [run_matmul(depth) for depth in (65, 7, 36, 100)] == [2] * 4
-    # One more for all that are no multiples, and none again for those that are.
-    assert matmul.compilations == before + 2
+    assert [run_matmul(depth) for depth in (65, 7, 36, 100)] == [2, 2, 8, 8]
+    # One more for rows of 8 bytes and one for odd ones, and none again for those of 16.
+    assert matmul.compilations == before + 3
     run_matmul(128)
-    assert matmul.compilations == before + 2
+    assert matmul.compilations == before + 3
 
 
 def test_transposing_through_shared_memory_is_exact():

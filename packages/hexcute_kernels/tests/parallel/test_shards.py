@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hexcute_core.errors import LaunchError
+from hexcute_core.errors import HexcuteError, LaunchError
 from hexcute_kernels.parallel import (
     Blockwise,
     ColumnParallel,
@@ -18,7 +18,7 @@ from hexcute_kernels.parallel import (
     shard,
     shard_experts,
 )
-from hexcute_kernels.parallel.collectives import place
+from hexcute_kernels.parallel.collectives import all_reduce, place
 
 torch = pytest.importorskip("torch")
 from attention_float32 import reference  # noqa: E402
@@ -115,7 +115,45 @@ def test_what_cannot_be_cut_is_refused() -> None:
 def test_without_a_process_group_the_fix_is_told() -> None:
     with pytest.raises(LaunchError) as caught:
         place(None)
-    assert "init_process_group" in (caught.value.fix or "")
+    told = "call torch.distributed.init_process_group first, and pass a group of it"
+    assert caught.value.fix == told
+
+
+class Group:
+    """Where this process stands in a group, for what looks no further."""
+
+    def __init__(self, rank: int, ranks: int) -> None:
+        self.at = rank, ranks
+
+
+FIXES = [
+    (lambda dense: place(Group(-1, 2)), "build parallel layers on the ranks of their group alone"),
+    (lambda dense: shard(dense, 0, 2, "m"), 'use "n" for ColumnParallel, "k" for RowParallel'),
+    (lambda dense: ColumnParallel(shard(dense, 0, 2, "k"), Group(0, 2)),
+     "pass shard(weight, rank, ranks, 'n')"),
+    (lambda dense: ColumnParallel(shard(dense, 0, 2, "n"), Group(1, 2)),
+     "pass shard(weight, 1, 2, 'n')"),
+    (lambda dense: merge_attention([torch.zeros(1, 2, 3, 8)], [torch.zeros(1, 2, 3)]),
+     "pass what attention_with_lse gives: natural logarithms, heads before queries"),
+    (lambda dense: all_reduce(torch.zeros(1), Group(0, 2)),
+     "look for the first error in the output of the other ranks, and start all of them anew"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("refused", "fix"), FIXES, ids=[fix for _, fix in FIXES])
+def test_fixes(refused: Any, fix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In groups that are none: a sum over one fails as that with a lost rank does."""
+    from torch import distributed
+
+    def lost(*args: Any, **named: Any) -> None:
+        raise RuntimeError("connection closed by peer")
+
+    monkeypatch.setattr(distributed, "get_rank", lambda group: group.at[0])
+    monkeypatch.setattr(distributed, "get_world_size", lambda group: group.at[1])
+    monkeypatch.setattr(distributed, "all_reduce", lost)
+    with pytest.raises(HexcuteError) as caught:
+        refused(Dense(torch.zeros(4, 4, dtype=torch.float16)))
+    assert fix in (caught.value.fix or "")
 
 
 def _on_gpu(weight: Any) -> Any:

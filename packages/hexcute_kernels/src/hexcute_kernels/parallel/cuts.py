@@ -58,11 +58,6 @@ def merged(
     found, start = [], 0
     for place, extent in enumerate(parts):
         name = what if len(parts) == 1 else f"part {place} of {what}"
-        if ranks > 1 and start % block:
-            raise LaunchError(
-                f"{name} begins at {start}, within a block of {block}",
-                fix=f"make every part but the last a multiple of {block}",
-            )
         first, last = even(name, extent, rank, ranks, block)
         found.append((start + first, start + last))
         start += extent
