@@ -172,5 +172,5 @@ def _words(command: argparse.ArgumentParser) -> None:
 
 BENCH = Command(
     "bench", "Measure kernels beside their peers, and draw what came of it.", _words,
-    lambda options: main(options.words),
+    lambda options, tell: main(options.words),
 )  # fmt: skip

@@ -98,11 +98,11 @@ def test_the_cache_as_json(tmp_path, monkeypatch, capsys):
 
 
 def test_commands_of_other_packages_and_ctrl_c(monkeypatch, capsys):
-    def stopped(options):
+    def stopped(options, tell):
         raise KeyboardInterrupt
 
-    def greet(options):
-        print("hello")
+    def greet(options, tell):
+        tell("hello")
         return 7
 
     class Point:

@@ -8,10 +8,9 @@ to a CSV, and from all of that the table module by which calls choose.
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
-from hexcute_core.commands import Command
+from hexcute_core.commands import Command, Tell
 from hexcute_core.tuner import Pool
 from hexcute_kernels import FAMILIES, tuned
 from hexcute_kernels.gpus import gpu_here
@@ -21,7 +20,6 @@ from hexcute_kernels.shipping import write_bundle
 from hexcute_kernels.tuning import tune_operator
 
 _SIZES = "sizes of calls, as m=16/64,n=4096,k=4096,dtype=bfloat16; / combines alternatives"
-INTERRUPTED = 130
 
 
 def _build_options(parser: argparse.ArgumentParser) -> None:
@@ -48,28 +46,27 @@ def _shapes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--processes", type=int, help="that compile at once; else one a core")
 
 
-def _build(options: argparse.Namespace) -> int:
+def _build(options: argparse.Namespace, tell: Tell) -> int:
     calls = dict.fromkeys(options.operators, options.shapes)
     made = write_bundle(options.out, calls, options.gpu, options.processes)
     codes = ", ".join(sorted({entry.code for entry in made.entries}))
-    print(f"{made.path}: {len(made.entries)} kernels for {codes}")
+    tell(f"{made.path}: {len(made.entries)} kernels for {codes}")
     return 0
 
 
-def _tune(options: argparse.Namespace) -> int:
+def _tune(options: argparse.Namespace, tell: Tell) -> int:
     name = f"{options.operator}_{gpu_here().name}"
     path = options.csv or Path(f"{name}.csv")
     table = options.table or Path(tuned.__file__).with_name(f"{name}.py")
     try:
-        _measure(options, path, table)
+        _measure(options, path, table, tell)
     except KeyboardInterrupt:
-        print("stopped; the same command goes on from here", file=sys.stderr)
-        return INTERRUPTED
-    print(f"results in {path}, the table in {table}")
+        raise KeyboardInterrupt("the same command goes on from here") from None
+    tell(f"results in {path}, the table in {table}")
     return 0
 
 
-def _measure(options: argparse.Namespace, path: Path, table: Path) -> None:
+def _measure(options: argparse.Namespace, path: Path, table: Path, tell: Tell) -> None:
     with Pool() as pool:
         for sizes in (sizes for shape in options.shapes for sizes in parse(shape)):
             bench, report = tune_operator(
@@ -80,7 +77,7 @@ def _measure(options: argparse.Namespace, path: Path, table: Path) -> None:
             # What a stopped run has found stands in the files already.
             rows = write_csv(path, rows_of(bench, report))
             write_text(table, table_text(rows, path.name))
-            print(report.text())
+            tell(report.text())
 
 
 BUILD = Command("build", "Compile what calls launch into a bundle.", _build_options, _build)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from hexcute_core.commands.command import Command
+from hexcute_core.commands.command import Command, Tell
 from hexcute_core.driver import eviction
 from hexcute_core.driver.cache import Cache
 
@@ -15,7 +15,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="as JSON, for programs")
 
 
-def _cache(options: argparse.Namespace) -> int:
+def _cache(options: argparse.Namespace, tell: Tell) -> int:
     cache = Cache()
     if cache.root is None:
         told: dict[str, object] = {"folder": None}
@@ -32,7 +32,7 @@ def _cache(options: argparse.Namespace) -> int:
             "limit": cache.limit,
         }  # fmt: skip
         text = f"{cache.root}: {len(entries)} entries, {taken} of {cache.limit} bytes"
-    print(json.dumps(told) if options.json else text)
+    tell(json.dumps(told) if options.json else text)
     return 0
 
 

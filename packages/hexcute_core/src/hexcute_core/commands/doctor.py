@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hexcute_core import backend
-from hexcute_core.commands.command import Command
+from hexcute_core.commands.command import Command, Tell
 from hexcute_core.driver import eviction
 from hexcute_core.driver.cache import Cache
 from hexcute_core.errors import HexcuteError, MissingDependency
@@ -135,19 +135,19 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="as JSON, for programs")
 
 
-def _doctor(options: argparse.Namespace) -> int:
-    """Prints what can be done here; 1 where kernels cannot be compiled."""
+def _doctor(options: argparse.Namespace, tell: Tell) -> int:
+    """Tells what can be done here; 1 where kernels cannot be compiled."""
     aims = examined()
     if options.json:
-        print(json.dumps({aim.name: [vars(need) for need in aim.needs] for aim in aims}, indent=1))
+        tell(json.dumps({aim.name: [vars(need) for need in aim.needs] for aim in aims}, indent=1))
     else:
-        print(f"hexcute_core {VERSION}, Python {platform.python_version()}, {sys.platform}\n")
+        tell(f"hexcute_core {VERSION}, Python {platform.python_version()}, {sys.platform}\n")
         for aim in aims:
             for number, need in enumerate(aim.needs):
                 head = f"{aim.name:<10}{'yes' if aim.met else 'no':<5}" if number == 0 else ""
-                print(f"{head:<15}{need.found or f'{need.name} is missing'}")
+                tell(f"{head:<15}{need.found or f'{need.name} is missing'}")
                 if need.found is None and need.fix:
-                    print(f"{'':<15}  {need.fix}")
+                    tell(f"{'':<15}  {need.fix}")
     return 0 if all(aim.met for aim in aims if aim.name == "compile") else 1
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from importlib.metadata import entry_points
 
 from hexcute_core.commands.caching import CACHE
-from hexcute_core.commands.command import Command, run_line
+from hexcute_core.commands.cli import run_line
+from hexcute_core.commands.command import Command
 from hexcute_core.commands.doctor import DOCTOR
 from hexcute_core.commands.running import RUNNING
 from hexcute_core.commands.showing import SHOWING

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from hexcute_core.commands.command import Command
+from hexcute_core.commands.command import Command, Tell
 from hexcute_core.commands.options import blocks, compiled, of_kernel, of_run, settings, write
 from hexcute_core.driver.simulation import make_arguments
 from hexcute_core.thread.timeline import Timeline
@@ -16,19 +16,19 @@ def _simulate_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--schedules", type=int, default=1, help="how many seeds to try")
 
 
-def _simulate(options: argparse.Namespace) -> int:
-    """Prints findings and counters; 1 where there are findings or the outputs are wrong."""
+def _simulate(options: argparse.Namespace, tell: Tell) -> int:
+    """Tells findings and counters; 1 where there are findings or the outputs are wrong."""
     kernel = compiled(options)
     args = make_arguments(kernel.signature, settings("--shape", options.shape), options.seed)
     report = kernel.simulate(
         *args, seed=options.seed, schedules=options.schedules, blocks=blocks(options), check=False,
         compare=True,
     )  # fmt: skip
-    print(report.show(), end="")
+    tell(report.show().removesuffix("\n"))
     if report.wrong:
-        print(f"\n{', '.join(report.wrong)}: not what the tile program means")
+        tell(f"\n{', '.join(report.wrong)}: not what the tile program means")
     else:
-        print("\nthe outputs are what the tile program means, bit for bit")
+        tell("\nthe outputs are what the tile program means, bit for bit")
     return 1 if report.wrong or report.findings else 0
 
 
@@ -39,15 +39,15 @@ def _timeline_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--picture", metavar="FILE", help="where to draw it, as an SVG")
 
 
-def _timeline(options: argparse.Namespace) -> int:
-    """Prints when each role did what, and writes trace and picture where they are named."""
+def _timeline(options: argparse.Namespace, tell: Tell) -> int:
+    """Tells when each role did what, and writes trace and picture where they are named."""
     if options.kernel.endswith(".json"):
         timeline = Timeline.load(options.kernel)
     else:
         kernel = compiled(options)
         args = make_arguments(kernel.signature, settings("--shape", options.shape), options.seed)
         timeline = kernel.timeline(*args, blocks=blocks(options))
-    print(timeline.show(), end="")
+    tell(timeline.show().removesuffix("\n"))
     for path, text in ((options.trace, timeline.trace), (options.picture, timeline.picture)):
         if path is not None:
             write(path, text())

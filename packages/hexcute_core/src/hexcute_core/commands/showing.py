@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from hexcute_core.commands.command import Command
+from hexcute_core.commands.command import Command, Tell
 from hexcute_core.commands.options import compiled, of_kernel, write
 from hexcute_core.driver import CompiledKernel
 
@@ -17,9 +17,9 @@ def _explain_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="as JSON, for programs")
 
 
-def _explain(options: argparse.Namespace) -> int:
+def _explain(options: argparse.Namespace, tell: Tell) -> int:
     listed = None if options.all else _SHOWN
-    print(compiled(options).explain(listed, form="json" if options.json else "text"))
+    tell(compiled(options).explain(listed, form="json" if options.json else "text"))
     return 0
 
 
@@ -28,18 +28,18 @@ def _page_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", metavar="FILE", help="where to write it; else NAME.html")
 
 
-def _page(options: argparse.Namespace) -> int:
+def _page(options: argparse.Namespace, tell: Tell) -> int:
     kernel = compiled(options)
     path = options.out or f"{kernel.signature.kernel}.html"
     write(path, kernel.explain(form="html"))
-    print(path)
+    tell(path)
     return 0
 
 
 def _text(name: str, help: str) -> Command:
-    def run(options: argparse.Namespace) -> int:
+    def run(options: argparse.Namespace, tell: Tell) -> int:
         kernel: CompiledKernel = compiled(options)
-        print({"source": kernel.source, "ptx": kernel.ptx, "sass": kernel.sass}[name]())
+        tell({"source": kernel.source, "ptx": kernel.ptx, "sass": kernel.sass}[name]())
         return 0
 
     return Command(name, help, of_kernel, run)

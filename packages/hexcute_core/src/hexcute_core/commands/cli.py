@@ -1,0 +1,37 @@
+"""`run_line`: what all command lines share, and the one place of them that prints."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from hexcute_core.commands.command import Command
+from hexcute_core.errors import HexcuteError
+
+INTERRUPTED = 130
+
+
+def run_line(
+    prog: str, about: str, commands: Sequence[Command], words: Sequence[str] | None
+) -> int:
+    """Runs the command that `words` (else the process's arguments) begin with.
+
+    Errors of the user's go to stderr with exit status 1; a command that is stopped by Ctrl-C ends
+    with 130, as shells expect, and with what it has to say of that.
+    """
+    parser = argparse.ArgumentParser(prog=prog, description=about)
+    rooms = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for command in commands:
+        room = rooms.add_parser(command.name, help=command.help, description=command.help)
+        command.options(room)
+    options = parser.parse_args(words)
+    (chosen,) = (command for command in commands if command.name == options.command)
+    try:
+        return chosen.run(options, print)
+    except HexcuteError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt as stop:
+        print("; ".join(("stopped", *map(str, stop.args))), file=sys.stderr)
+        return INTERRUPTED
