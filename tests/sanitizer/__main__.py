@@ -2,8 +2,9 @@
 a tool of compute-sanitizer.
 
 Tests are dealt into shards, and workers, a process each, take shards from one queue until none is
-left or the time is over; what has not run is said. Kernels come from the cache where it has them,
-so a run of the tests beforehand makes it much shorter.
+left or the time is over; what has not run is said, and a later run with the same `--done` goes on
+from there. Kernels come from the cache where it has them, so a run of the tests beforehand makes it
+much shorter.
 
 `patterns.cu`, beside this, has what racecheck reports of programs that are right.
 """
@@ -38,18 +39,19 @@ def command(tool: str) -> list[str]:
     return [*sanitizer, sys.executable, *tests, "-m", "gpu and not fuzz"]
 
 
-def run(tool: str, shards: int, workers: int, seconds: float, logs: Path) -> list[int]:
+def run(options: argparse.Namespace, shards: int, logs: Path) -> list[int]:
     """Runs all shards, their output in `logs`; which of them did not end in time."""
-    end = time.monotonic() + seconds
+    end, workers = time.monotonic() + options.seconds, options.workers
     waiting, running, ended = list(range(shards)), {}, set()
     while waiting or running:
         while waiting and len(running) < workers and time.monotonic() < end - _LAST_START:
             shard = waiting.pop(0)
             env = dict(os.environ, SHARD=f"{shard}/{shards}", PYTHONUNBUFFERED="1")
+            env |= {"CUDA_VISIBLE_DEVICES": str(shard % options.gpus), "DONE": str(options.done)}
             env["PYTHONPATH"] = f"{HERE}:{env.get('PYTHONPATH', '')}"
             with (logs / str(shard)).open("w") as log:
                 running[shard] = subprocess.Popen(
-                    command(tool), stdout=log, stderr=subprocess.STDOUT, env=env,
+                    command(options.tool), stdout=log, stderr=subprocess.STDOUT, env=env,
                     start_new_session=True,
                 )  # fmt: skip
         if not running:
@@ -74,18 +76,26 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--shards", type=int, help="else two per worker")
     parser.add_argument("--seconds", type=float, default=3600.0, help="when to stop")
+    parser.add_argument("--gpus", type=int, default=1, help="shards go to them in turn")
+    parser.add_argument(
+        "--done", type=Path, default=Path(os.devnull),
+        help="names of tests, one a line, that are left out; what ends is added",
+    )  # fmt: skip
     options = parser.parse_args()
     shards = options.shards or 2 * options.workers
+    options.done.open("a").close()
     outcome = Outcome()
     with tempfile.TemporaryDirectory() as folder:
         logs = Path(folder)
-        left = run(options.tool, shards, options.workers, options.seconds, logs)
+        left = run(options, shards, logs)
         for log in sorted(logs.iterdir()):
             with log.open(errors="replace") as lines:
                 outcome.add(read(lines))
     with options.out.open("w", encoding="utf-8") as out:
         for test, lines in outcome.reports:
             out.write(f"{test}\n" + "".join(f"    {line}\n" for line in lines))
+    with options.done.open("a", encoding="utf-8") as done:
+        done.writelines(f"{test}\n" for names in outcome.tests.values() for test in names)
     counts = ", ".join(f"{len(names)} {verdict}" for verdict, names in outcome.tests.items())
     print(f"{options.tool}: {counts}; {len(left)} of {shards} shards did not end")
     for test in outcome.tests.get("failed", []):

@@ -1,4 +1,5 @@
-"""A plugin of pytest that keeps a part of the tests: those of shard K of N, as SHARD=K/N says.
+"""A plugin of pytest that keeps a part of the tests: those of shard K of N, as SHARD=K/N says, without those
+that the file DONE names.
 
     sorted by name, shuffled with one seed, every N-th from the K-th on
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import os
 import random
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +20,8 @@ TIMED = "host_time"
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     shard, count = map(int, os.environ["SHARD"].split("/"))
-    tests = sorted((i for i in items if TIMED not in i.nodeid), key=lambda item: item.nodeid)
+    done = set(Path(os.environ["DONE"]).read_text().splitlines())
+    wanted = (i for i in items if TIMED not in i.nodeid and i.nodeid not in done)
+    tests = sorted(wanted, key=lambda item: item.nodeid)
     random.Random(0).shuffle(tests)
     items[:] = tests[shard::count]

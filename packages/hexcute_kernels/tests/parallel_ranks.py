@@ -1,5 +1,6 @@
 """What each process of a test of several ranks does, and how the processes are started: a file is
-their meeting place, gloo carries what they exchange, and each writes its outcome to a file."""
+their meeting place, gloo or NCCL carries what they exchange, and each writes its outcome to a file.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +29,12 @@ from hexcute_kernels.parallel import (
     shard,
     shard_experts,
 )
+from hexcute_kernels.parallel import product as by_operators
+
+
+def computed(x: Any, weight: Any) -> Any:
+    """What layers compute with: the operators on a GPU, and elsewhere what stands for them."""
+    return by_operators(x, weight) if x.is_cuda else product(x, weight)
 
 
 def near(kind: str, got: Any, whole: Any, ranks: int) -> None:
@@ -49,7 +56,7 @@ def column(draw: random.Random, kind: str, rank: int, ranks: int, group: Any) ->
     n, k = sizes(draw, kind, ranks)
     k = k if KINDS[kind][1] == 1 else 128 * draw.randint(1, 3)
     weight, x = random_weight(kind, n, k), activations(kind, draw.randint(1, 4), 3, k)
-    layer = ColumnParallel(shard(weight, rank, ranks, "n"), group, draw.random() < 0.5, product)
+    layer = ColumnParallel(shard(weight, rank, ranks, "n"), group, draw.random() < 0.5, computed)
     whole = product(x, weight)
     each = n // ranks
     mine = whole if layer.gather else whole[..., rank * each : (rank + 1) * each]
@@ -60,7 +67,7 @@ def row(draw: random.Random, kind: str, rank: int, ranks: int, group: Any) -> No
     n, k = sizes(draw, kind, ranks)
     n = n if KINDS[kind][0] == 1 else 64 * draw.randint(1, 5)
     weight, x = random_weight(kind, n, k), activations(kind, draw.randint(1, 9), k)
-    layer = RowParallel(shard(weight, rank, ranks, "k"), group, draw.random() < 0.5, product)
+    layer = RowParallel(shard(weight, rank, ranks, "k"), group, draw.random() < 0.5, computed)
     each = k // ranks
     given = x if layer.split else x[:, rank * each : (rank + 1) * each]
     near(kind, layer(given), product(x, weight), ranks)
@@ -77,10 +84,10 @@ def gated(draw: random.Random, kind: str, rank: int, ranks: int, group: Any) -> 
     width, hidden = ranks * block * draw.randint(1, 2), 128 * draw.randint(1, 2)
     first, second = random_weight(kind, 2 * width, hidden), random_weight(kind, hidden, width)
     x = activations(kind, 5, hidden)
-    into = ColumnParallel(shard(first, rank, ranks, "n", (width, width)), group, False, product)
-    out = RowParallel(shard(second, rank, ranks, "k"), group, False, product)
+    into = ColumnParallel(shard(first, rank, ranks, "n", (width, width)), group, False, computed)
+    out = RowParallel(shard(second, rank, ranks, "k"), group, False, computed)
     near(kind, out(between(into(x))), product(between(product(x, first)), second), ranks + 1)
-    gathered = ColumnParallel(into.shard, group, True, product)
+    gathered = ColumnParallel(into.shard, group, True, computed)
     near(kind, gathered(x), product(x, first), 1)
 
 
@@ -130,9 +137,13 @@ def by_sequence(draw: random.Random, kind: str, rank: int, ranks: int, group: An
 FORMS = (column, row, gated, experts, by_heads, by_sequence)
 
 
-def random_cases(rank: int, ranks: int, count: int) -> str:
-    """So many random cases, all forms and kinds of weights in turn, the same on every rank."""
+def random_cases(rank: int, ranks: int, count: int, device: str = "cpu") -> str:
+    """So many random cases, all forms and kinds of weights in turn, the same on every rank; on
+    "cuda", each rank on a GPU of its own."""
     torch.set_num_threads(1)
+    if device == "cuda":
+        torch.cuda.set_device(rank)
+    torch.set_default_device(device)
     kinds = tuple(KINDS)
     for case in range(count):
         torch.manual_seed(1000 * ranks + case)
@@ -173,11 +184,13 @@ def differs_in_shape(rank: int, ranks: int) -> str:
     return "nothing was met"
 
 
-def _process(rank: int, ranks: int, folder: str, seconds: float, work: Any, args: Any) -> None:
+def _process(
+    rank: int, ranks: int, folder: str, backend: str, seconds: float, work: Any, args: Any
+) -> None:
     outcome = "began"
     try:
         distributed.init_process_group(
-            "gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=ranks,
+            backend, init_method=f"file://{folder}/meeting", rank=rank, world_size=ranks,
             timeout=timedelta(seconds=seconds),
         )  # fmt: skip
         outcome = work(rank, ranks, *args)
@@ -190,14 +203,14 @@ def _process(rank: int, ranks: int, folder: str, seconds: float, work: Any, args
 
 def outcomes(
     folder: Path, ranks: int, work: Callable[..., str], *args: Any,
-    seconds: float = 60, limit: float = 120, lost: int | None = None,
+    backend: str = "gloo", seconds: float = 60, limit: float = 120, lost: int | None = None,
 ) -> list[str]:  # fmt: skip
     """What each rank of `ranks` processes wrote; they get `limit` seconds, their group's exchanges
     `seconds`. The rank `lost` is not waited for, but ended."""
     context = get_context("forkserver")
     # Imported once: what takes longest, and is found without the tests' own paths.
     context.set_forkserver_preload(["torch", "torch.distributed"])
-    given = (ranks, str(folder), seconds, work, args)
+    given = (ranks, str(folder), backend, seconds, work, args)
     processes = [context.Process(target=_process, args=(rank, *given)) for rank in range(ranks)]
     for process in processes:
         process.start()

@@ -9,12 +9,20 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("torch")
+import torch
 from parallel_ranks import differs_in_shape, loses_a_peer, outcomes, random_cases
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_every_parallel_form_is_its_single_form(ranks: int, tmp_path: Path) -> None:
     assert outcomes(tmp_path, ranks, random_cases, 75) == ["done"] * ranks
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_two_gpus_find_what_one_finds(tmp_path: Path) -> None:
+    given = (random_cases, 48, "cuda")
+    assert outcomes(tmp_path, 2, *given, backend="nccl", limit=300) == ["done"] * 2
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
