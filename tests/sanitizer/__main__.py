@@ -81,12 +81,14 @@ def main() -> int:
         "--done", type=Path, default=Path(os.devnull),
         help="names of tests, one a line, that are left out; what ends is added",
     )  # fmt: skip
+    parser.add_argument("--logs", type=Path, help="a folder that keeps what the tests wrote")
     options = parser.parse_args()
     shards = options.shards or 2 * options.workers
     options.done.open("a").close()
     outcome = Outcome()
     with tempfile.TemporaryDirectory() as folder:
-        logs = Path(folder)
+        logs = options.logs or Path(folder)
+        logs.mkdir(parents=True, exist_ok=True)
         left = run(options, shards, logs)
         for log in sorted(logs.iterdir()):
             with log.open(errors="replace") as lines:
