@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import cProfile
 import functools
-import gc
+import inspect
 import pstats
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from hexcute_bench.growth.programs import Kind, load
@@ -47,7 +48,19 @@ def _calls(run: Callable[[], Any]) -> int:
 
 def _forget() -> None:
     """Empties our caches: what other compilations left there is work too."""
-    for found in gc.get_objects():
-        cache = isinstance(found, functools._lru_cache_wrapper)
-        if cache and found.__module__.startswith(_COUNTED):
-            found.cache_clear()
+    for name, module in list(sys.modules.items()):
+        if name.startswith(_COUNTED):
+            for cache in _caches(module):
+                cache.cache_clear()
+
+
+def _caches(module: Any) -> Iterator[Any]:
+    """Of a module's functions, and of its classes' methods."""
+    for value in list(vars(module).values()):
+        if isinstance(value, functools._lru_cache_wrapper):
+            yield value
+        elif inspect.isclass(value) and value.__module__ == module.__name__:
+            for method in vars(value).values():
+                function = getattr(method, "__func__", method)
+                if isinstance(function, functools._lru_cache_wrapper):
+                    yield function

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,15 @@ def test_where_nothing_can_be_timed_the_reasons_are_told(bench: Scripted, tmp_pa
     assert "its microseconds are 'fast', expected a number" in caught.value.message
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Started in the background of a script, a process ignores interrupts, until it is told."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_run_goes_on_where_it_was(bench: Scripted, tmp_path: Path) -> None:
     stops = {"us": 1.5, "does": "interrupt sample"}
     with pytest.raises(KeyboardInterrupt):
