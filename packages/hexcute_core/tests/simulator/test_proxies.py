@@ -8,7 +8,7 @@ from mutations import mutants
 from sm90_reading import walk
 
 import hexcute_core as hx
-from hexcute_core import f16, f32
+from hexcute_core import f16, f32, i32
 from hexcute_core.simulator import simulate
 from hexcute_core.thread import Prim
 
@@ -125,11 +125,33 @@ def stored_and_read_by_threads(a: f16[N, N], t: f16[N, N], c: f16[N, N]):
     hx.copy(r, square(c))
 
 
+def gathered(a: f16[N, N], c: f16[N, N]):
+    """TMA stores, and adds 7 to, what a role only started to copy: rows that numbers name."""
+    hx.attrs.cuda.grid_dim = 1
+    ring, pipe, rows = hx.shared_tensor(f16, (N, N, 2)), hx.pipeline(2), hx.shared_tensor(i32, (N,))
+    with hx.warp_groups_producer():
+        hx.copy(hx.iota((N,), 0), rows)
+        hx.sync_role()
+        for _ in range(3):
+            with pipe.produce() as slot:
+                hx.copy(hx.global_view(a, ((N, N), (rows, 1))), ring[:, :, slot])
+    with hx.warp_groups_consumer():
+        seven, r = hx.shared_tensor(f16, (N, N)), hx.register_tensor(f16, (N, N))
+        hx.fill(r, 7.0)
+        for _ in range(3):
+            with pipe.consume() as slot:
+                hx.copy(ring[:, :, slot], square(c))
+                hx.sync_role()
+        hx.copy(r, seven)
+        hx.sync_role()
+        hx.copy(seven, square(c), reduce="add")
+
+
 KERNELS = {
     kernel.__name__: hx.kernel(kernel, cache=False)
     for kernel in (
         overwritten, shared_by_tensors, slot_in_place, read_back, added_to_what_threads_set,
-        stored_and_read_by_threads,
+        stored_and_read_by_threads, gathered,
     )
 }  # fmt: skip
 
@@ -155,7 +177,7 @@ def test_what_both_proxies_touch_is_ordered(name):
 
 @pytest.mark.parametrize("name, fence", [
     ("overwritten", "fence.proxy"), ("shared_by_tensors", "fence.proxy"),
-    ("slot_in_place", "fence.proxy"),
+    ("slot_in_place", "fence.proxy"), ("gathered", "fence.proxy"),
     ("read_back", "fence.proxy.global"), ("added_to_what_threads_set", "fence.proxy.global"),
 ])  # fmt: skip
 def test_a_fence_that_is_missing_is_found(name, fence):
@@ -179,6 +201,14 @@ def test_a_fence_that_is_missing_is_found(name, fence):
 def test_the_machine_has_the_fence(name, fence):
     compiled = KERNELS[name].compile("sm_90")
     assert fence in compiled.source() and len(compiled.built.cubin)
+
+
+def test_copies_that_arrive_by_themselves_are_fenced_by_whoever_waited():
+    names = [s.name for s in walk(KERNELS["gathered"].compile("sm_90").thread.body)
+             if isinstance(s, Prim)]  # fmt: skip
+    assert names[names.index("cp.async.16") + 1] == "cp.async.mbarrier", "nobody waits before"
+    waits = [i for i, name in enumerate(names) if name == "mbarrier.wait"]
+    assert [names[i + 1] == "fence.proxy" for i in waits] == [False, True], "empty, then full"
 
 
 def test_what_only_tma_touches_has_no_fence():

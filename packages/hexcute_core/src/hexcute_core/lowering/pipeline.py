@@ -2,9 +2,10 @@
 
 produce  every thread that fills waits for empty[s] (parity of the round before); one expects the
          bytes of the TMA boxes on full[s] and issues them; for the others, each thread arrives: its
-         cp.async do when they have landed, while it goes on, but where wgmma or TMA use the bytes,
-         which it has to fence: there it waits for them, as it does for what it writes itself
-wait     full[s] (parity of this round)
+         cp.async do when they have landed, while it goes on, and of what it writes itself each warp
+         does behind a fence
+wait     full[s] (parity of this round); where wgmma or TMA use what cp.async brought, whoever waits
+         puts the fence behind it, since the thread that asked for it has gone on
 release  arrive at empty[s]: one thread per warp group where wgmma alone reads the slot, since
          its wait covers the group; one per warp, which meets before, where threads read it
          themselves
@@ -53,11 +54,13 @@ Lower = Callable[[Context, tuple[Stmt, ...]], tuple[th.Stmt, ...]]
 @dataclass(frozen=True)
 class Fill:
     """What fills slots: boxes of TMA; cp.async that are only `started`, and arrive by themselves;
-    threads, of which each warp arrives when what they wrote is there."""
+    threads, of which each warp arrives when what they wrote is there. `fenced`: whoever waits for a
+    slot fences what cp.async brought."""
 
     boxes: bool
     started: bool
     threads: bool
+    fenced: bool
 
     @property
     def bulk(self) -> bool:
@@ -82,9 +85,7 @@ def _fill(solution: Solution, produced: Iterable[Produce], used: Collection[str]
             started.update(ref.tensor for ref in results(op))
         elif results(op):
             threads = True
-    if not started.isdisjoint(used):
-        started, threads = set(), True
-    return Fill(boxes, bool(started), threads)
+    return Fill(boxes, bool(started), threads, fenced=not started.isdisjoint(used))
 
 
 def _asynchronous(solution: Solution, op: Stmt) -> bool:
@@ -196,7 +197,6 @@ def lower_produce(ctx: Context, stmt: Produce, lower: Lower) -> tuple[th.Stmt, .
         wait = th.If(first, (wait,), (), stmt.span)
     out: list[th.Stmt] = [wait]
     boxes: list[Copy] = []
-    body = tuple(operations(stmt.body))
     for part in stmt.body:
         bulk = ctx.solution.bulk.get(part.id) if isinstance(part, Copy) else None
         if isinstance(part, Copy) and bulk is not None and bulk.load:
@@ -217,11 +217,6 @@ def lower_produce(ctx: Context, stmt: Produce, lower: Lower) -> tuple[th.Stmt, .
         out.append(th.Prim("cp.async.mbarrier", (full,), stmt.span))
     arrive: tuple[th.Stmt, ...] = (th.Prim("mbarrier.arrive", (full,), stmt.span),)
     if ring.fill.threads:
-        if not ring.fill.started and any(_asynchronous(ctx.solution, op) for op in body):
-            out += [
-                th.Prim("cp.async.commit", (), stmt.span),
-                th.Prim("cp.async.wait", (Const(0, i32),), stmt.span),
-            ]
         out.append(th.Prim("fence.proxy", (), stmt.span))
         if issue:
             arrive = (th.If(first, tuple(issue), arrive, stmt.span),)
@@ -232,9 +227,11 @@ def lower_produce(ctx: Context, stmt: Produce, lower: Lower) -> tuple[th.Stmt, .
 
 
 def lower_wait(ctx: Context, stmt: PipelineWait) -> tuple[th.Stmt, ...]:
-    """Until the slot is full."""
+    """Until the slot is full, and its bytes are there for all who use them."""
     full = _barrier(ctx, stmt.pipeline, stmt.stage, empty=False)
-    return (th.Prim("mbarrier.wait", (full, stmt.phase), stmt.span),)
+    wait = th.Prim("mbarrier.wait", (full, stmt.phase), stmt.span)
+    fence = th.Prim("fence.proxy", (), stmt.span)
+    return (wait, fence) if ctx.rings[stmt.pipeline].fill.fenced else (wait,)
 
 
 def lower_release(ctx: Context, stmt: PipelineRelease) -> tuple[th.Stmt, ...]:

@@ -26,6 +26,7 @@ from hexcute_core.simulator.instructions.operands import (
     shared_operand,
 )
 from hexcute_core.simulator.lanes.values import Array
+from hexcute_core.simulator.memory.clocks import UNFENCED
 from hexcute_core.simulator.statements import StatementCompiler
 from hexcute_core.thread import Prim
 
@@ -58,9 +59,11 @@ class PendingCopy:
             self.site, self.reads[which], self.buffer, self.address[which],
         )  # fmt: skip
 
-    def land(self, actor: Actor, arena: SharedArena, lanes: Array) -> None:
+    def land(
+        self, actor: Actor, arena: SharedArena, lanes: Array, proxy: int = UNFENCED
+    ) -> None:
         """The bytes come by `actor`, for which these are the lanes `lanes`; the source is free."""
-        arena.fill(actor, lanes, self.cells, self.raw, self.site, "cp.async")
+        arena.fill(actor, lanes, self.cells, self.raw, self.site, "cp.async", proxy=proxy)
         if self.buffer is not None:
             size = self.raw.shape[1]
             self.buffer.let_go(actor, lanes[self.reads], self.address[self.reads], size, self.name)

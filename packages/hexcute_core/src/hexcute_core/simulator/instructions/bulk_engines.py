@@ -72,7 +72,7 @@ class LoadEngine:
             raw[inside] = buffer.load(op, lanes, address, box.size, name)
         chunks = raw.reshape(-1, CHUNK)
         arena = self.group.shared
-        arena.fill(op, self._lanes, self._cells, chunks, op.site, name, generic=False)
+        arena.fill(op, self._lanes, self._cells, chunks, op.site, name, proxy=0)
         self._landed = True
         if self._barrier.phase != self._phase:
             op.report(

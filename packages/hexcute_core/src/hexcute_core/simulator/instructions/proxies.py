@@ -20,6 +20,7 @@ from hexcute_core.simulator.instructions.instruction import Instruction
 from hexcute_core.simulator.instructions.mbarrier import BYTES, MBarrier, find_mbarrier, places_of
 from hexcute_core.simulator.instructions.operands import shared_operand
 from hexcute_core.simulator.lanes.values import Array
+from hexcute_core.simulator.memory.clocks import LANDED
 from hexcute_core.thread import Prim
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class ArriveEngine:
         """The copies land, and the threads arrive."""
         op = self._operation
         for copy in self._copies:
-            copy.land(op, self.group.shared, np.zeros(len(copy.lanes), dtype=np.int64))
+            copy.land(op, self.group.shared, np.zeros(len(copy.lanes), dtype=np.int64), LANDED)
         self._barrier.arrive_later(op, self._times)
         op.world.changes += 1
         op.finish()

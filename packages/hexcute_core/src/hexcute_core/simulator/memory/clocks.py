@@ -36,6 +36,8 @@ NEVER = 0
 """The tag of what nobody touched: clocks start at 1."""
 UNFENCED = -1
 """In place of a clock: written by threads, and no fence since."""
+LANDED = -2
+"""The same of copies that arrived at a barrier by themselves: whoever waited there has to fence."""
 
 Lanes: TypeAlias = "Sequence[int] | None"
 """Lanes of a warp that do something without the others; None where all of them do it."""

@@ -3,8 +3,9 @@
 A granule is empty, ready, or in flight: an asynchronous copy is filling it (`holder` tags the
 copy), and nobody may touch it until the copy has been waited for. What threads wrote is seen by the
 async proxy (bulk copies, wgmma) after a fence of theirs: `proxy` keeps UNFENCED, or the writer's
-clock at its fence, or 0 for what the async proxy wrote itself. What another block wrote is seen
-after a fence here by whoever knew of it: `fences` keeps who knew what at each.
+clock at its fence, or 0 for what the async proxy wrote itself. What another block wrote, and what
+copies brought that arrived by themselves (LANDED), is seen after a fence here by whoever knew of
+it: `fences` keeps who knew what at each.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 
 from hexcute_core.simulator.lanes.values import Array
 from hexcute_core.simulator.memory.clocks import (
+    LANDED,
     NEVER,
     SITE_MASK,
     SITE_SHIFT,
@@ -146,13 +148,13 @@ class SharedArena:
 
     def fill(
         self, m: Actor, lanes: Array, cells: Array, raw: Array, site: int, what: str,
-        atomic: AtomicKind = "no", generic: bool = True,
+        atomic: AtomicKind = "no", proxy: int = UNFENCED,
     ) -> None:  # fmt: skip
         """The bytes land: data and state, and `lanes` at `site` are the last writers, through the
-        generic proxy or the async one."""
+        generic proxy, UNFENCED or LANDED, or the async one, 0."""
         self.put(m, lanes, cells, raw, what)
         self.state[cells] = READY
-        self.proxy[cells] = UNFENCED if generic else 0
+        self.proxy[cells] = proxy
         self.shadow.wrote(m, lanes, cells, site, atomic)
 
     def put(self, m: Actor, lanes: Array, cells: Array, raw: Array, what: str) -> None:
@@ -168,10 +170,12 @@ class SharedArena:
             m.report("race", message, lane, other=m.span)
 
     def fence(self, m: Actor, lanes: Array) -> None:
-        """What `lanes` wrote becomes visible to the async proxy, to whoever knows of this."""
+        """What `lanes` wrote, or know to have landed, becomes visible to the async proxy, for those
+        who know of this."""
         mine = np.isin(self.shadow.writer & WHO_MASK, m.who[lanes]) & (self.proxy == UNFENCED)
         self.proxy[mine] = m.clock.now(lanes)
-        if isinstance(m.clock, VectorClock) and self._foreign(m, self.shadow.writer).any():
+        others = (self.proxy == LANDED).any() or self._foreign(m, self.shadow.writer).any()
+        if isinstance(m.clock, VectorClock) and others:
             knew = m.clock.copy()
             knew.known = knew.shows(m.alone(lanes))
             m.world.adopt(knew)
@@ -207,9 +211,9 @@ class SharedArena:
         """What threads wrote to `cells` must be known to the async proxy, which `does` something
         there."""
         proxy, writer = self.proxy[cells], self.shadow.writer[cells]
-        hidden = (proxy == UNFENCED) | ((proxy > 0) & m.clock.unordered(lanes, tags(
+        hidden = (proxy < 0) | ((proxy > 0) & m.clock.unordered(lanes, tags(
             proxy, 0, writer & WHO_MASK), False))  # fmt: skip
-        foreign = hidden & self._foreign(m, writer)
+        foreign = hidden & (self._foreign(m, writer) | (proxy == LANDED))
         if foreign.any():
             hidden[foreign] = ~self._fenced_here(m, writer[foreign])
         if hidden.any():
@@ -221,7 +225,8 @@ class SharedArena:
                 f"{origin(m, tag)} without a fence that comes before",
                 int(lanes[row]),
                 "let every writing thread execute fence.proxy before the barrier, or, of what "
-                "another block wrote, whoever waited for it, after its wait",
+                "another block wrote or copies that arrived by themselves, whoever waited for it, "
+                "after its wait",
                 m.sites[(tag >> SITE_SHIFT) & SITE_MASK],
             )
 
