@@ -1,6 +1,16 @@
 """f16 activations times weights of four bits, dense and by experts: operators, kernels, packing."""
 
+from hexcute_kernels.moe.checkpoints import from_awq, from_compressed_tensors, from_gptq
 from hexcute_kernels.moe.operators import moe, w4a16_matmul
 from hexcute_kernels.moe.packing import pack, pack_experts, unpack
 
-__all__ = ["moe", "pack", "pack_experts", "unpack", "w4a16_matmul"]
+__all__ = [
+    "from_awq",
+    "from_compressed_tensors",
+    "from_gptq",
+    "moe",
+    "pack",
+    "pack_experts",
+    "unpack",
+    "w4a16_matmul",
+]
