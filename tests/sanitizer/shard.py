@@ -1,5 +1,5 @@
-"""A plugin of pytest that keeps a part of the tests: those of shard K of N, as SHARD=K/N says, but for
-those that the file DONE names.
+"""A plugin of pytest that keeps a part of the tests: those of shard K of N, as SHARD=K/N says, but
+for those that the file DONE names.
 
     sorted by name, shuffled with one seed, every N-th from the K-th on
 
