@@ -21,6 +21,7 @@ from hexcute_bench.suites.norms import NORMS
 from hexcute_bench.suites.packed import MHA_PACKED
 from hexcute_bench.suites.scan import SELECTIVE_SCAN
 from hexcute_bench.suites.tables import BYTES_PER_INSTRUCTION, COMPILE_TIME, LINES_OF_CODE
+from hexcute_bench.suites.tutorial import TUTORIAL
 
 ALL: tuple[Suite, ...] = (
     GEMM_SM80,
@@ -41,6 +42,7 @@ ALL: tuple[Suite, ...] = (
     MOE_LAYER,
     SELECTIVE_SCAN,
     NORMS,
+    TUTORIAL,
     COST_MODEL,
     COMPILE_TIME,
     LINES_OF_CODE,

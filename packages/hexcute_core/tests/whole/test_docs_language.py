@@ -1,5 +1,5 @@
-"""The pages on the language, the kernels, shipping and tuning: their blocks run and print what
-stands below."""
+"""The tutorial, and the pages on the language, the kernels, shipping and tuning: their blocks run
+and print what stands below."""
 
 import contextlib
 import io
@@ -8,10 +8,16 @@ from pathlib import Path
 
 import pytest
 
+import cute_layout
 from hexcute_core.driver import bundle
 
 DOCS = Path(__file__).parents[4] / "docs"
 NAMES = ["language.md", "kernels.md", "timeline.md", "shipping.md", "tuning.md"]
+NAMES += ["porting.md", "debugging.md", "errors.md"]
+CHAPTERS = (
+    "start", "copy", "rows", "product", "ahead", "roles", "attention", "attention_roles"
+)  # fmt: skip
+NAMES += [f"tutorial/{name}.md" for name in CHAPTERS]
 PAGES = [page for page in (DOCS / name for name in NAMES) if page.is_file()]
 FENCE = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -49,5 +55,16 @@ def test_blocks_run_and_print_what_follows(page, tmp_path, monkeypatch, update_g
     assert not wrong, f"--update-goldens rewrites {page.name}: {wrong[0]}"
 
 
+def test_every_error_and_warning_has_its_place_on_the_page_of_errors():
+    from hexcute_core import errors
+
+    page = (DOCS / "errors.md").read_text(encoding="utf-8")
+    kinds = (errors.HexcuteError, errors.HexcuteWarning, cute_layout.LayoutError)
+    known = [*vars(errors).values(), *vars(cute_layout).values()]
+    named = [k for k in known if isinstance(k, type) and issubclass(k, kinds)]
+    names = {k.__name__ for k in named} - {"HexcuteError", "HexcuteWarning"}
+    assert sorted(name for name in names if f"`{name}`" not in page) == []
+
+
 def test_there_is_something_to_run():
-    assert [page.name for page in PAGES] == NAMES
+    assert [page.relative_to(DOCS).as_posix() for page in PAGES] == NAMES
