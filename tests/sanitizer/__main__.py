@@ -6,7 +6,8 @@ left or the time is over; what has not run is said, and a later run with the sam
 from there. Kernels come from the cache where it has them, so a run of the tests beforehand makes it
 much shorter.
 
-`patterns.cu`, beside this, has what racecheck reports of programs that are right.
+What racecheck reports of programs that are right is told apart by `reasons.py`, from the machine
+code that the tests launched; `patterns.cu` has such programs.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 from logs import Outcome, kinds, read  # noqa: E402
+from reasons import explained, launched  # noqa: E402
 
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 _LAST_START = 25.0
@@ -32,11 +35,18 @@ _POLL = 0.3
 
 def command(tool: str) -> list[str]:
     """One worker's process. Errors of the driver's calls that the runtime handles, as a launch of
-    no blocks, are no reports."""
+    no blocks, are no reports. Whatever is found is shown: what a limit hides looks like nothing."""
     sanitizer = ["compute-sanitizer", "--tool", tool, "--report-api-errors", "no"]
-    sanitizer += ["--error-exitcode", "0", "--print-limit", "100"]
+    sanitizer += ["--error-exitcode", "0", "--print-limit", "0", "--launch-timeout", "120"]
     tests = ["-m", "pytest", "-v", "-p", "shard", "-p", "no:cacheprovider", "-n", "0"]
     return [*sanitizer, sys.executable, *tests, "-m", "gpu and not fuzz"]
+
+
+def images(logs: Path) -> Path:
+    """Where the machine code of what ran is kept."""
+    folder = logs / "images"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 def run(options: argparse.Namespace, shards: int, logs: Path) -> list[int]:
@@ -48,6 +58,7 @@ def run(options: argparse.Namespace, shards: int, logs: Path) -> list[int]:
             shard = waiting.pop(0)
             env = dict(os.environ, SHARD=f"{shard}/{shards}", PYTHONUNBUFFERED="1")
             env |= {"CUDA_VISIBLE_DEVICES": str(shard % options.gpus), "DONE": str(options.done)}
+            env["IMAGES"] = str(images(logs))
             env["PYTHONPATH"] = f"{HERE}:{env.get('PYTHONPATH', '')}"
             with (logs / str(shard)).open("w") as log:
                 running[shard] = subprocess.Popen(
@@ -69,7 +80,8 @@ def run(options: argparse.Namespace, shards: int, logs: Path) -> list[int]:
 
 
 def main() -> int:
-    """Prints how many tests ran and what was reported; 1 where something was, or not all ran."""
+    """Prints how many tests ran and what was reported; 1 where something is not explained, a test
+    failed, or not all ran."""
     parser = argparse.ArgumentParser(prog="python tests/sanitizer", description=__doc__)
     parser.add_argument("tool", choices=TOOLS)
     parser.add_argument("--out", type=Path, required=True, help="the reports, test by test")
@@ -81,30 +93,40 @@ def main() -> int:
         "--done", type=Path, default=Path(os.devnull),
         help="names of tests, one a line, that are left out; what ends is added",
     )  # fmt: skip
-    parser.add_argument("--logs", type=Path, help="a folder that keeps what the tests wrote")
+    parser.add_argument("--logs", type=Path, help="a folder to keep logs and machine code in")
     options = parser.parse_args()
     shards = options.shards or 2 * options.workers
     options.done.open("a").close()
     outcome = Outcome()
+    whys: list[str | None] = []
     with tempfile.TemporaryDirectory() as folder:
         logs = options.logs or Path(folder)
         logs.mkdir(parents=True, exist_ok=True)
         left = run(options, shards, logs)
-        for log in sorted(logs.iterdir()):
+        for log in sorted(path for path in logs.iterdir() if path.is_file()):
             with log.open(errors="replace") as lines:
                 outcome.add(read(lines))
+        known = launched(images(logs))
+        whys = [explained(test, lines, known) for test, lines in outcome.reports]
     with options.out.open("w", encoding="utf-8") as out:
-        for test, lines in outcome.reports:
+        for (test, lines), why in zip(outcome.reports, whys):
             out.write(f"{test}\n" + "".join(f"    {line}\n" for line in lines))
+            out.write(f"    {why or 'not explained'}\n")
     with options.done.open("a", encoding="utf-8") as done:
         done.writelines(f"{test}\n" for names in outcome.tests.values() for test in names)
     counts = ", ".join(f"{len(names)} {verdict}" for verdict, names in outcome.tests.items())
     print(f"{options.tool}: {counts}; {len(left)} of {shards} shards did not end")
+    if outcome.alone:
+        print(f"{outcome.alone} processes ran without the tool, and do not count")
     for test in outcome.tests.get("failed", []):
         print(f"failed: {test}")
-    for kind, count in kinds(outcome).items():
+    open_ones = [report for report, why in zip(outcome.reports, whys) if why is None]
+    print(f"{len(whys)} reports, {len(open_ones)} not explained")
+    for kind, count in kinds(open_ones).items():
         print(f"{count} x {kind}")
-    return 1 if left or outcome.reports or outcome.tests.get("failed") else 0
+    for why, count in Counter(why for why in whys if why is not None).items():
+        print(f"{count} explained, {why}")
+    return 1 if left or open_ones or outcome.alone or outcome.tests.get("failed") else 0
 
 
 if __name__ == "__main__":

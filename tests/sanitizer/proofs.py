@@ -1,0 +1,103 @@
+"""Two offsets in a kernel's machine code -> why accesses there are in order, as paths show it.
+
+    met     some barrier of all threads is before every run of the one, and after every run of the
+            other
+    told    the one holds its slot from a wait at mbarriers E to an arrival at F, the other from a
+            wait at F to an arrival at E
+    ended   a store to another block is in memory before its thread arrives there, and no thread
+            goes on to its end without that arrival
+
+`met` is a proof. The other two show that nothing is touched outside of a wait and an arrival; which
+slot and phase these name, how many arrivals a phase takes, and that lanes which an arrival speaks
+for have met, is the simulator's to find. An offset alone names an mbarrier: slots of a ring are
+addressed by one constant and a register.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import permutations
+
+from machine import Machine, Where, immediate, kind
+
+_ALL_MEET = re.compile(r"BAR\.SYNC(\.DEFER_BLOCKING)? 0x0")
+_OF_SOME = re.compile(r"BAR\.\S+ 0x[1-9a-f][0-9a-f]*\b.*")
+_READS = {"LDS", "LDSM"}
+_WRITES = {"STS", "STSM", "LDGSTS", "ATOMS"}
+
+
+def met(code: Machine, one: int, other: int) -> bool:
+    """Every thread meets all others at the same instructions in the same order, each once; and at
+    one of them the turn passes from one of the two offsets to the other."""
+    barriers = [at for at, op in code.ops.items() if op.startswith("BAR.")]
+    barriers = [at for at in barriers if not _OF_SOME.fullmatch(code.ops[at])]
+    for at in barriers:
+        if not _ALL_MEET.fullmatch(code.ops[at]):
+            return False
+        aside = code.before(lambda a, at=at: a == at)  # type: ignore[misc]
+        if at in code.predicated or at in code.reach([at]) or aside & code.exits:
+            return False
+    for at in barriers:
+        early = code.before(lambda a, at=at: a == at)  # type: ignore[misc]
+        late = code.reach([at])
+        for first, second in ((one, other), (other, one)):
+            if first not in late and second not in early:
+                return True
+    return False
+
+
+def told(code: Machine, one: int, other: int) -> bool:
+    """Some two constants of mbarriers hand a slot to and fro between the two offsets."""
+    waits, arrivals = _named(code, "SYNCS.PHASECHK"), _named(code, "SYNCS.ARRIVE", "ARRIVES.")
+    names = set(waits.values()) & set(arrivals.values())
+
+    def holds(at: int, first: int, last: int) -> bool:
+        waited: Where = lambda a: waits.get(a) == first  # noqa: E731
+        gone = [a for a, name in arrivals.items() if name == last]
+        again = code.reach([at], lambda a: a in gone)
+        return (
+            at not in code.before(waited)
+            and at not in code.reach(gone, waited)
+            and not any(waited(a) for a in again)
+        )
+
+    return any(holds(one, e, f) and holds(other, f, e) for e, f in permutations(names, 2))
+
+
+def ended(code: Machine, store: int) -> bool:
+    """The block stored to waits for an arrival before its threads go on."""
+    there = {at for at, op in code.ops.items() if re.match(r"SYNCS\.ARRIVE\S*\.RED", op)}
+    fences = {at for at, op in code.ops.items() if op == "MEMBAR.ALL.GPU"}
+    told_there = code.reach([store], lambda a: a in there)
+    visible = not code.reach([store], lambda a: a in fences) & there
+    waits = [at for at in _named(code, "SYNCS.PHASECHK") if _acquires(code, at)]
+    awaited = any(store not in code.reach([w]) and w not in code.reach([store]) for w in waits)
+    return visible and awaited and store not in told_there and not told_there & code.exits
+
+
+def _acquires(code: Machine, wait: int) -> bool:
+    """Whether a wait takes in what other multiprocessors wrote: it is followed by the invalidation
+    of what this one holds."""
+    return any(code.ops[at] == "CCTL.IVALL" for at in code.follows[wait])
+
+
+def _named(code: Machine, *kinds: str) -> dict[int, int]:
+    """The instructions of these kinds, and the constant by which each names its mbarrier."""
+    return {at: immediate(op) for at, op in code.ops.items() if op.startswith(kinds)}
+
+
+def rule(code: Machine, one: int, other: int) -> str | None:
+    """The rule by which what the instructions at two offsets touch is in order; None for none."""
+    if met(code, one, other):
+        return "met"
+    return "told" if told(code, one, other) else None
+
+
+def touches(code: Machine, at: int, write: bool) -> bool:
+    """Whether the instruction at an offset reads, or writes, shared memory of its block."""
+    return kind(code.ops.get(at, "")) in (_WRITES if write else _READS)
+
+
+def stores_anywhere(code: Machine, at: int) -> bool:
+    """Whether it stores to what may be shared memory of another block."""
+    return kind(code.ops.get(at, "")) == "ST"

@@ -1,0 +1,221 @@
+"""What the rules of the sanitizer's runner say of machine code: ordered, or not known to be."""
+
+from __future__ import annotations
+
+import re
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "sanitizer"))
+
+import proofs
+from machine import Machine, Unread, read
+from reasons import LOOKED_AT, explained, launched
+from shard import Notes
+
+import hexcute_core as hx
+from hexcute_kernels.gemm.configs import ThinConfig
+from hexcute_kernels.gemm.thin import thin_gemm
+from hexcute_kernels.tables import constants
+
+# Some threads write, all meet, all read.
+MET = """
+@P0 BRA `(.L_x_0)
+BAR.SYNC.DEFER_BLOCKING 0x2, 0x80
+STS [R3+0x40], R24
+.L_x_0:
+BAR.SYNC.DEFER_BLOCKING 0x0
+LDS.128 R8, [R3]
+EXIT
+"""
+
+# The first role fills a slot, arrives at 0x100 and waits at 0x110; the other reads it.
+TOLD = """
+@P0 BRA `(.L_x_3)
+.L_x_0:
+SYNCS.PHASECHK.TRANS64.TRYWAIT P1, [R5+URZ+0x110], R4
+@!P1 BRA `(.L_x_0)
+LDGSTS.E [R5], desc[UR24][R2.64], P0
+ARRIVES.LDGSTSBAR.64.ARVCNT [UR33+0x100]
+@P2 BRA `(.L_x_0)
+EXIT
+.L_x_3:
+SYNCS.PHASECHK.TRANS64.TRYWAIT P1, [UR5+0x100], R4
+@!P1 BRA `(.L_x_3)
+LDS R8, [R3]
+@!P3 SYNCS.ARRIVE.TRANS64.A1T0 RZ, [R7+URZ+0x110], RZ
+@P2 BRA `(.L_x_3)
+EXIT
+"""
+
+# One block stores into the other, and arrives there; that one waits.
+ENDED = """
+@P0 BRA `(.L_x_0)
+ST.E.128 [R2], R16
+MEMBAR.ALL.GPU
+SYNCS.ARRIVE.TRANS64.RED.A1T0 RZ, [UR4], RZ
+EXIT
+.L_x_0:
+SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [UR4+0x2000], R0
+@P0 CCTL.IVALL
+@!P0 BRA `(.L_x_0)
+EXIT
+"""
+
+
+def disassembly(text: str) -> str:
+    """Instructions, 16 bytes each, as nvdisasm writes them."""
+    lines, at = [], 0
+    for line in text.strip().splitlines():
+        lines.append(line if line.endswith(":") else f"        /*{at:04x}*/  {line} ;")
+        at += 0 if line.endswith(":") else 16
+    return "\n".join(lines)
+
+
+def rule(text: str) -> str | None:
+    """Of the first write and the first read."""
+    code = read(disassembly(text))
+    write, read_ = (
+        next(at for at in code.ops if proofs.touches(code, at, how)) for how in (True, False)
+    )
+    return proofs.rule(code, write, read_)
+
+
+def changed(text: str, pattern: str, by: str) -> str:
+    assert len(re.findall(pattern, text)) == 1, pattern
+    return re.sub(pattern, by, text)
+
+
+def test_what_is_in_order() -> None:
+    assert rule(MET) == "met"
+    assert rule(TOLD) == "told"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "by"),
+    [
+        (r"BAR\S+ 0x0", "NOP"),
+        (r"BAR\S+ 0x0", "BAR.SYNC.DEFER_BLOCKING 0x0, 0x80"),
+        (r"BAR\S+ 0x0", "@P1 BAR.SYNC.DEFER_BLOCKING 0x0"),
+        (r"BAR\S+ 0x0", "BAR.ARV 0x0"),
+        (r"BAR\S+ 0x0", "@P1 EXIT\nBAR.SYNC.DEFER_BLOCKING 0x0"),
+        (r"BAR\S+ 0x2, 0x80", "BAR.ARV R2, 0x80"),
+        (r"EXIT", "@P1 BRA `(.L_x_0)\nEXIT"),
+    ],
+)
+def test_threads_that_do_not_all_meet(pattern: str, by: str) -> None:
+    assert rule(changed(MET, pattern, by)) is None
+
+
+def test_accesses_on_one_side_of_a_barrier() -> None:
+    code = read(disassembly(changed(MET, "EXIT", "STS [R3], R8\nEXIT")))
+    early, loaded, late = (at for at, op in code.ops.items() if "[R3" in op)
+    assert proofs.met(code, early, late)
+    assert not proofs.met(code, loaded, late)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "by"),
+    [
+        (r"ARRIVES\S+ .*", "NOP"),
+        (r"@!P3 SYNCS.ARRIVE.*", "NOP"),
+        (r"R7\+URZ\+0x110", "R7+URZ+0x120"),
+        (r"UR5\+0x100", "UR5+0x108"),
+        (r"(LDGSTS.*)\n(ARRIVES.*)", r"\2\n\1"),
+        (r"(LDS .*)\n(@!P3 .*)", r"\2\n\1"),
+    ],
+)
+def test_slots_that_are_touched_untold(pattern: str, by: str) -> None:
+    assert rule(changed(TOLD, pattern, by)) is None
+
+
+def test_a_slot_that_was_given_away_or_never_waited_for() -> None:
+    late = changed(TOLD, r"(@!P3 .*)\n", "\\1\nLDS R9, [R3]\n")
+    early = late.replace("(.L_x_3)\n.L_x_0:", "(.L_x_9)\n.L_x_0:")
+    early = changed(early, "LDS R8", ".L_x_9:\nLDS R8")
+    for text, held in ((late, True), (early, False)):
+        code = read(disassembly(text))
+        at = {op: at for at, op in code.ops.items()}
+        write = at["LDGSTS.E [R5], desc[UR24][R2.64], P0"]
+        assert proofs.told(code, write, at["LDS R8, [R3]"]) == held
+        assert not proofs.told(code, write, at["LDS R9, [R3]"])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "by"),
+    [
+        (r"SYNCS.ARRIVE.*", "NOP"),
+        (r"MEMBAR.ALL.GPU", "MEMBAR.ALL.CTA"),
+        (r"@P0 CCTL.IVALL", "NOP"),
+        (r"MEMBAR.ALL.GPU", "@P1 EXIT\nMEMBAR.ALL.GPU"),
+        (r"SYNCS.ARRIVE.*\n", "SYNCS.ARRIVE.TRANS64.A1T0 RZ, [UR4], RZ\n"),
+        (r"SYNCS.ARRIVE.*\nEXIT", "EXIT"),
+    ],
+)
+def test_blocks_that_end_too_early(pattern: str, by: str) -> None:
+    store = 16
+    assert proofs.ended(read(disassembly(ENDED)), store)
+    assert not proofs.ended(read(disassembly(changed(ENDED, pattern, by))), store)
+
+
+@pytest.mark.parametrize(
+    "line", ["BRX R4 -0x10", "CALL.REL.NOINC `(.L_x_0)", "RET.REL.NODEC R4", "BRA `(.L_x_7)"]
+)
+def test_paths_that_the_text_does_not_show(line: str) -> None:
+    with pytest.raises(Unread, match=line[:3]):
+        read(disassembly(f".L_x_0:\n{line}\nEXIT"))
+
+
+@lru_cache(maxsize=1)
+def thin() -> Any:
+    config = ThinConfig(64, 16, 64, 2, 1)
+    return thin_gemm(hx.f16, turned=True).compile("sm_90", constants=constants(config))
+
+
+def offsets(code: Machine, name: str) -> list[int]:
+    return [at for at, op in code.ops.items() if re.match(rf"{name}\b.*\[R", op)]
+
+
+def test_machine_code_of_a_thin_product() -> None:
+    """What its consumers leave in shared memory, all threads read."""
+    text = thin().sass()
+    code = read(text)
+    stores, loads = offsets(code, "STS"), offsets(code, "LDS")
+    assert stores
+    assert loads
+    assert all(proofs.met(code, s, r) for s in stores for r in loads)
+    without = read(re.sub(r"BAR\.SYNC\.DEFER_BLOCKING 0x0 ", "NOP ", text))
+    assert not any(proofs.rule(without, s, r) for s in stores for r in loads)
+
+
+class Driver:
+    def load(self, image: bytes, name: str) -> int:
+        return len(image)
+
+    def launch(self, config: Any, function: Any, params: Any, extra: Any) -> int:
+        return 0
+
+
+def test_a_report_is_explained_by_what_its_test_launched(tmp_path: Path) -> None:
+    notes, image = Notes(driver := Driver(), tmp_path, "3"), thin().built.cubin
+    function = driver.load(image, "hexcute_gemm")
+    notes.pytest_runtest_logstart("a::b[x y]")
+    assert [driver.launch(0, function, 0, None) for _ in range(2)] == [0, 0]
+    code = read(thin().sass())
+    store, load, *_ = (offsets(code, name)[0] for name in ("STS", "LDS"))
+    lines = [f"Error: Race reported between Read access at hexcute_gemm+{load:#x}",
+             f"and Write access at hexcute_gemm+{store:#x} [480 hazards]"]  # fmt: skip
+    known = launched(tmp_path)
+    assert explained("a::b[x y]", lines, known) == f"met: {LOOKED_AT['hexcute_gemm', 'met']}"
+    assert explained("a::c", lines, known) is None, "it launched nothing"
+    swapped = [lines[0].replace("Read", "Write"), lines[1]]
+    assert explained("a::b[x y]", swapped, known) is None, "nothing is written there"
+    unknown = [line.replace("hexcute_gemm", "hexcute_new") for line in lines]
+    notes.pytest_runtest_logstart("a::d")
+    driver.launch(0, driver.load(image, "hexcute_new"), 0, None)
+    assert explained("a::d", unknown, launched(tmp_path)) is None, "nobody looked at that kernel"
+    assert explained("a::b[x y]", ["Error: process didn't terminate successfully"], known) is None
