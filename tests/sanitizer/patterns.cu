@@ -1,7 +1,22 @@
-// What racecheck follows: each kernel is right by the PTX memory model.
+// What racecheck follows: each kernel is right by the PTX memory model, and five are reported.
 //
 //   nvcc -gencode arch=compute_90a,code=sm_90a -o patterns patterns.cu
 //   compute-sanitizer --tool racecheck ./patterns
+//
+// With CUDA 13.0 on an H200, the same in each of three runs of two builds:
+//
+//   part_meets_first            reported: after a barrier of some warps, the tool does not see that
+//   part_first_and_a_lane_late  of all. all_meet and a_lane_comes_late, without the first of the
+//                               two, are clean.
+//   a_lane_arrives              reported: __syncwarp orders the lanes' accesses before the arrival
+//   copies_arrive_and_a_lane    of one of them, and an arrival releases what is ordered before it
+//                               (causality order is transitive), but the tool takes it for that
+//                               lane's alone: 992 hazards of 1024 accesses, 31 lanes of 32.
+//                               every_thread_arrives and copies_arrive are clean.
+//   a_block_is_told             reported for as good as every store, of a block that "might have
+//                               already exited": the tool follows barriers of the cluster alone
+//                               (the_cluster_meets is clean), not the arrivals that the block
+//                               waits for before it ends.
 #include <cstdint>
 #include <cstdio>
 
@@ -52,7 +67,10 @@ template <bool LANE, bool COPY>
 __device__ void ring(float* out, int steps) {
   __shared__ uint64_t full[2], freed[2];
   if (threadIdx.x == 0) {
-    for (int s = 0; s < 2; s++) init(full + s, LANE && !COPY ? 4 : 128), init(freed + s, LANE ? 4 : 128);
+    for (int s = 0; s < 2; s++) {
+      init(full + s, LANE && !COPY ? 4 : 128);
+      init(freed + s, LANE ? 4 : 128);
+    }
   }
   __syncthreads();
   auto told = [](uint64_t* b) {
@@ -137,7 +155,7 @@ int main() {
       {"every_thread_arrives", every_thread_arrives, 2}, {"a_lane_arrives", a_lane_arrives, 2},
       {"copies_arrive", copies_arrive, 2},
       {"copies_arrive_and_a_lane", copies_arrive_and_a_lane, 2},
-      {"the_cluster_meets", the_cluster_meets, 2000}, {"a_block_is_told", a_block_is_told, 2000}};
+      {"the_cluster_meets", the_cluster_meets, 200}, {"a_block_is_told", a_block_is_told, 200}};
   for (auto& one : all) {
     one.kernel<<<one.blocks, 256, 4096>>>(out, 9);
     printf("%s: %s\n", one.name, cudaGetErrorString(cudaDeviceSynchronize()));

@@ -168,6 +168,50 @@ def test_a_block_that_ends_while_another_reads_it(seed):
     assert all("hx.cluster_sync()" in f.fix for f in report.findings)
 
 
+def pushed_and_told(x: f32[2, 64], y: f32[2, 64], *, EACH: int, EARLY: bool, MET: bool):
+    """Block 1 pushes two rows, of which block 0 reads the first, and ends when it was told: by a
+    thread of EACH, EARLY or last, after they MET or not."""
+    hx.attrs.cuda.cluster_dim = 2
+    hx.attrs.cuda.grid_dim = 2
+    hx.attrs.cuda.block_dim = 64
+    s, r = hx.shared_tensor(f32, (2, 64)), hx.register_tensor(f32, (1, 64))
+    told = hx.mbarrier(64 // EACH)
+    if hx.cluster_rank() == 1:
+        hx.copy(hx.global_view(x[1:, :], ((1, 64), (64, 1))), r)
+        hx.copy(r, hx.remote(s[:1, :], 0))
+        hx.syncthreads()
+        if EARLY:
+            told.arrive(rank=0)
+        hx.copy(r, hx.remote(s[1:, :], 0))  # here
+        if MET:
+            hx.syncthreads()
+        if not EARLY:
+            if hx.threadIdx.x % EACH == 0:
+                told.arrive(rank=0)
+    else:
+        told.wait(0)
+        hx.copy(s[:1, :], r)
+        hx.copy(r, hx.global_view(y[0:, :], ((1, 64), (64, 1))))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("each", "early", "met", "right"),
+    [(1, False, False, True), (64, False, True, True), (2, False, True, True),
+     (1, True, False, False), (64, False, False, False), (32, False, False, False)],
+)  # fmt: skip
+def test_a_block_that_was_told_may_end_if_all_pushes_are_over(each, early, met, right, seed):
+    constants = {"EACH": each, "EARLY": early, "MET": met}
+    kernel = hx.kernel(pushed_and_told, cache=False).compile("sm_90", constants=constants)
+    report = kernel.simulate(*arguments(ended), check=False, seed=seed)
+    assert report.findings == () or not right
+    for finding in report.findings:
+        assert finding.kind == "use before wait"
+        assert "st.cluster.4" in finding.message
+        assert finding.span.line == marked(pushed_and_told, "here")
+    assert right or report.findings
+
+
 def test_the_first_finding_is_raised_at_its_line():
     with pytest.raises(SimulationError, match="race on shared byte") as caught:
         hx.kernel(not_told, cache=False).compile("sm_90").simulate(*arguments(not_told))

@@ -90,7 +90,7 @@ def test_appended_keys_are_those_of_the_cache(page: int | None, paired: bool) ->
     back = torch.empty_like(new[0])
     back[cut[0]], back[cut[1]] = (a * c + b * s).half(), (b * c - a * s).half()
     want = k_cache.clone(), v_cache.clone()
-    rows = [table[z, n // p.page] * p.page + n % p.page if page else z * 64 + n
+    rows = [int(table[z, n // p.page]) * p.page + n % p.page if page else z * 64 + n
             for z in range(3) for n in places[z].tolist()]  # fmt: skip
     for cache in (k_cache, v_cache):
         cache.view(-1, 2, 128)[rows] = torch.nan

@@ -53,4 +53,5 @@ def test_rows_of_any_size(name: str, dtype: Any, seed: int) -> None:
     want = reference(name, x, weight, bias if name == "layer_norm" else None, 1e-3)
     assert got.shape == x.shape and got.dtype == dtype
     scale = want.abs() + want.square().mean().sqrt()
-    assert ((got.double() - want).abs() / scale).max() < 2.0 ** -BITS[dtype]
+    # One column's layer_norm is 0, exactly.
+    assert ((got.double() - want).abs() <= scale * 2.0 ** -BITS[dtype]).all()
