@@ -185,9 +185,8 @@ def pushed_and_told(x: f32[2, 64], y: f32[2, 64], *, EACH: int, EARLY: bool, MET
         hx.copy(r, hx.remote(s[1:, :], 0))  # here
         if MET:
             hx.syncthreads()
-        if not EARLY:
-            if hx.threadIdx.x % EACH == 0:
-                told.arrive(rank=0)
+        if not EARLY and hx.threadIdx.x % EACH == 0:
+            told.arrive(rank=0)
     else:
         told.wait(0)
         hx.copy(s[:1, :], r)
