@@ -4,6 +4,7 @@ and the operators."""
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,15 @@ from scan_recurrence import NUMPY
 import hexcute_core as hx
 from hexcute_core.errors import LaunchError
 from hexcute_kernels import norms
-from hexcute_kernels.norms.configs import HELD, LONG, LongConfig, RowConfig
+from hexcute_kernels.norms.configs import (
+    LAYER_NORM,
+    LONG,
+    RMS_NORM,
+    SOFTMAX,
+    LongConfig,
+    NormConfig,
+    RowConfig,
+)
 from hexcute_kernels.norms.operators import LONGEST
 from hexcute_kernels.norms.rows import norm_kernel, softmax_kernel
 from hexcute_kernels.norms.streamed import long_norm_kernel, long_softmax_kernel
@@ -52,7 +61,8 @@ def drawn(rng: Any, dtype: hx.DType, *shape: int) -> Any:
 
 def simulated(kernel: hx.Kernel, target: str, config: Any, *args: Any) -> None:
     whole = args[0].shape[1] * args[0].itemsize % 16 == 0
-    made = kernel.compile(target, verify=True, aligned=whole, **constants(config))
+    given = constants(replace(config, EARLY=target == "sm_90"))
+    made = kernel.compile(target, verify=True, aligned=whole, **given)
     made.simulate(*args)
 
 
@@ -79,6 +89,7 @@ def test_rows_of_any_size(
     weight, bias = (drawn(rng, kind, columns) for _ in range(2))
     types, y = (dtype, *size, kind) if held else (dtype, kind), np.full_like(x, np.nan)
     make = norm_kernel if held else long_norm_kernel
+    config = NormConfig(config.BM, config.THREADS, BESIDE=wide) if held else config
     kernel = make(*types, centred=centred, weighted=weighted, biased=biased)
     simulated(kernel, target, config, x, *[weight] * weighted, *[bias] * biased, 1e-3, y)
     want = norm_of(x, centred, weight if weighted else None, bias if biased else None, 1e-3)
@@ -108,12 +119,17 @@ def test_what_numbers_do_at_their_ends(held: bool) -> None:
     assert np.allclose(y[:3], norm_of(x, True, None, None, 0.0), atol=2e-3)
 
 
-@pytest.mark.parametrize(("kind", "whole"), [("softmax", True), ("norm", False)])
-def test_rows_move_16_bytes_at_a_time_and_spill_nothing(kind: str, whole: bool) -> None:
-    f16, given = hx.f16, {"centred": True, "weighted": True, "biased": True}
-    ends = [LONGEST, *(row.least["columns"] - 1 for row in HELD.rows["h200"] if row.least)]
-    cases = [(row.config, most) for row, most in zip(HELD.rows["h200"], ends)]
-    for config, most in (*cases, *((config, None) for config in LONG)):
+@pytest.mark.parametrize("kind", ["softmax", "rms_norm", "layer_norm"])
+def test_rows_move_16_bytes_at_a_time_and_spill_nothing(kind: str) -> None:
+    f16, centred, whole = hx.f16, kind == "layer_norm", kind != "layer_norm"
+    given = {"centred": centred, "weighted": True, "biased": centred}
+    table = {"softmax": SOFTMAX, "rms_norm": RMS_NORM, "layer_norm": LAYER_NORM}[kind]
+    rows = table.rows["h200"]
+    ends = [LONGEST, *(row.least["columns"] - 1 for row in rows if row.least)]
+    cases = [(row.config, most) for row, most in zip(rows, ends)]
+    # Long rows of RMSNorm are those of LayerNorm with less to do.
+    longer = [] if kind == "rms_norm" else LONG
+    for config, most in (*cases, *((config, None) for config in longer)):
         if most is None:
             softmax, norm = long_softmax_kernel(f16), long_norm_kernel(f16, f16, **given)
         else:
@@ -155,3 +171,28 @@ def test_calls_say_what_does_not_fit() -> None:
         ):
             with pytest.raises(LaunchError, match=words):
                 call()
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "found"),
+    [
+        ("h200", "sm_90", ("held", "streamed")),
+        ("a100", "sm_80", ("held_in_turn", "streamed_in_turn")),
+    ],
+)
+def test_launches_come_early_where_the_gpu_lets_them(
+    name: str, target: str, found: tuple[str, str]
+) -> None:
+    torch = pytest.importorskip("torch")
+    from stand_ins import gpu, on_gpu
+
+    # Calls are remembered by their shapes: each GPU has its own.
+    rows = 2 if target == "sm_90" else 3
+    with gpu(name, target) as launches:
+        for columns, variant in zip((100, LONGEST + 1), found, strict=True):
+            x = on_gpu(torch.zeros(rows, columns))
+            assert norms.layer_norm.plan((x, None, None, 1e-5)).variant == variant
+            norms.layer_norm(x)
+            norms.softmax(x)
+    early = target == "sm_90"
+    assert [launch.constants["EARLY"] for launch in launches] == [early] * 4

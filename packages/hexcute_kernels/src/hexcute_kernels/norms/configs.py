@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar, Union
 
 from hexcute_kernels.tables import Row, Table
 
@@ -19,38 +20,78 @@ class Lines(Protocol):
 
 @dataclass(frozen=True)
 class RowConfig:
-    """BM whole rows per block, in the registers of THREADS threads."""
+    """BM whole rows per block, in the registers of THREADS threads. Blocks may come EARLY, before
+    the launch ahead has ended."""
 
     BM: int
     THREADS: int
+    EARLY: bool = False
 
     def blocks(self, problem: Lines) -> int:
         return -(-problem.rows // self.BM)
 
 
 @dataclass(frozen=True)
+class NormConfig(RowConfig):
+    """The same of a norm, whose weights are on their way BESIDE the rows, or come when their mean
+    and their deviation are known, and registers are free."""
+
+    BESIDE: bool = False
+
+
+@dataclass(frozen=True)
 class LongConfig:
-    """BN elements of a row at a time, in the registers of THREADS threads."""
+    """BN elements of a row at a time, in the registers of THREADS threads; EARLY as for rows."""
 
     BN: int
     THREADS: int
+    EARLY: bool = False
 
     def blocks(self, problem: Lines) -> int:
         return problem.rows
 
 
-HELD = Table(
-    rows={
-        "h200": (
-            Row(RowConfig(1, 512), least={"columns": 8193}),
-            Row(RowConfig(1, 256), least={"columns": 4097}),
-            Row(RowConfig(1, 128), least={"columns": 1025}),
-            Row(RowConfig(4, 128), least={"columns": 257}),
-            Row(RowConfig(16, 128)),
-        ),
-    },
-)
+C = TypeVar("C", bound=Union[RowConfig, LongConfig])
+R = TypeVar("R", bound=RowConfig)
+
+
+def in_turn(table: Table[C]) -> Table[C]:
+    """The same for GPUs whose launches cannot begin before those ahead have ended."""
+
+    def late(config: C) -> C:
+        return replace(config, EARLY=False)
+
+    rows = {
+        gpu: tuple(replace(row, config=late(row.config)) for row in chosen)
+        for gpu, chosen in table.rows.items()
+    }
+    return Table(rows, more=tuple(late(config) for config in table.more))
+
+
+def held(make: Callable[[int, int, bool], R], wide: int, more: tuple[R, ...]) -> Table[R]:
+    """The table of an operator. `make(bm, threads, short)` gives a configuration, for rows of up to
+    4096 elements or for longer ones; `wide` threads hold a row of 4097 to 8192. A thread of shorter
+    ones has 16 elements: with 8 a multiprocessor full of threads asks memory for too little at a
+    time, with 32 the registers are another block's."""
+    sizes: tuple[tuple[int, int, int], ...] = (
+        (1, 512, 8193), (1, wide, 4097), (1, 256, 2049), (1, 128, 1025), (2, 128, 513),
+        (4, 128, 257),
+    )  # fmt: skip
+    rows: list[Row[R]] = [
+        Row(make(bm, threads, least <= 2049), least={"columns": least})
+        for bm, threads, least in sizes
+    ]
+    return Table({"h200": (*rows, Row(make(16, 128, True)))}, more)
+
+
+_SIZES = ((1, 128), (1, 256), (1, 512), (1, 1024), (2, 64), (2, 128), (2, 256), (4, 256))
+_ROWS = tuple(RowConfig(bm, t, early) for bm, t in _SIZES for early in (True, False))
+_NORMS = tuple(NormConfig(bm, t, True, beside) for bm, t in _SIZES for beside in (True, False))
+
+SOFTMAX = held(lambda bm, threads, short: RowConfig(bm, threads, True), 512, _ROWS)
+RMS_NORM = held(lambda bm, threads, short: NormConfig(bm, threads, True, short), 512, _NORMS)
+LAYER_NORM = held(lambda bm, threads, short: NormConfig(bm, threads, True), 256, _NORMS)
 LONG = Table(
-    rows={"h200": (Row(LongConfig(4096, 512)),)},
-    more=(LongConfig(4096, 256), LongConfig(8192, 1024)),
+    rows={"h200": (Row(LongConfig(4096, 512, EARLY=True)),)},
+    more=(LongConfig(4096, 256, EARLY=True), LongConfig(8192, 1024, EARLY=True)),
 )

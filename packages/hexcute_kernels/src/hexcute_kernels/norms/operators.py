@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hexcute_core as hx
 from hexcute_core.errors import LaunchError
-from hexcute_kernels.norms.configs import HELD, LONG, LongConfig, RowConfig
+from hexcute_kernels.norms.configs import (
+    LAYER_NORM,
+    LONG,
+    RMS_NORM,
+    SOFTMAX,
+    C,
+    LongConfig,
+    NormConfig,
+    RowConfig,
+    in_turn,
+)
 from hexcute_kernels.norms.rows import norm_kernel, softmax_kernel
 from hexcute_kernels.norms.streamed import long_norm_kernel, long_softmax_kernel
 from hexcute_kernels.operator import Argument, Launch, Operator, Problem, Run, Variant
+from hexcute_kernels.tables import Table
 from hexcute_kernels.tensors import Output, check_contiguous, dtype_of
 
 if TYPE_CHECKING:
@@ -90,10 +102,27 @@ def width(p: Rows) -> tuple[int, bool]:
     return made, made == p.columns
 
 
-def norms(centred: bool) -> tuple[Variant[Rows, RowConfig], Variant[Rows, LongConfig]]:
+HOPPER, ANY = ("mma.sync", "clusters"), ("mma.sync",)
+
+
+def variants(
+    table: Table[C],
+    hold: Callable[[Rows, C], Launch | Run],
+    stream: Callable[[Rows, LongConfig], Launch | Run],
+) -> tuple[Variant[Rows, Any], ...]:
+    """Those of an operator whose rows a block holds, as `table` says how, or streams."""
+    return (
+        Variant("held", HOPPER, table, hold, held),
+        Variant("streamed", HOPPER, LONG, stream),
+        Variant("held_in_turn", ANY, in_turn(table), hold, held),
+        Variant("streamed_in_turn", ANY, in_turn(LONG), stream),
+    )
+
+
+def norms(centred: bool) -> tuple[Variant[Rows, Any], ...]:
     """The variants of a norm."""
 
-    def hold(p: Rows, config: RowConfig) -> Launch | Run:
+    def hold(p: Rows, config: NormConfig) -> Launch | Run:
         kernel = norm_kernel(
             p.dtype, *width(p), p.given, centred=centred, weighted=p.weighted, biased=p.biased
         )
@@ -105,30 +134,23 @@ def norms(centred: bool) -> tuple[Variant[Rows, RowConfig], Variant[Rows, LongCo
         )
         return launched(kernel, p, config, "eps")
 
-    return (
-        Variant("held", ("mma.sync",), HELD, hold, held),
-        Variant("streamed", ("mma.sync",), LONG, stream),
-    )
+    return variants(LAYER_NORM if centred else RMS_NORM, hold, stream)
 
 
 ROWS = """x: (..., columns), float16, bfloat16 or float32, row-major; computed in float32."""
 VARIANTS = f"""Gives the shape and type of x. Variants: "held", which reads x once, for up to
-    {LONGEST} columns; "streamed", which reads it twice."""
+    {LONGEST} columns; "streamed", which reads it twice; both on Hopper, where their launches begin
+    before those ahead have ended; "held_in_turn" and "streamed_in_turn", which wait for those."""
 SINGLE = "(columns,), of x's type or float32, on its GPU"
 
 softmax = Operator(
     "softmax(Tensor x) -> Tensor",
     describe=lambda x: describe("softmax", x, None, None),
     outputs=lambda p: Output(p.shape, p.dtype),
-    variants=(
-        Variant(
-            "held", ("mma.sync",), HELD,
-            lambda p, c: launched(softmax_kernel(p.dtype, *width(p)), p, c), held,
-        ),
-        Variant(
-            "streamed", ("mma.sync",), LONG,
-            lambda p, c: launched(long_softmax_kernel(p.dtype), p, c),
-        ),
+    variants=variants(
+        SOFTMAX,
+        lambda p, c: launched(softmax_kernel(p.dtype, *width(p)), p, c),
+        lambda p, c: launched(long_softmax_kernel(p.dtype), p, c),
     ),
     doc=f"""e^x over the sum of e^x, along the last dimension.
 

@@ -14,17 +14,24 @@ from functools import cache
 
 import hexcute_core as hx
 from hexcute_core import f32
+from hexcute_kernels.parts.schedule import await_launch_ahead
 from hexcute_kernels.parts.softmax import LOG2_E
 
 m, n = hx.dims("m n")
 
 
 @hx.device
-def taken(view, outside=0.0):
-    """A tile of a view in registers, as f32; `outside` stands beyond the tensor."""
+def loaded(view, outside=0.0):
+    """A tile of a view in registers; `outside` stands beyond the tensor."""
     r = hx.register_tensor(view.dtype, view.shape)
     hx.copy(view, r, outside=outside)
-    return hx.cast(r, f32)
+    return r
+
+
+@hx.device
+def taken(view, outside=0.0):
+    """The same, as f32."""
+    return hx.cast(loaded(view, outside), f32)
 
 
 @hx.device
@@ -50,10 +57,15 @@ def softmax_kernel(dtype: hx.DType, width: int, whole: bool) -> hx.Kernel:
     length = width if whole else n
 
     @hx.kernel
-    def softmax(x: dtype[m, length], y: dtype[m, length], *, BM: int = 4, THREADS: int = 128):
+    def softmax(
+        x: dtype[m, length], y: dtype[m, length], *, BM: int = 4, THREADS: int = 128,
+        EARLY: bool = False,
+    ):  # fmt: skip
         hx.attrs.cuda.grid_dim = hx.cdiv(m, BM)
         hx.attrs.cuda.block_dim = THREADS
         bm, rows = hx.blockIdx.x * BM, ((BM, width), (length, 1))
+        if EARLY:
+            await_launch_ahead()
         r = taken(hx.global_view(x[bm:, :], rows), -math.inf)
         r = powers(r, hx.max(r, 1))
         hx.copy(hx.cast(r * (1.0 / hx.sum(r, 1)), dtype), hx.global_view(y[bm:, :], rows))
@@ -74,19 +86,28 @@ def norm_kernel(
     @hx.kernel
     def norm(
         x: dtype[m, length], weight: weight_type, bias: bias_type, eps: f32, y: dtype[m, length],
-        *, BM: int = 4, THREADS: int = 128,
+        *, BM: int = 4, THREADS: int = 128, EARLY: bool = False, BESIDE: bool = False,
     ):  # fmt: skip
         hx.attrs.cuda.grid_dim = hx.cdiv(m, BM)
         hx.attrs.cuda.block_dim = THREADS
         bm, rows, line = hx.blockIdx.x * BM, ((BM, width), (length, 1)), ((1, width), (0, 1))
-        r = taken(hx.global_view(x[bm:, :], rows))
+        if EARLY:
+            await_launch_ahead()
+        r, w, b = loaded(hx.global_view(x[bm:, :], rows)), None, None
+        if weighted and BESIDE:
+            w = loaded(hx.global_view(weight, line))
+        if biased and BESIDE:
+            b = loaded(hx.global_view(bias, line))
+        r = hx.cast(r, f32)
         if centred:
             r = deviations(r, hx.sum(r, 1) / length, length)
         r = r * hx.rsqrt(hx.sum(r * r, 1) / length + eps)
         if weighted:
-            r = r * taken(hx.global_view(weight, line))
+            w = w if BESIDE else loaded(hx.global_view(weight, line))
+            r = r * hx.cast(w, f32)
         if biased:
-            r = r + taken(hx.global_view(bias, line))
+            b = b if BESIDE else loaded(hx.global_view(bias, line))
+            r = r + hx.cast(b, f32)
         hx.copy(hx.cast(r, dtype), hx.global_view(y[bm:, :], rows))
 
     return norm

@@ -15,6 +15,7 @@ from functools import cache
 import hexcute_core as hx
 from hexcute_core import f32
 from hexcute_kernels.norms.rows import deviations, m, n, powers, taken
+from hexcute_kernels.parts.schedule import await_launch_ahead
 
 LEAST = -3.4028234663852886e38
 """The least finite number of f32: a row of nothing but -inf sums to 0, and becomes NaN."""
@@ -39,10 +40,14 @@ def long_softmax_kernel(dtype: hx.DType) -> hx.Kernel:
     """The kernel for rows of this type."""
 
     @hx.kernel
-    def softmax(x: dtype[m, n], y: dtype[m, n], *, BN: int = 4096, THREADS: int = 256):
+    def softmax(
+        x: dtype[m, n], y: dtype[m, n], *, BN: int = 4096, THREADS: int = 256, EARLY: bool = False
+    ):
         hx.attrs.cuda.grid_dim = m
         hx.attrs.cuda.block_dim = THREADS
         gx, gy = columns(x, hx.blockIdx.x, BN), columns(y, hx.blockIdx.x, BN)
+        if EARLY:
+            await_launch_ahead()
         top, total = number(LEAST), number(0.0)
         for i in range(hx.cdiv(n, BN)):
             r = taken(gx[:, :, i], -math.inf)
@@ -67,11 +72,13 @@ def long_norm_kernel(
     @hx.kernel
     def norm(
         x: dtype[m, n], weight: weight_type, bias: bias_type, eps: f32, y: dtype[m, n],
-        *, BN: int = 4096, THREADS: int = 256,
+        *, BN: int = 4096, THREADS: int = 256, EARLY: bool = False,
     ):  # fmt: skip
         hx.attrs.cuda.grid_dim = m
         hx.attrs.cuda.block_dim = THREADS
         gx, gy = columns(x, hx.blockIdx.x, BN), columns(y, hx.blockIdx.x, BN)
+        if EARLY:
+            await_launch_ahead()
         mean, squares = number(0.0), number(0.0)
         for i in range(hx.cdiv(n, BN)):
             r = taken(gx[:, :, i])
