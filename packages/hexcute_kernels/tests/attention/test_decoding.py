@@ -15,11 +15,10 @@ from attention_reference import attention
 import hexcute_core as hx
 from hexcute_core.errors import MissingDependency
 from hexcute_kernels.attention.decode_configs import (
-    FEW,
     LATENT,
-    MANY,
     CombineConfig,
     SplitConfig,
+    combining,
 )
 from hexcute_kernels.attention.decoding import Kind, combine, decoding_attention, workspace_width
 from hexcute_kernels.attention.decoding_operators import Decoding
@@ -52,6 +51,7 @@ class Case:
 
 
 SMALL, TWO = SplitConfig(16, 3, 8), SplitConfig(32, 2, 12)
+SIXTEEN = CombineConfig(16, 1)
 FOUR = Case(Sizes(4, 1, 8, 2, 128, 64), TWO, (100, 0, 1, 47))
 CASES = (
     Case(Sizes(1, 1, 2, 2, 100, 64), SMALL),
@@ -113,7 +113,9 @@ def in_pages(case: Case, used: list[int], rng: Any, *caches: Any) -> tuple[Any, 
     return (*paged, table)
 
 
-def run(case: Case, *, how: CombineConfig = FEW, logged: bool = True, seed: int = 0) -> None:
+def run(
+    case: Case, *, how: CombineConfig = SIXTEEN, logged: bool = True, seed: int = 0
+) -> None:
     """One problem against the definition."""
     b, sq, h, hk, sk, d = case.sizes
     rng, scale, v_scale = np.random.default_rng(seed), 0.3, 1.5
@@ -136,31 +138,31 @@ def run(case: Case, *, how: CombineConfig = FEW, logged: bool = True, seed: int 
         table = [numbers]
     joined = case.config.joined(p) if case.target == "sm_90" else 0
     alone, heads = case.config.alone(p) and not joined, p.g
-    blocks = b * joined or case.config.places(p)
+    places = b * joined or case.config.places(p)
     kind = Kind(
         dtype, cached, d, *p.tile, whole=p.whole, ragged=p.ragged, page=p.page,
         windowed=p.left is not None, capped=p.cap > 0, alone=alone, logged=logged,
         dependent=case.target == "sm_90", joined=joined, values=case.values,
     )  # fmt: skip
     o, logs = np.full((b, sq, h, p.dv), np.nan, q.dtype), np.full((b, h, sq), np.nan, np.float32)
-    work = np.full((blocks, sq, hk, heads, workspace_width(p.dv)), np.nan, np.float32)
+    work = np.full((places, sq, hk, heads, workspace_width(p.dv)), np.nan, np.float32)
     several = kind.several
+    blocks = places if several else places // b
     plan = [np.full((b, 2), -1, np.int32)] * several
     given: list[Any] = [q.reshape(b, sq, hk, heads, d)]
     given += [c.reshape(-1, hk, d) for c in caches]
     given += [np.array(case.lengths or (), np.int32)] * p.ragged + table
-    given += [work] * kind.works + plan
-    if several or not kind.works:
+    given += [work] * (not alone) + plan
+    if alone or joined:
         given += [o.reshape(b, sq, hk, heads, p.dv)] + [logs.reshape(b, hk, heads, sq)] * logged
     numbers = (scale, v_scale, case.cap, case.left or 0, sk, blocks)
     decoding_attention(kind).simulate(
         *given, *numbers, target=case.target, **constants(case.config.kernel(p))
     )
-    if kind.works:
-        parts = work.reshape(blocks, sq, h, -1)
-        rest = [*plan, o] + [logs] * logged
+    if not alone and not joined:
+        rest = [o.reshape(b, sq, hk, heads, p.dv)] + [logs.reshape(b, hk, heads, sq)] * logged
         combine(kind).simulate(
-            parts, *rest, scale, v_scale, target=case.target, **constants(how)
+            work, *plan, *rest, scale, v_scale, blocks, target=case.target, **constants(how)
         )
     bits = 11 if dtype is hx.f16 else 8
     for z, n in enumerate(used):
@@ -179,7 +181,7 @@ def test_against_the_definition(case: Case) -> None:
 
 @pytest.mark.parametrize("case", [CASES[0], FOUR, CASES[11]], ids=str)
 def test_combined_many_at_a_time_and_without_logarithms(case: Case) -> None:
-    run(case, how=MANY, logged=False)
+    run(case, how=CombineConfig(64, 4), logged=False)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -232,6 +234,17 @@ def test_tiles_and_places(given: dict[str, Any], tile: tuple[int, int], places: 
     p, config = problem(**given), SplitConfig(32, 3, 528)
     assert p.tile == tile and config.places(p) == places
     assert config.alone(p) == (places == p.b)
+
+
+@pytest.mark.parametrize(
+    ("splits", "width", "how"),
+    [(2, 128, (4, 1)), (8, 64, (8, 1)), (9, 128, (16, 4)), (32, 128, (32, 4)), (256, 256, (64, 4)),
+     (8, 512, (8, 4)), (66, 512, (16, 4))],
+)  # fmt: skip
+def test_all_splits_are_combined_at_a_time_where_there_is_room(
+    splits: int, width: int, how: tuple[int, int]
+) -> None:
+    assert combining(splits, width) == CombineConfig(*how)
 
 
 @pytest.mark.parametrize(("h", "sq"), [(16, 1), (16, 2), (20, 1), (128, 1)])

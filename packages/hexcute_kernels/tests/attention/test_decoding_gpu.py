@@ -90,12 +90,17 @@ def test_appended_keys_are_those_of_the_cache(page: int | None, paired: bool) ->
     back = torch.empty_like(new[0])
     back[cut[0]], back[cut[1]] = (a * c + b * s).half(), (b * c - a * s).half()
     want = k_cache.clone(), v_cache.clone()
-    rows = [int(table[z, n // p.page]) * p.page + n % p.page if page else z * 64 + n
-            for z in range(3) for n in places[z].tolist()]  # fmt: skip
+    z = torch.arange(3, device="cuda")[:, None]
+    rows = z * 64 + places
+    if page is not None:
+        rows = table[z, places // page].long() * page + places % page
     for cache in (k_cache, v_cache):
         cache.view(-1, 2, 128)[rows] = torch.nan
     cos, sin = torch.cos(angles), torch.sin(angles)
-    append_to_cache(q, back, new[1], k_cache, v_cache, lengths, table, cos, sin, paired)
+    out = append_to_cache(q, back, new[1], k_cache, v_cache, lengths, table, cos, sin, paired)
+    a, b = (q.float()[half] for half in cut)
+    torch.testing.assert_close(out[cut[0]].float(), a * c - b * s, atol=4e-3, rtol=4e-3)
+    torch.testing.assert_close(out[cut[1]].float(), b * c + a * s, atol=4e-3, rtol=4e-3)
     torch.testing.assert_close(k_cache, want[0], atol=4e-3, rtol=4e-3, equal_nan=True)
     torch.testing.assert_close(v_cache, want[1], atol=0, rtol=0, equal_nan=True)
 

@@ -4,8 +4,8 @@
                             row  table[z, p // page] page + p % page of a cache of pages
 
 Rows of all heads are one matrix either way. A tile is brought page by page, the page's number read
-by all threads; of pages with fewer rows than UNIT the rows are gathered, by numbers that were
-looked up a tile ahead.
+by all threads; of pages with fewer rows than UNIT the rows are gathered, by numbers that are looked
+up first.
 """
 
 from __future__ import annotations
@@ -32,10 +32,13 @@ def row_of(z, key, sk, table, page):
 
 @hx.device
 def look_up(table, z, at, page, count):
-    """The rows of `count` keys of sequence z from `at` on, both multiples of `page`."""
-    numbers = hx.register_tensor(i32, (count,))
+    """The rows of `count` keys of sequence z from `at` on, both multiples of `page`, where all
+    threads find them."""
+    numbers, found = hx.register_tensor(i32, (count,)), hx.shared_tensor(i32, (count,))
     hx.copy(hx.global_view(table[z, at // page :], (((page, count // page),), ((0, 1),))), numbers)
-    return numbers * page + hx.iota((count,), 0) % page
+    hx.copy(numbers * page + hx.iota((count,), 0) % page, found)
+    hx.syncthreads()
+    return found
 
 
 @hx.device
@@ -50,13 +53,16 @@ def bring(x, s_x, kh, row, by_columns):
 
 
 @hx.device
-def bring_keys(k, v, s_k, s_v, slot, kh, z, at, sk, table, page, rows):
-    """Starts copies of the keys and values from key `at` of sequence z on to the tiles of a slot;
-    `rows` are their numbers where they are gathered. There may be no values."""
+def bring_keys(k, v, s_k, s_v, slot, kh, z, at, sk, table, page):
+    """Starts copies of the keys and values from key `at` of sequence z on to the tiles of a slot.
+    There may be no values. Where rows are gathered all threads meet."""
     count = s_k.shape[0]
     unit = count if page is None or gathers(page) else min(page, count)
     for u in hx.static_range(0, count, unit):
-        row = rows if gathers(page) else row_of(z, at + u, sk, table, page)
+        if gathers(page):
+            row = look_up(table, z, at, page, count)
+        else:
+            row = row_of(z, at + u, sk, table, page)
         bring(k, s_k[u : u + unit, :, slot], kh, row, False)
         if v is not None:
             bring(v, s_v[:, u : u + unit, slot], kh, row, True)

@@ -13,15 +13,14 @@ from hexcute_kernels.tables import Row, Table
 
 MOST = 256
 """Splits at most: they are all read again, one after the other."""
-STRIP = 8
-"""Columns that a block of a cluster adds up, at least."""
 LITTLE = 8
 """Tiles of keys that one block may read alone, however long other sequences are."""
 
 
 class Cached(Protocol):
     """A problem of b sequences of `columns` tiles of queries' heads each, against sk keys, of which
-    a tile sees `seen`; `ragged`, sequences have lengths of their own; `width` columns of o."""
+    a tile sees `seen`; `ragged`, sequences have lengths of their own; `whole`, a tile has all
+    queries that share a head of keys."""
 
     @property
     def b(self) -> int: ...
@@ -34,7 +33,7 @@ class Cached(Protocol):
     @property
     def ragged(self) -> bool: ...
     @property
-    def width(self) -> int: ...
+    def whole(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -70,10 +69,10 @@ class SplitConfig:
         they are too many for one, or not the same for all sequences."""
         tiles = problem.b * problem.columns
         wanted = min(self.BLOCKS // max(tiles, 1), self._tiles(problem))
-        if not 2 <= wanted < 2 * self.JOINED or (problem.ragged and problem.b > 1):
+        ragged = problem.ragged and problem.b > 1
+        if not 2 <= wanted < 2 * self.JOINED or ragged or not problem.whole:
             return 0
-        joined = min(self.JOINED, _power(wanted + 1) // 2)
-        return joined if problem.width % (STRIP * joined) == 0 else 0
+        return min(self.JOINED, _power(wanted + 1) // 2)
 
     def places(self, problem: Cached) -> int:
         """The blocks of a column: of sequences of lengths of their own as many as are wanted and
@@ -113,8 +112,12 @@ class CombineConfig:
     WARPS: int
 
 
-FEW, MANY, WIDE = CombineConfig(16, 1), CombineConfig(64, 4), CombineConfig(16, 4)
-"""How few splits are combined, and more, and those of wide results."""
+def combining(splits: int, width: int) -> CombineConfig:
+    """How results of so many splits and columns are combined: all at a time, where a block's
+    registers have room."""
+    chunk = min(max(_power(splits), 4), 64 if width <= 256 else 16)
+    return CombineConfig(chunk, 1 if chunk <= 8 and width <= 256 else 4)
+
 
 class Appended(Protocol):
     """b sequences of sq tokens of h heads of queries and hk of keys and of values."""

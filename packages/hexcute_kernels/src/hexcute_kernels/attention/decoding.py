@@ -7,7 +7,8 @@
 The bytes of the cache bound it, so splits of the keys give every multiprocessor its share of them,
 and each is read once: the queries' heads that share a head of keys, and all queries of a sequence,
 are rows of one tile. `decoding_attention` leaves each split's o, m and l in a workspace, where
-`combine` finds them; an only split's result needs neither.
+`combine` finds them, or the blocks of the cluster that the splits are; an only split's result needs
+neither.
 """
 
 from __future__ import annotations
@@ -18,8 +19,7 @@ from functools import cache
 import hexcute_core as hx
 from hexcute_core import f32, i32
 from hexcute_kernels.attention.bounds import tile_width
-from hexcute_kernels.attention.cache import bring_keys, gathers, look_up
-from hexcute_kernels.attention.joining import join
+from hexcute_kernels.attention.cache import bring_keys
 from hexcute_kernels.attention.splits import (
     number_of_splits,
     part_of_sequence,
@@ -60,9 +60,10 @@ class Kind:
     have lengths of their own, and what the cache holds behind them may be anything. `page`: rows
     of a page of the cache, a power of two; None where a sequence's keys lie one after another.
     `windowed`: queries see few keys before their own; `capped`: scores are cap tanh(score / cap).
-    `alone`: there is one split, whose result goes to o. `logged`: the logarithm of a row's sum is
-    a result. `dependent`: the launch may begin before the one ahead has ended. `joined`: how many
-    splits there are where these are the blocks of a cluster, which adds up what they find; else 0.
+    `alone`: there is one split, whose result goes to o; several go to the workspace. `logged`: the
+    logarithm of a row's sum is a result. `dependent`: the launch may begin before the one ahead has
+    ended. `joined`: how many splits there are where these are the blocks of a cluster, which adds
+    up what they find; else 0.
     `values`: how many columns of a key are its value too; 0 where values lie in a cache of their
     own, d columns each.
     """
@@ -99,11 +100,6 @@ class Kind:
         """Whether a sequence's splits are as many as its length asks for."""
         return self.ragged and not self.alone and not self.joined
 
-    @property
-    def works(self) -> bool:
-        """Whether splits go to a workspace."""
-        return not self.alone and not self.joined
-
 
 @hx.device
 def wait_for_others(dependent):
@@ -133,12 +129,42 @@ def hide_unseen(s, first, group, column, length, shift, left):
             s[i, j] = HIDDEN
 
 
+@hx.device
+def combine_row(work, o, logs, z, query, kh, head, first, count, factor, v_scale, CHUNK):
+    """Makes the result of a row of `count` splits, from `first` on in the workspace, CHUNK of them
+    at a time, and the logarithm of its sum where that is wanted."""
+    (_, sq, hk, g, width), dv = work.shape, o.shape[4]
+    wide, step = width - SUMS, sq * hk * g * width
+    m, total = hx.register_tensor(f32, (1, 1)), hx.register_tensor(f32, (1, 1))
+    ro = hx.register_tensor(f32, (1, wide))
+    hx.fill(ro, 0.0)
+    hx.fill(m, LEAST)
+    hx.fill(total, 0.0)
+    for c in range(0, count, CHUNK):
+        there, parts = hx.iota((CHUNK, 1), 0) + c < count, []
+        for at, columns, nothing in ((0, wide, 0.0), (wide, 1, LEAST), (wide + 1, 1, 0.0)):
+            source = work[first + c :, query, kh, head, at:]
+            part = in_registers(hx.global_view(source, ((CHUNK, columns), (step, 1))), f32)
+            parts.append(hx.where(there, part, nothing))
+        rp, rm, rt = parts
+        now = hx.maximum(m, hx.max(rm, 0))
+        weights, decay = hx.exp2((rm - now) * factor), hx.exp2((m - now) * factor)
+        ro = ro * decay + hx.sum(rp * weights, 0)
+        total = total * decay + hx.sum(rt * weights, 0)
+        m = now
+    result = hx.cast(ro * (reciprocal_or_zero(total) * v_scale), o.dtype)
+    hx.copy(result, hx.global_view(o[z, query, kh, head:, :], ((1, wide), (dv, 1))))
+    if logs is not None:
+        there = hx.global_view(logs[z, kh, head:, query:], ((1, 1), (sq, 1)))
+        hx.copy(log_sum(m, total, factor), there)
+
+
 @cache
 def decoding_attention(kind: Kind) -> hx.Kernel:
     """The kernel of a kind, for tiles of BN keys, STAGES of them in shared memory.
 
-    `sk` keys each sequence has, or at most; `blocks` share each head's of all sequences. COUNT
-    lengths are looked at at once.
+    `sk` keys each sequence has, or at most; `blocks` share each head's of a sequence, of all where
+    there are `several`. COUNT lengths are looked at at once.
     """
     dtype, cached, d, page = kind.dtype, kind.cached, kind.d, kind.page
     group, queries, high = kind.group, kind.queries, kind.group * kind.queries
@@ -146,13 +172,14 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
     columns, width = tile_width(dv), workspace_width(dv)
     # Beside the results of wide heads registers have no room for whole queries and keys.
     narrow = wide <= 2 * STEP
-    several, works, joined = kind.several, kind.works, kind.joined
+    step = wide if narrow else STEP
+    several, joined = kind.several, kind.joined
     lengths_type = i32[b] if kind.ragged else None
     table_type = None if page is None else i32[b, most]
-    work_type = f32[places, sq, hk, g, width] if works else None
+    work_type = None if kind.alone else f32[places, sq, hk, g, width]
     plan_type = i32[b, 2] if several else None
     v_type = None if latent else cached[rows, hk, d]
-    o_type = dtype[b, sq, hk, g, dv] if not works or several else None
+    o_type = dtype[b, sq, hk, g, dv] if kind.alone or joined else None
     log_type = f32[b, hk, g, sq] if kind.logged and o_type is not None else None
 
     @hx.kernel
@@ -180,44 +207,35 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
         heads, left = hx.cdiv(g, group), before if kind.windowed else None
         parts = 1 if kind.whole else heads * hx.cdiv(sq, queries)
         hx.attrs.cuda.block_dim = 32 * warps[0] * warps[1]
+        hx.attrs.cuda.grid_dim = hk * parts, blocks, 1 if several else b
         if joined:
-            hx.attrs.cuda.cluster_dim = joined
-            hx.attrs.cuda.grid_dim = blocks, hk * parts
-            z, kh, bg, bq = hx.blockIdx.x, hx.blockIdx.y, 0, 0
-        else:
-            hx.attrs.cuda.grid_dim = hk * parts, blocks
-            kh, z, bg, bq = hx.blockIdx.x, hx.blockIdx.y, 0, 0
+            hx.attrs.cuda.cluster_dim = 1, joined, 1
+        kh, split, z, bg, bq = hx.blockIdx.x, hx.blockIdx.y, hx.blockIdx.z, 0, 0
         if not kind.whole:
             part, kh = kh % parts, kh // parts
             bg, bq = part % heads * group, part // heads * queries
         wait_for_others(kind.dependent)
-        place, share, first, splits, length = z, 0, z, 1, sk
+        share, first, splits, length = 0, z * blocks, blocks, sk
         if several:
             share = share_of(lengths, sk, sq, left, blocks - b, BN, COUNT)
-            z, first = sequence_of(place, share, lengths, sk, sq, left, BN, COUNT)
-        elif not kind.alone:
-            splits = blocks // b
-            z = place // splits
-            first = z * splits
+            z, first = sequence_of(split, share, lengths, sk, sq, left, BN, COUNT)
+            split = split - first
         if kind.ragged:
             length = hx.clamp(lengths[z], 0, sk)
         start, tiles = tiles_of(length, sq, left, BN)
         if several:
             splits = number_of_splits(tiles, share)
-        if several and place - first >= splits:
+        if several and split >= splits:
             return
-        if several and place == first and hx.blockIdx.x < 1:
-            told = hx.register_tensor(i32, (2,))
-            for (i,) in hx.elements(told):
-                told[i] = hx.select(i == 0, first, splits)
+        if several and split < 1 and hx.blockIdx.x < 1:
+            told = hx.where(hx.iota((2,), 0) == 0, first, splits)
             hx.copy(told, hx.global_view(plan[z, :], ((2,), (1,))))
-        begin, end = part_of_sequence(tiles, place - first, splits)
+        begin, end = part_of_sequence(tiles, split, splits)
         at, count, shift = (start + begin) * BN, end - begin, length - sq
         ordered = (group, queries)
         s_q = hx.shared_tensor(dtype, (high, wide))
         s_k = hx.shared_tensor(cached, (BN, wide, STAGES))
         s_v = None if latent else hx.shared_tensor(cached, (wide, BN, STAGES))
-        found = hx.shared_tensor(i32, (BN,)) if gathers(page) else None
         ro = hx.register_tensor(f32, (high, columns))
         m, total = hx.register_tensor(f32, (high, 1)), hx.register_tensor(f32, (high, 1))
         hx.fill(ro, 0.0)
@@ -227,47 +245,28 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
         steps = (d, hk * g * d), 1
         hx.copy(hx.global_view(q[z, bq:, kh, bg:, :], ((ordered, wide), steps)), s_q)
         for s in hx.static_range(STAGES - 1):
-            if gathers(page):
-                hx.copy(look_up(table, z, at + s * BN, page, BN), found)
-                hx.syncthreads()
             if s < count:
-                bring_keys(k, v, s_k, s_v, s, kh, z, at + s * BN, sk, table, page, found)
-            if gathers(page):
-                hx.syncthreads()
+                bring_keys(k, v, s_k, s_v, s, kh, z, at + s * BN, sk, table, page)
             hx.cp_async_commit()
-        if gathers(page):
-            hx.copy(look_up(table, z, at + (STAGES - 1) * BN, page, BN), found)
         hx.cp_async_wait(STAGES - 2)
         hx.syncthreads()
         rq = in_registers(s_q, dtype) if narrow else None
-        read, write = 0, STAGES - 1
         for i in range(count):
             hx.cp_async_wait(STAGES - 2)
             hx.syncthreads()
-            ahead = at + (i + STAGES - 1) * BN
-            if i + STAGES - 1 < count:
-                bring_keys(k, v, s_k, s_v, write, kh, z, ahead, sk, table, page, found)
+            read, ahead, column = i % STAGES, i + STAGES - 1, at + i * BN
+            if ahead < count:
+                slot = ahead % STAGES
+                bring_keys(k, v, s_k, s_v, slot, kh, z, at + ahead * BN, sk, table, page)
             hx.cp_async_commit()
-            if gathers(page):
-                numbers = look_up(table, z, ahead + BN, page, BN)
             rs = hx.register_tensor(f32, (high, BN))
             hx.fill(rs, 0.0)
-            if narrow:
-                hx.gemm(rs, rq, in_registers(s_k[:, :, read], dtype), warps=warps)
-            elif latent:
-                for c in hx.unroll(wide // STEP):
-                    part = hx.ds(c * STEP, STEP)
-                    r_part = in_registers(s_q[:, part], dtype)
-                    hx.gemm(rs, r_part, in_registers(s_k[:, part, read], dtype), warps=warps)
-            else:
-                for c in hx.static_range(0, wide, STEP):
-                    part = slice(c, min(c + STEP, wide))
-                    r_part = in_registers(s_q[:, part], dtype)
-                    keys = in_registers(s_k[:, part, read], dtype)
-                    hx.gemm(rs, r_part, keys, warps=warps)
+            for c in hx.static_range(0, wide, step):
+                part = slice(c, min(c + step, wide))
+                r_part = rq if narrow else in_registers(s_q[:, part], dtype)
+                hx.gemm(rs, r_part, in_registers(s_k[:, part, read], dtype), warps=warps)
             if kind.capped:
                 rs = cap * hx.tanh(rs * (scale / cap))
-            column = at + i * BN
             if latent:
                 rv = hx.transpose(in_registers(s_k[:, :columns, read], dtype))
             else:
@@ -286,97 +285,57 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
             rp = hx.cast(p, dtype)
             # Warps side by side have each some columns of p, and need them all.
             hx.gemm(ro, rp if warps[1] == 1 else hx.rearrange(rp), rv, warps=warps)
-            if gathers(page):
-                hx.syncthreads()
-                hx.copy(numbers, found)
-            read = hx.select(read == STAGES - 1, 0, read + 1)
-            write = hx.select(write == STAGES - 1, 0, write + 1)
-        column, steps = 0, ((dv, hk * g * dv), 1)
-        if joined:
-            ro, m, total, column = join(ro, m, total, factor, joined)
-        if not works or (several and splits < 2):
-            result = hx.cast(ro * (reciprocal_or_zero(total) * v_scale), dtype)
-            shape = ordered, result.shape[1]
-            hx.copy(result, hx.global_view(o[z, bq:, kh, bg:, column:], (shape, steps)))
+        if kind.alone:
+            result, steps = ro * (reciprocal_or_zero(total) * v_scale), ((dv, hk * g * dv), 1)
+            there = hx.global_view(o[z, bq:, kh, bg:, :], ((ordered, columns), steps))
+            hx.copy(hx.cast(result, dtype), there)
             if kind.logged:
                 there = hx.global_view(logs[z, kh, bg:, bq:], ((ordered, 1), ((sq, 1), 0)))
                 hx.copy(log_sum(m, total, factor), there)
         else:
             steps = (width, hk * g * width), 1
             for c, value in ((0, ro), (columns, m), (columns + 1, total)):
-                shape = ordered, value.shape[1]
-                hx.copy(value, hx.global_view(work[place, bq:, kh, bg:, c:], (shape, steps)))
+                part = work[first + split, bq:, kh, bg:, c:]
+                hx.copy(value, hx.global_view(part, ((ordered, value.shape[1]), steps)))
+        if joined:
+            hx.cluster_sync()
+            for row in range(split, sq * g, joined):
+                combine_row(
+                    work, o, logs, z, row // g, kh, row % g, first, joined, factor, v_scale, joined
+                )
 
     return decode
 
 
 @cache
 def combine(kind: Kind) -> hx.Kernel:
-    """The kernel that makes results of the splits of `decoding_attention`: a row per block of WARPS
-    warps, CHUNK splits at a time."""
-    dtype, d, wide, width = kind.dtype, kind.dv, tile_width(kind.dv), workspace_width(kind.dv)
-    plan_type = i32[b, 2] if kind.ragged else None
-    log_type = f32[b, hk, sq] if kind.logged else None
+    """The kernel that makes results of the splits of `decoding_attention`, as many of a sequence as
+    are given or its plan says: a row per block of WARPS warps, CHUNK splits at a time."""
+    plan_type = i32[b, 2] if kind.several else None
+    log_type = f32[b, hk, g, sq] if kind.logged else None
 
     @hx.kernel
     def combined(
-        work: f32[places, sq, hk, width],
+        work: f32[places, sq, hk, g, workspace_width(kind.dv)],
         plan: plan_type,
-        o: dtype[b, sq, hk, d],
+        o: kind.dtype[b, sq, hk, g, kind.dv],
         logs: log_type,
         scale: f32,
         v_scale: f32,
+        splits: i32,
         *,
         CHUNK: int = 16,
         WARPS: int = 1,
     ):
-        hx.attrs.cuda.grid_dim = sq * hk, b
+        hx.attrs.cuda.grid_dim = hk * g, sq, b
         hx.attrs.cuda.block_dim = 32 * WARPS
-        query, head, z = hx.blockIdx.x // hk, hx.blockIdx.x % hk, hx.blockIdx.y
+        query, z = hx.blockIdx.y, hx.blockIdx.z
+        kh, head = hx.blockIdx.x // g, hx.blockIdx.x % g
         wait_for_others(kind.dependent)
-        splits = places // b
-        first = z * splits
-        if kind.ragged:
-            first, splits = plan[z, 0], plan[z, 1]
-        if kind.ragged and splits < 2:
-            return
+        first, count = z * splits, splits
+        if kind.several:
+            first, count = plan[z, 0], plan[z, 1]
         factor = LOG2_E if kind.capped else scale * LOG2_E
-        step, chunks = sq * hk * width, hx.cdiv(splits, CHUNK)
-        gp, gm, gt = (
-            hx.global_view(
-                work[first:, query, head, column:],
-                ((CHUNK, columns, chunks), (step, 1, CHUNK * step)),
-            )
-            for column, columns in ((0, wide), (wide, 1), (wide + 1, 1))
-        )
-        ro = hx.register_tensor(f32, (1, wide))
-        m, total = hx.register_tensor(f32, (1, 1)), hx.register_tensor(f32, (1, 1))
-        hx.fill(ro, 0.0)
-        hx.fill(m, LEAST)
-        hx.fill(total, 0.0)
-        for c in range(chunks):
-            rm, rt = hx.register_tensor(f32, (CHUNK, 1)), hx.register_tensor(f32, (CHUNK, 1))
-            rp = hx.register_tensor(f32, (CHUNK, wide))
-            hx.copy(gm[:, :, c], rm)
-            hx.copy(gt[:, :, c], rt)
-            hx.copy(gp[:, :, c], rp)
-            for i, j in hx.elements(rm):
-                if c * CHUNK + i >= splits:
-                    rm[i, j] = LEAST
-                    rt[i, j] = 0.0
-            for i, j in hx.elements(rp):
-                if c * CHUNK + i >= splits:
-                    rp[i, j] = 0.0
-            now = hx.maximum(m, hx.max(rm, 0))
-            weights = hx.exp2((rm - now) * factor)
-            decay = hx.exp2((m - now) * factor)
-            ro = ro * decay + hx.sum(rp * weights, 0)
-            total = total * decay + hx.sum(rt * weights, 0)
-            m = now
-        result = hx.cast(ro * (reciprocal_or_zero(total) * v_scale), dtype)
-        hx.copy(result, hx.global_view(o[z, query, head:, :], ((1, wide), (d, 1))))
-        if kind.logged:
-            there = hx.global_view(logs[z, head:, query:], ((1, 1), (sq, 1)))
-            hx.copy(log_sum(m, total, factor), there)
+        combine_row(work, o, logs, z, query, kh, head, first, count, factor, v_scale, CHUNK)
 
     return combined

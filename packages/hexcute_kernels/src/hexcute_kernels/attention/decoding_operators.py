@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import hexcute_core as hx
 from hexcute_core.errors import LaunchError
 from hexcute_kernels.attention.bounds import tile_width
-from hexcute_kernels.attention.decode_configs import FEW, MANY, SPLIT, WIDE, SplitConfig
+from hexcute_kernels.attention.decode_configs import SPLIT, SplitConfig, combining
 from hexcute_kernels.attention.decoding import (
     ROWS,
     Kind,
@@ -253,9 +253,7 @@ def launch(dependent: bool) -> Callable[[Decoding, SplitConfig], Launch | Steps 
         if p.b == 0 or p.sq == 0 or p.h == 0 or p.sk == 0:
             return nothing_logged if p.with_lse else nothing_seen
         joined = config.joined(p) if dependent else 0
-        alone, blocks = config.alone(p) and not joined, config.places(p)
-        if joined:
-            blocks = p.b * joined
+        alone, places = config.alone(p) and not joined, config.places(p)
         group, queries = p.tile
         kind = Kind(
             p.dtype, p.cached or p.dtype, p.d, group, queries, whole=p.whole, ragged=p.ragged,
@@ -263,30 +261,35 @@ def launch(dependent: bool) -> Callable[[Decoding, SplitConfig], Launch | Steps 
             logged=p.with_lse, dependent=dependent, joined=joined, values=p.values,
         )  # fmt: skip
         several = kind.several
+        if joined:
+            places = p.b * joined
+        blocks = places if several else places // p.b
         result, logs = ("out0", "out1") if p.with_lse else ("out", "")
         heads, width = (p.b, p.sq, p.hk, p.g), workspace_width(p.dv)
         tensors: list[Argument] = [("q", lambda q: q.view(*heads, p.d))]
         caches = ("cache",) if p.values else ("k_cache", "v_cache")
         tensors += [(name, lambda t: t.view(-1, p.hk, p.d)) for name in caches]
         tensors += ["seq_lens"] * p.ragged + ["page_table"] * (p.page is not None)
-        tensors += ["work0"] * kind.works + ["work1"] * several
-        if several or not kind.works:
-            tensors += [(result, lambda out: out.view(*heads, p.dv))]
-            logged: Argument = (logs, lambda lse: lse.view(p.b, p.hk, p.g, p.sq))
-            tensors += [logged] * p.with_lse
+        tensors += [] if alone else [("work0", lambda work: work.view(places, *heads[1:], width))]
+        tensors += ["work1"] * several
+        ends: list[Argument] = [(result, lambda out: out.view(*heads, p.dv))]
+        if p.with_lse:
+            ends += [(logs, lambda lse: lse.view(p.b, p.hk, p.g, p.sq))]
         numbers = float(p.scale), p.v_scale
         counts = p.left or 0, p.sk, blocks
         first = Launch(
-            decoding_attention(kind), config.kernel(p), (*tensors, *numbers, p.cap, *counts)
-        )
-        if not kind.works:
+            decoding_attention(kind), config.kernel(p),
+            (*tensors, *(ends if alone or joined else ()), *numbers, p.cap, *counts),
+        )  # fmt: skip
+        if alone:
             return first
-        work = Output((blocks, *heads[1:], width), hx.f32)
-        found: Argument = ("work0", lambda work: work.view(blocks, p.sq, p.h, width))
-        rest = [*["work1"] * several, result, *[logs] * p.with_lse]
-        few = blocks - p.b * several <= FEW.CHUNK * p.b
-        how = WIDE if p.width > WIDEST else FEW if few else MANY
-        second = Launch(combine(kind), how, (found, *rest, *numbers))
+        work = Output((places, *heads[1:], width), hx.f32)
+        if joined:
+            return Steps((work,), (first,))
+        # Of sequences that are split by their lengths, as many as they have on an average.
+        how = combining(places // p.b - several, p.width)
+        found = "work0", *["work1"] * several, *ends
+        second = Launch(combine(kind), how, (*found, *numbers, blocks))
         plans = (Output((p.b, 2), hx.i32),) * several
         return Steps((work, *plans), (first, second))
 

@@ -35,7 +35,8 @@ def number_of_splits(tiles, share):
 @hx.device
 def part_of_sequence(tiles, split, count):
     """(begin, end): the tiles of one of `count` splits."""
-    each, more = tiles // count, tiles % count
+    each = tiles // count
+    more = tiles - each * count
     begin = split * each + hx.minimum(split, more)
     return begin, begin + each + hx.select(split < more, 1, 0)
 
