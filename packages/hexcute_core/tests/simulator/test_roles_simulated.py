@@ -7,6 +7,7 @@ from sm90_reading import walk
 
 import hexcute_core as hx
 from hexcute_core.simulator import interpret
+from hexcute_core.thread import Assign
 
 
 def whole(rng, *shape, dtype=np.float16):
@@ -175,3 +176,28 @@ def test_a_role_does_not_claim_256_registers_that_the_launch_gives():
     a, c = np.arange(4096, dtype=np.float16).reshape(64, 64), np.zeros((64, 64), np.float16)
     assert not compiled.simulate(a, c).findings
     assert np.array_equal(a, c)
+
+
+@pytest.mark.parametrize("registers", [None, 232])
+def test_a_warp_learns_from_one_lane_which_role_it_has(registers):
+    """Else the C++ compiler holds that a warp may part there, and keeps nothing of its descriptors
+    and slots in uniform registers; claims of registers tell it already."""
+
+    @hx.kernel(cache=False)
+    def copied(a: hx.f16[64, 64], c: hx.f16[64, 64]):
+        s = hx.shared_tensor(hx.f16, (64, 64, 1))
+        pipe = hx.pipeline(1)
+        hx.attrs.cuda.grid_dim = 1
+        with hx.warp_groups_producer(registers=registers and 40), pipe.produce() as i:
+            hx.copy(hx.global_view(a, ((64, 64), (64, 1))), s[:, :, i])
+        with hx.warp_groups_consumer(registers=registers):
+            r = hx.register_tensor(hx.f16, (64, 64))
+            with pipe.consume() as i:
+                hx.copy(s[:, :, i], r)
+            hx.copy(r, hx.global_view(c, ((64, 64), (64, 1))))
+
+    a, c = np.arange(4096, dtype=np.float16).reshape(64, 64), np.zeros((64, 64), np.float16)
+    _, compiled = run(copied, a, c)
+    assert np.array_equal(a, c)
+    told = [str(s.value) for s in compiled.thread.body if isinstance(s, Assign)]
+    assert ("shfl.idx(threadIdx.x, 0)" in told) == (registers is None)

@@ -13,7 +13,7 @@ from hexcute_core.lowering.context import Context
 from hexcute_core.lowering.digits import THREAD
 from hexcute_core.lowering.pipeline import single_threaded
 from hexcute_core.lowering.stores import handed_over_before, read_at_end
-from hexcute_core.scalar import Const, Scalar, compare, land
+from hexcute_core.scalar import Call, Const, Scalar, compare, land
 from hexcute_core.tile import Role, Stmt
 from hexcute_core.tile.teams import Team
 
@@ -33,12 +33,13 @@ def lower_roles(ctx: Context, at: int, lower: Lower) -> tuple[th.Stmt, ...]:
     if len(roles) > LAST_BARRIER:
         raise LayoutConflict(f"{len(roles)} roles, at most {LAST_BARRIER}", roles[-1].span)
     threads = ctx.program.block_dim
+    thread = _thread(ctx, roles)
     branches = [_role(ctx, at + i, role, threads, lower) for i, role in enumerate(roles)]
     chain = branches[-1]
     if roles[-1].first + roles[-1].threads < threads:
-        chain = (th.If(_inside(roles[-1]), chain, (), roles[-1].span),)
+        chain = (th.If(_inside(roles[-1], thread), chain, (), roles[-1].span),)
     for role, branch in reversed(list(zip(roles[:-1], branches))):
-        chain = (th.If(_inside(role), branch, chain, role.span),)
+        chain = (th.If(_inside(role, thread), branch, chain, role.span),)
     return chain
 
 
@@ -46,9 +47,18 @@ _MOST = 256
 """Registers a role may claim for each thread, one of which is not a register."""
 
 
-def _inside(role: Role) -> Scalar:
-    low = compare("ge", THREAD, role.first) if role.first else None
-    high = compare("lt", THREAD, role.first + role.threads)
+def _thread(ctx: Context, roles: list[Role]) -> Scalar:
+    """What a thread's role is chosen by: its number, or that of its warp's first thread, told by
+    one lane. So the compiler knows that a warp stays together, and keeps what is the same for all
+    of it, descriptors too, in uniform registers; where roles claim registers it knows already."""
+    if all(role.registers is not None for role in roles):
+        return THREAD
+    return ctx.once(Call("shfl.idx", (THREAD, Const(0, i32)), i32))
+
+
+def _inside(role: Role, thread: Scalar) -> Scalar:
+    low = compare("ge", thread, role.first) if role.first else None
+    high = compare("lt", thread, role.first + role.threads)
     return high if low is None else land(low, high)
 
 
