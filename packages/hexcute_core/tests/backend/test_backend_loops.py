@@ -9,8 +9,18 @@ import pytest
 from test_backend_values import THREADS, T, i32, run, true
 
 from hexcute_core import dtypes as dt
-from hexcute_core.scalar import Cast, Var, add, sub
-from hexcute_core.thread import Assign, DeclareArray, For, GlobalPtr, Prim, Regs, SetElement, Stmt
+from hexcute_core.scalar import Cast, Var, add, compare, floordiv, mod, sub
+from hexcute_core.thread import (
+    Assign,
+    DeclareArray,
+    For,
+    GlobalPtr,
+    If,
+    Prim,
+    Regs,
+    SetElement,
+    Stmt,
+)
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["known", "at run time"])
@@ -68,3 +78,48 @@ def test_loops_between_ends_of_a_narrow_type(tmp_path: Path, t: dt.DType) -> Non
     out = np.zeros(THREADS, np.int32)
     run(tmp_path, body, {"o": (dt.i32, out)})
     assert (out == high - low).all()
+
+
+@pytest.mark.parametrize("divisor", [7, -4, 0])
+@pytest.mark.parametrize("trips", [0, 3])
+def test_a_loop_divides_once_by_what_it_does_not_change(
+    tmp_path: Path, trips: int, divisor: int
+) -> None:
+    """The first loop divides alike in all rounds, the second by a variable that it changes; a loop
+    without rounds, or whose rounds do not come to it, divides by nothing, not by zero either."""
+    far = 0 if divisor else trips
+    s, i, j, x, d = (Var(name) for name in ("s", "i", "j", "x", "d"))
+    at_run_time = sub(T, T)
+    steady, changing = floordiv(sub(T, 50), d), mod(x, d)
+    first = Assign(s, add(s, add(add(steady, mod(steady, add(d, 3))), i)), declares=False)
+    second = (
+        Assign(s, add(s, changing), declares=False),
+        Assign(x, add(x, 11), declares=False),
+    )
+    end = add(i32(trips), at_run_time)
+    body: list[Stmt] = [
+        Assign(d, add(i32(divisor), at_run_time), declares=True),
+        Assign(x, add(T, i32(1)), declares=True),
+        Assign(s, i32(0), declares=True),
+        For(i, i32(0), end, i32(1), (If(compare("ge", i, far), (first,)),)),
+        For(j, i32(0), end, i32(1), (If(compare("ge", j, far), second),)),
+        DeclareArray("out", dt.i32, 1),
+        SetElement("out", i32(0), s),
+        Prim(
+            "st.global.4", (GlobalPtr("o", T, dt.i32), Regs("out", i32(0), (0,), 1, dt.i32), true())
+        ),
+    ]
+    out = np.zeros(THREADS, np.int32)
+    run(tmp_path, body, {"o": (dt.i32, out)})
+    want = []
+    for t in range(THREADS):
+        total, value = 0, t + 1
+        for r in range(far, trips):
+            q = (t - 50) // divisor
+            total += q + q % (divisor + 3) + r + value % divisor
+            value += 11
+        want.append(total)
+    assert out.tolist() == want
+    text = (tmp_path / "k.cpp").read_text()
+    before = text.index("for (", text.index("hexcute_host"))
+    assert text.count("int quotient_") == 2 == text.count("int quotient_", 0, before)

@@ -52,7 +52,8 @@ def emit(scope: Scope, e: Scalar) -> Any:
         case Unary():
             return _unary(scope, e)
         case Binary():
-            return _binary(scope, e)
+            made = scope.quotients.get(e) if scope.quotients else None
+            return _binary(scope, e) if made is None else made
         case Compare():
             return _compare(scope, e)
         case Select():

@@ -17,6 +17,7 @@ from hexcute_core.backend.hidet.inflight import InFlight
 from hexcute_core.backend.hidet.storage import Cell
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import BackendError, SourceSpan
+from hexcute_core.scalar import Scalar
 from hexcute_core.scalar.bounds import Bounds
 
 BUILTINS = frozenset(
@@ -41,10 +42,11 @@ class RegisterArray:
 class Scope:
     """Names in scope and the device functions the kernel has used so far, in order.
 
-    `known` has bounds of variables, `maps` the address of each tensor map, `products` what
-    `inflight` found, `shared` the arena's 32-bit address, `shared_units` the same as a matrix
-    descriptor holds it, `residents` the PTX names of arrays that `resident` leaves to the
-    assembler, `stamping` where the next stamp goes and how many still fit.
+    `known` has bounds of variables, `quotients` the variables of divisions made before a loop,
+    `maps` the address of each tensor map, `products` what `inflight` found, `shared` the arena's
+    32-bit address, `shared_units` the same as a matrix descriptor holds it, `residents` the PTX
+    names of arrays that `resident` leaves to the assembler, `stamping` where the next stamp goes
+    and how many still fit.
     """
 
     arch: str
@@ -55,6 +57,7 @@ class Scope:
     maps: dict[str, Any] = field(default_factory=dict)
     headers: set[str] = field(default_factory=set)
     known: dict[str, Bounds] = field(default_factory=dict)
+    quotients: dict[Scalar, Any] = field(default_factory=dict)
     products: InFlight = field(default_factory=InFlight)
     residents: dict[RegisterArray, str] = field(default_factory=dict)
     shared: Any = None

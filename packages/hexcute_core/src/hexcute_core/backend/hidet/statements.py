@@ -20,6 +20,7 @@ from hexcute_core.backend.hidet import floats, hopper, prims, registers, says, s
 from hexcute_core.backend.hidet.chains import Products, chained
 from hexcute_core.backend.hidet.halves import Halves, word
 from hexcute_core.backend.hidet.packs import Pair, grouped
+from hexcute_core.backend.hidet.quotients import made_before
 from hexcute_core.backend.hidet.resident import entering, leaving, living, resident_in
 from hexcute_core.backend.hidet.scope import RegisterArray, Scope, integer
 from hexcute_core.backend.hidet.storage import cell, value_type
@@ -99,11 +100,15 @@ def _emit(scope: Scope, stmt: Stmt | Pair | Halves | Products) -> list[Any]:
             return says.emit(scope, stmt)
         case Stamp():
             return [stamps.emit(scope, stmt)]
-        case For():
+        case For(unroll=True):
             return [_loop(scope, stmt)]
+        case For():
+            with made_before(scope, stmt) as opening:
+                return [*opening, _loop(scope, stmt)]
         case While():
-            cond = scalars.condition(scope, stmt.cond)
-            return [hs.WhileStmt(cond, emit_block(scope, stmt.body))]
+            with made_before(scope, stmt) as opening:
+                cond = scalars.condition(scope, stmt.cond)
+                return [*opening, hs.WhileStmt(cond, emit_block(scope, stmt.body))]
         case If():
             cond = scalars.condition(scope, stmt.cond)
             then = emit_block(scope, stmt.then)
