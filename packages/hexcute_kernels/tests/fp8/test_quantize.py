@@ -82,6 +82,11 @@ def test_every_configuration(config: Any) -> None:
     assert not compiled.built.local_memory
     loads = [line for line in compiled.explain(rejected=0).splitlines() if "view_x ->" in line]
     assert loads and all("ld.global.16" in line for line in loads)
+    # Divisions by what is known at run time take as long as all the rest.
+    sass = compiled.sass()
+    assert sass.count("I2F") == 0 and sass.count("LDG.E.128") == config.BM * config.WIDE // (
+        2 * config.WARPS
+    )
 
 
 @pytest.mark.parametrize("power_of_two", [False, True])
@@ -131,6 +136,8 @@ def test_an_operator_gives_scales_as_the_products_take_them() -> None:
             (lambda: quantize_blockwise(x[0]), r"\(m, k\) or \(batch, m, k\)"),
             (lambda: quantize_blockwise(x.t()), "is not row-major"),
             (lambda: quantize_blockwise(x, "n"), "scale_major is 'm' or 'k', got 'n'"),
+            (lambda: quantize_blockwise(x.expand(65536, 100, 300)[:, :1, :1].contiguous()),
+             "a stack has at most 65535 matrices, not 65536"),
         ):
             with pytest.raises(LaunchError, match=words):
                 call()

@@ -118,13 +118,11 @@ class QuantizeConfig:
 
 
 QUANTIZE = Table(
-    rows={"h200": (Row(QuantizeConfig(16, 2)),)},
+    rows={"h200": (Row(QuantizeConfig(8, 4, 4)),)},
     more=(
-        QuantizeConfig(32, 4),
-        QuantizeConfig(64, 4),
         QuantizeConfig(2, 4, 8),
-        QuantizeConfig(4, 4, 8),
-        QuantizeConfig(8, 4, 4),
+        QuantizeConfig(4, 8, 8),
+        QuantizeConfig(16, 4),
     ),
 )
 QUANTIZE_WEIGHTS = Table(

@@ -48,10 +48,10 @@ def quantize(dtype: hx.DType, high: int, power_of_two: bool, scale_major: str) -
     ):
         assert BM % high == 0, "a tile has whole blocks: high divides BM"
         down, across = hx.cdiv(m, BM), hx.cdiv(groups, WIDE)
-        hx.attrs.cuda.grid_dim = matrices * down * across
+        hx.attrs.cuda.grid_dim = down, across, matrices
         hx.attrs.cuda.block_dim = 32 * WARPS
-        tile = hx.blockIdx.x
-        g, bm, at = tile % across * WIDE, tile // across % down * BM, tile // (across * down)
+        # No division by what is known at run time: it takes as long as the rest.
+        bm, g, at = hx.blockIdx.x * BM, hx.blockIdx.y * WIDE, hx.blockIdx.z
         shape, strides = (BM // high, high, WIDE, BLOCK), (high * k, k, BLOCK, 1)
         given = hx.register_tensor(dtype, shape)
         hx.copy(hx.global_view(x[at, bm:, g * BLOCK :], (shape, strides)), given)

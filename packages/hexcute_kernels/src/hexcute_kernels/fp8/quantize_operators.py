@@ -102,8 +102,17 @@ def launch(p: Quantization, config: QuantizeConfig) -> Launch | Run:
     )
 
 
+MOST = 65535
+"""Matrices in a stack: blocks along an axis of a grid that is not the first."""
+
+
+def fits(p: Quantization) -> str | None:
+    """Whether a grid has room for the stack."""
+    return None if (p.batch or 1) <= MOST else f"a stack has at most {MOST} matrices, not {p.batch}"
+
+
 def _variants(table: Table[QuantizeConfig]) -> tuple[Variant[Quantization, QuantizeConfig], ...]:
-    return (Variant("one_pass", ("fp8",), table, launch),)
+    return (Variant("one_pass", ("fp8",), table, launch, fits),)
 
 
 quantize_blockwise = Operator(
