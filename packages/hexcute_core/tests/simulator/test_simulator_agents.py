@@ -106,6 +106,25 @@ def run_ring(made, **options):
     return report, y, x.reshape(-1, 32)[:, ::-1].reshape(-1)
 
 
+@pytest.mark.parametrize("lanes", [(), (5,), (40, 77), (64,)])
+def test_threads_that_meet_say_whether_any_has_a_flag(lanes: tuple[int, ...]) -> None:
+    """Warps 0 and 1 meet at one barrier, warp 2 alone at another, three times each."""
+    flag = regs("f", dt.i32)
+    rounds = For(IT, ZERO, number(3), ONE, (
+        step("ld.global.4", 2, flag, GlobalPtr("x", IT * 96 + TX, dt.i32), TRUE),
+        If(compare("lt", TX, 64), (step("bar.named.any", 3, flag, number(1), number(64)),),
+           (step("bar.named.any", 4, flag, number(2), number(32)),), at(3)),
+        step("st.global.4", 5, GlobalPtr("y", IT * 96 + TX, dt.i32), flag, TRUE),
+    ), span=at(1))  # fmt: skip
+    params = [("x", dt.i32, 288), ("y", dt.i32, 288)]
+    made = program([DeclareArray("f", dt.i32, 1), rounds], params, 96)
+    x, y = np.zeros((3, 96), np.int32), np.full(288, 9, np.int32)
+    x[1, list(lanes)] = -7
+    simulate(made, {"x": x.reshape(-1), "y": y}, {}, schedules=3)
+    met = np.stack([x[:, :64].any(1), x[:, 64:].any(1)], 1)
+    np.testing.assert_array_equal(y.reshape(3, 96), np.repeat(met, [64, 32], 1))
+
+
 def test_two_roles_hand_tiles_over_under_every_schedule():
     report, y, expected = run_ring(ring(), schedules=SEEDS)
     np.testing.assert_array_equal(y, expected)

@@ -137,6 +137,7 @@ ROWS: dict[str, tuple[tuple[Operand, ...], str]] = {
     "setmaxnreg.dec": ((i32(40),), "setmaxnreg.dec.sync.aligned.u32 40;"),
     "bar.named.sync": ((i32(3), i32(64)), "bar.sync 3, 64;"),
     "bar.named.arrive": ((N, i32(128)), "bar.arrive "),
+    "bar.named.any": ((words("flag", dt.i32, 1), N, i32(128)), "bar.red.or.pred p, "),
     "cluster.arrive": ((), "barrier.cluster.arrive.release;"),
     "cluster.wait": ((), "barrier.cluster.wait.acquire;"),
     **{
@@ -165,7 +166,8 @@ def test_the_list_of_rows_is_whole() -> None:
 
 
 def test_every_row_is_its_instruction() -> None:
-    arrays = [DeclareArray("h", dt.f16, 8), DeclareArray("b", dt.u8, 1)]
+    sizes = (("h", dt.f16, 8), ("b", dt.u8, 1), ("flag", dt.i32, 1))
+    arrays = [DeclareArray(*size) for size in sizes]
     body = [*arrays, *(Prim(n, operands) for n, (operands, _) in ROWS.items())]
     opcodes, cubin = machine(program(*body, cluster_dim=(2, 1, 1)))
     for name, (_, ptx) in ROWS.items():

@@ -34,7 +34,7 @@ from hexcute_core.lowering.pipeline import (
     ring_bytes,
     rings,
 )
-from hexcute_core.lowering.reduce import lower_reduce, scratch_bytes
+from hexcute_core.lowering.reduce import is_vote, lower_reduce, scratch_bytes
 from hexcute_core.lowering.relabel import lower_relabel
 from hexcute_core.lowering.roles import handover, lower_roles
 from hexcute_core.lowering.scan import lower_scan
@@ -160,6 +160,8 @@ def _scratch(solution: Solution, op: TileOp, threads: int) -> int:
             return shared(written(op))
         case Reduce():
             f, dtype = layout_of(solution.fragments, op.src), program.tensor(op.dst.tensor).dtype
+            if threads < program.block_dim and is_vote(op, dtype):
+                return 0
             return scratch_bytes(op, f, dtype, program.block_dim)
         case Scan():
             return plan_scan(op, solution.fragments).scratch_bytes(program.block_dim)

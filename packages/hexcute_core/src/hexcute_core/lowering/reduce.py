@@ -1,4 +1,5 @@
 """reduce: a thread's own values, then lanes by shuffles, then the rest through shared memory.
+Conditions that a role makes one of meet at its barrier instead, which says whether any holds.
 
 Only thread digits that move along the reduced dimension take part, so replicated values are never
 counted twice. Types narrower than 32 bits are accumulated in 32.
@@ -33,6 +34,7 @@ from hexcute_core.scalar import (
     add,
     binary,
     cast,
+    compare,
     mul,
     select,
 )
@@ -93,6 +95,10 @@ def lower_reduce(ctx: Context, op: Reduce) -> tuple[th.Stmt, ...]:
     body: list[th.Stmt] = [th.Assign(total, _seed(op.op, first, wide), True, op.span)]
     step = th.Assign(total, binary(combine, total, value), False, op.span)
     body += nest(inner, [m.size for m, _ in gone], (step,))
+    if ctx.role > 0 and is_vote(op, dtype):
+        body += _voted(ctx, total, op)
+        body.append(ctx.assign(op.dst, target, total, op.span))
+        return nest(outer, sizes, body)
     rest = _far(f, axis, dtype)
     for digit in thread_digits(f, axis):
         mask = digit.stride
@@ -110,6 +116,26 @@ def lower_reduce(ctx: Context, op: Reduce) -> tuple[th.Stmt, ...]:
         *nest(outer, sizes, body),
         *_exchange(ctx, op, rest, partial, count, dtype),
     )
+
+
+def is_vote(op: Reduce, dtype: DType) -> bool:
+    """Whether conditions become one: whether any of them holds, or all."""
+    return dtype.kind == "bool" and op.op in ("max", "min") and prod(op.dst.shape) == 1
+
+
+def _voted(ctx: Context, total: Var, op: Reduce) -> list[th.Stmt]:
+    """`total`: 1 where it is above 0 in any thread of the role, of a minimum in every one."""
+    vote, zero = ctx.fresh("vote_"), Const(0, i32)
+    flag, told = th.Regs(vote, zero, (0,), 1, i32), Element(vote, (zero,), i32)
+    meeting = Const(ctx.role, i32), Const(ctx.team.threads, i32)
+    every = op.op == "min"
+    speaks = cast(compare("le" if every else "gt", total, 0), i32)
+    return [
+        th.DeclareArray(vote, i32, 1),
+        th.SetElement(vote, zero, speaks, op.span),
+        th.Prim("bar.named.any", (flag, *meeting), op.span),
+        th.Assign(total, binary("xor", told, 1) if every else told, False, op.span),
+    ]
 
 
 def _seed(op: str, first: Scalar, dtype: DType) -> Scalar:

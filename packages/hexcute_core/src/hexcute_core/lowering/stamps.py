@@ -37,6 +37,7 @@ from hexcute_core.unions import assert_never
 
 _ACTIVITIES: dict[str, Activity] = {
     "mbarrier.wait": "wait", "cp.async.wait": "wait", "bar.sync": "wait", "bar.named.sync": "wait",
+    "bar.named.any": "wait",
     "cluster.wait": "wait", "tma.wait": "wait", "griddepcontrol.wait": "wait",
     "cp.async": "copy", "ld.global": "copy", "tma.load": "copy", "bulk.load": "copy",
     "tma.prefetch": "copy", "ld.cluster": "copy", "st.cluster": "store",

@@ -28,6 +28,7 @@
 | `wgmma.64xNxK.D.A.B.XY` | Regs c, MatrixDesc or Regs a, MatrixDesc b, bool accumulate | |
 | `setmaxnreg.inc`, `setmaxnreg.dec` | int registers | warp-group wide |
 | `bar.named.sync`, `bar.named.arrive` | int id, int threads | barriers 1 to 15 |
+| `bar.named.any` | Regs flag, int id, int threads | 1 where it is not 0 in any of the threads |
 | `cluster.arrive`, `cluster.wait` | - | release / acquire |
 | `ld.cluster.B`, `st.cluster.B` | Regs, RemotePtr / RemotePtr, Regs | B bytes of another block |
 | `stmatrix.xN`, `stmatrix.xN.trans` | SharedPtr row, Regs src (N pieces of 4 bytes) | |
@@ -124,6 +125,7 @@ def hopper_rows() -> list[PrimSpec]:
         PrimSpec("setmaxnreg.dec", ("scalar",)),
         PrimSpec("bar.named.sync", ("scalar", "scalar")),
         PrimSpec("bar.named.arrive", ("scalar", "scalar")),
+        PrimSpec("bar.named.any", ("regs", "scalar", "scalar"), 4),
         PrimSpec("cluster.arrive", ()),
         PrimSpec("cluster.wait", ()),
         PrimSpec("griddepcontrol.wait", ()),

@@ -66,6 +66,7 @@ _LIMITS = {
     "bulk.store": {2: (BULK_UNIT, 2**20 - BULK_UNIT, BULK_UNIT)},
     "bar.named.sync": {0: (1, 15, 1), 1: (32, 1024, 32)},
     "bar.named.arrive": {0: (1, 15, 1), 1: (32, 1024, 32)},
+    "bar.named.any": {1: (1, 15, 1), 2: (32, 1024, 32)},
 }
 
 

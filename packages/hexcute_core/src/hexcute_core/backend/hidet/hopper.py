@@ -50,6 +50,14 @@ _COUNTED = {
     "setmaxnreg.dec": "setmaxnreg.dec.sync.aligned.u32 {};",
 }
 _NAMED = {"bar.named.sync": "bar.sync", "bar.named.arrive": "bar.arrive"}
+# What a warp votes is the same in all lanes, and ptxas knows it: numbers of code behind a branch on
+# it stay in uniform registers.
+_ANY = Instruction(
+    "hx_bar_named_any",
+    "{ .reg .pred p; setp.ne.u32 p, %0, 0; bar.red.or.pred p, %1, %2, p; "
+    "vote.sync.any.pred p, p, 0xffffffff; selp.u32 %0, 1, 0, p; }",
+    ("int32",), (_WORD, _WORD), updated=True, memory=True,
+)  # fmt: skip
 _MAPA = Instruction(
     "hx_mapa", "mapa.shared::cluster.u32 %0, %1, %2;", (_WORD,), (_WORD, _WORD), result=True,
     volatile=False,
@@ -119,6 +127,10 @@ def emit(scope: Scope, stmt: Prim, spec: PrimSpec) -> list[Any]:
             value = _constant(scope, name, number)
             text = _COUNTED[name].format(value)
             return [_run(scope, Instruction(_function_name(name, value), text, memory=True))]
+        case (["bar", "named", "any"], (Regs() as flag, barrier, threads)):
+            cell = registers.operand(scope, flag, 32, reads=True, writes=True)
+            words = [_word(scope, e) for e in (barrier, threads)]
+            return [*cell.before, _run(scope, _ANY, *cell.entries, *words), *cell.after]
         case (_, (barrier, threads)) if name in _NAMED:
             return [_named_barrier(scope, name, barrier, threads)]
         case (_, (SharedPtr() as dst, Regs() as src)) if isinstance(spec.what, Matrices):

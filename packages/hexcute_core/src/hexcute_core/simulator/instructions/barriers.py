@@ -5,6 +5,7 @@
 | `bar.sync` | - | all threads of the block |
 | `bar.named.sync` | int id, int threads | waits until `threads` threads have come to barrier `id` |
 | `bar.named.arrive` | int id, int threads | comes to barrier `id` without waiting |
+| `bar.named.any` | Regs flag, int id, int threads | waits, then 1 where any of them has no 0 |
 | `bar.warp.sync` | - | the lanes of a warp |
 
 A barrier counts whole warps, wherever they come from: two different statements of one id may
@@ -20,7 +21,7 @@ import numpy as np
 from hexcute_core.errors import SourceSpan
 from hexcute_core.simulator.code import PAUSE, Code, NeedsAgents, Routine, Step, Waits
 from hexcute_core.simulator.instructions.instruction import Instruction
-from hexcute_core.simulator.instructions.operands import scalar_operand
+from hexcute_core.simulator.instructions.operands import regs_operand, scalar_operand
 from hexcute_core.simulator.lanes.control import uniform
 from hexcute_core.simulator.lanes.state import WARP, padded
 from hexcute_core.simulator.lanes.values import Array, Value
@@ -44,6 +45,8 @@ class Phase:
         self.span = span
         self.came: dict[int, int] = {}
         self.known: Array = np.zeros(0, dtype=np.int64)
+        # Whether a thread that came had something to tell.
+        self.told = False
 
     @property
     def full(self) -> bool:
@@ -155,10 +158,12 @@ def _uniform(m: Machine, value: Value, what: str) -> int:
     return shared
 
 
-def _named(stmt: Prim, compiler: StatementCompiler, waits: bool) -> Routine:
+def _named(stmt: Prim, compiler: StatementCompiler, waits: bool, votes: bool = False) -> Routine:
     """A barrier of agents: barrier 0 of all threads where there are no operands."""
     site, name = compiler.site(stmt.span), stmt.name
-    operands = [scalar_operand(stmt, i) for i in range(2 if stmt.operands else 0)]
+    numbers = range(int(votes), int(votes) + 2) if stmt.operands else ()
+    operands = [scalar_operand(stmt, i) for i in numbers]
+    flag = regs_operand(stmt, 0, 4) if votes else None
 
     def start(m: Machine) -> Waits:
         m.site = site
@@ -172,11 +177,15 @@ def _named(stmt: Prim, compiler: StatementCompiler, waits: bool) -> Routine:
                 m.stop("barrier misuse", f"{name} of {count} threads: not whole warps", 0)
         barrier = find_barrier(m, number)
         phase = barrier.arrive(m, count, name)
+        if flag is not None:
+            phase.told |= bool(flag.read(m, m.active()).any())
         if not waits:
             yield PAUSE
             return
         yield AtBarrier(barrier, phase, m.span)
         m.agent_clock.acquire(phase.known)
+        if flag is not None:
+            flag.write(m, np.full((m.lanes, 1), phase.told, dtype=np.int32))
 
     return Routine(start)
 
@@ -235,6 +244,12 @@ def named_sync(stmt: Prim, compiler: StatementCompiler) -> Code:
     return _named(stmt, compiler, waits=True)
 
 
+def named_any(stmt: Prim, compiler: StatementCompiler) -> Code:
+    """`bar.named.any flag, id, threads`."""
+    compiler.require_agents()
+    return _named(stmt, compiler, waits=True, votes=True)
+
+
 def named_arrive(stmt: Prim, compiler: StatementCompiler) -> Code:
     """`bar.named.arrive id, threads`."""
     compiler.require_agents()
@@ -261,5 +276,6 @@ def instruction(name: str) -> Instruction | None:
         "bar.sync": Instruction(barrier),
         "bar.named.sync": Instruction(named_sync),
         "bar.named.arrive": Instruction(named_arrive),
+        "bar.named.any": Instruction(named_any),
         "bar.warp.sync": Instruction(warp_barrier),
     }.get(name)
