@@ -23,7 +23,7 @@ from hexcute_core.driver.stamping import ROOM, Stamped, check_room
 from hexcute_core.errors import OptionError, SimulationError
 from hexcute_core.runtime import HOST, LoadedKernel, Signature, bind
 from hexcute_core.synthesis import Solution
-from hexcute_core.synthesis.explain.text import explain_html, explain_json, explain_text
+from hexcute_core.synthesis.explain.text import explain_json, explain_text
 from hexcute_core.thread import ThreadProgram
 from hexcute_core.thread.timeline import Timeline
 from hexcute_core.tile import TileProgram, digest
@@ -139,8 +139,10 @@ class CompiledKernel(Listings):
         and rejected candidates.
 
         As text it lists `rejected` candidates that lost (None: all); as JSON or as an HTML page
-        with drawings it has them all. With `machine`, the kernel is compiled, and its registers,
-        spills, shared bytes and blocks a multiprocessor are told as well.
+        it has them all. The page also has the source by clocks, every layout to point at, what the
+        lanes of a warp touch in shared memory, and the code; it needs nothing beside itself. With
+        `machine`, the kernel is compiled, and its registers, spills, shared bytes and blocks a
+        multiprocessor are told as well, on the page its PTX and machine code too.
         """
         options.listing(rejected, form)
         options.flags(self._signature.span, machine=machine)
@@ -149,7 +151,12 @@ class CompiledKernel(Listings):
         if form == "json":
             return explain_json(self.solution, arch, code)
         if form == "html":
-            return explain_html(self.solution, arch, code)
+            from hexcute_core.synthesis.explain.page import explain_html
+
+            texts = {"CUDA": self.source()}
+            if machine:
+                texts |= {"PTX": self.ptx(), "machine code": self.sass()}
+            return explain_html(self.solution, arch, code, texts)
         return explain_text(self.solution, arch, rejected, code)
 
     def picture(self) -> str:

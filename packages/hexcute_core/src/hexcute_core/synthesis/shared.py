@@ -335,7 +335,7 @@ def _swizzled(
     for use in uses:
         if isinstance(use.plan, CopyPlan):
             width = prod(m.size for m in use.plan.run) * bits
-            name = (_starts(use.ref.kept, use.plan.thread, layout), width)
+            name = (first_lanes(use.ref.kept, use.plan.thread, layout), width)
             names[use.op] = name
             kinds[name] = kinds.get(name, 0.0) + use.weight * use.plan.calls
     candidates: tuple[Swizzle, ...]
@@ -374,7 +374,9 @@ def _lanes(plan: CopyPlan) -> list[Mode]:
 
 
 @lru_cache(maxsize=16384)
-def _starts(kept: tuple[int, ...], threads: tuple[Mode, ...], layout: Layout) -> tuple[int, ...]:
+def first_lanes(
+    kept: tuple[int, ...], threads: tuple[Mode, ...], layout: Layout
+) -> tuple[int, ...]:
     """Offset, before the swizzle, where the access of each lane of the first warp begins, in a tile
     whose modes are `kept` of the tensor's."""
     lanes = min(WARP, prod(m.size for m in threads))

@@ -1,13 +1,11 @@
-"""explain : Solution -> text, JSON or an HTML page: layouts, instructions with bytes, conflicts,
-cost, rejections.
+"""explain : Solution -> text or JSON: layouts, instructions with bytes, conflicts, cost,
+rejections.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import asdict
-from html import escape
 
 from hexcute_core.arch import Arch
 from hexcute_core.synthesis.explain.explanation import (
@@ -41,9 +39,9 @@ def explain_text(
     shares = ", ".join(f"{kind} {clocks:.0f}" for kind, clocks in found.clocks_by_kind.items())
     lines += ["", f"total {found.clocks:.0f} clocks ({shares}); search {how}"]
     lines += [f"a block alone takes an estimated {found.estimate:.0f} clocks"]
-    lines += [_bound(found), *_resources(found)]
+    lines += [bound_line(found), *resource_lines(found)]
     lines += [f"warning: {w}" for w in found.warnings]
-    lines += [f"narrow: {line}" for line in _narrow(found)]
+    lines += [f"narrow: {line}" for line in narrow_lines(found)]
     lost = found.rejected if rejected is None else found.rejected[:rejected]
     if lost:
         lines += ["", f"rejected ({len(found.rejected)})"]
@@ -53,7 +51,7 @@ def explain_text(
     return "\n".join(lines) + "\n"
 
 
-def _bound(found: Explanation) -> str:
+def bound_line(found: Explanation) -> str:
     """Which unit a block keeps busy longest, and for how long each."""
     busy = {unit: clocks for unit, clocks in found.bounds.items() if clocks >= 0.5}
     if not busy:
@@ -63,7 +61,7 @@ def _bound(found: Explanation) -> str:
     return f"bound by {found.bound}, busy for {busy[found.bound]:.0f}{of} clocks ({shares})"
 
 
-def _narrow(found: Explanation) -> list[str]:
+def narrow_lines(found: Explanation) -> list[str]:
     """Which copies move less at once than they could, why, and what would widen them."""
     return [
         f"{n.where} {n.text} moves {n.bytes} bytes at once, not {n.possible}: {n.reason}; wider "
@@ -72,7 +70,7 @@ def _narrow(found: Explanation) -> list[str]:
     ]
 
 
-def _resources(found: Explanation) -> list[str]:
+def resource_lines(found: Explanation) -> list[str]:
     """What threads hold in registers, and what the machine code uses where that is known."""
     lines = []
     for h in found.held:
@@ -106,65 +104,3 @@ def _described(o: OperationEntry) -> str:
 def explain_json(solution: Solution, arch: Arch, machine: Machine | None = None) -> str:
     """The explanation as JSON, its fields those of `Explanation`."""
     return json.dumps(asdict(explanation(solution, arch, machine)), indent=2) + "\n"
-
-
-def explain_html(solution: Solution, arch: Arch, machine: Machine | None = None) -> str:
-    """A page that stands alone: tables, and a drawing of every layout."""
-    # Drawing is loaded for those who draw.
-    from hexcute_core.synthesis.explain.picture import picture
-
-    found = explanation(solution, arch, machine)
-    tensors = [
-        (t.name, t.space, t.dtype, "x".join(map(str, t.shape)), t.layout, str(t.values or ""))
-        for t in found.tensors
-    ]
-    operations = [
-        (o.where, o.text, o.instruction, str(o.calls or ""), str(o.bytes or ""),
-         "" if o.conflicts is None else str(o.conflicts), f"{o.clocks:.0f}",
-         f"{o.clocks / found.clocks:.0%}" if found.clocks else "", o.detail)
-        for o in found.operations
-    ]  # fmt: skip
-    rejected = [(r.where, r.subject, r.candidate, r.reason) for r in found.rejected]
-    title = f"{found.kernel} for {found.target}"
-    parts = [
-        f"<h1>{escape(title)}</h1>",
-        f"<p>{_summary(found)}</p>",
-        *(f"<p>{escape(line)}</p>" for line in (_bound(found), *_resources(found))),
-        *(f'<p class="warning">{escape(w)}</p>' for w in found.warnings),
-        *(f"<p>{escape(line)}</p>" for line in _narrow(found)),
-        "<h2>Tensors</h2>",
-        _table(("tensor", "space", "type", "shape", "layout", "per thread"), tensors),
-        "<h2>Operations</h2>",
-        _table(("line", "operation", "instruction", "calls", "bytes", "conflicts", "clocks",
-                "share", ""), operations),
-        "<h2>Layouts</h2>",
-        picture(solution),
-        f"<details><summary>{len(rejected)} candidates lost</summary>",
-        _table(("line", "subject", "candidate", "reason"), rejected),
-        "</details>",
-    ]  # fmt: skip
-    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{_STYLE}</style>'
-    body = "\n".join(parts)
-    return f"<!doctype html>\n<html><head>{head}</head><body>\n{body}\n</body></html>\n"
-
-
-_STYLE = (
-    "body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}"
-    "td,th{padding:2px 10px;text-align:left;border-bottom:1px solid #ddd}"
-    "td{font-family:monospace}.warning{color:#a40}"
-)
-
-
-def _summary(found: Explanation) -> str:
-    how = "exact" if found.exact else "ended at its budget"
-    return (
-        f"{found.threads} threads per block; {found.clocks:.0f} clocks of work, an estimated "
-        f"{found.estimate:.0f} for a block alone; the search was {how}."
-    )
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    top = "".join(f"<th>{escape(h)}</th>" for h in head)
-    lines = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
-    body = "\n".join(f"<tr>{line}</tr>" for line in lines)
-    return f"<table><tr>{top}</tr>\n{body}</table>"
