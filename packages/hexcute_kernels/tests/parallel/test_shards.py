@@ -173,6 +173,38 @@ def test_on_a_gpu_the_operators_multiply(kind: str) -> None:
             product(on_gpu(x[..., :255]), _on_gpu(weight))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("lead", [(7,), (2, 4), (5, 1)])
+def test_columns_of_a_larger_tensor_are_multiplied(kind: str, lead: Any) -> None:
+    """A rank's part of x without a copy of its own, as layers behind a split pass it."""
+    part = _on_gpu(shard(random_weight(kind, 128, 256), 1, 2, "k").weight)
+    x = activations(kind, *lead, 256)
+    with gpu("h200", "sm_90") as launches:
+        wide = on_gpu(x)
+        for columns in (wide[..., 128:], wide.mT.contiguous().mT[..., 128:]):
+            assert not columns.is_contiguous()
+            launches.clear()
+            assert product(columns, part).shape == (*lead, 128)
+            assert columns.data_ptr() not in launches[0].addresses
+
+
+def test_a_sum_of_what_is_not_row_major(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As gloo and NCCL do, the exchange refuses it."""
+    from torch import distributed
+
+    def doubled(tensor: Any, group: Any) -> None:
+        if not tensor.is_contiguous():
+            raise RuntimeError("tensors must be contiguous")
+        tensor += tensor
+
+    monkeypatch.setattr(distributed, "get_rank", lambda group: group.at[0])
+    monkeypatch.setattr(distributed, "get_world_size", lambda group: group.at[1])
+    monkeypatch.setattr(distributed, "all_reduce", doubled)
+    y = torch.arange(12.0).view(3, 4)
+    assert torch.equal(all_reduce(y.t(), Group(0, 2)), 2 * y.t())
+    assert torch.equal(all_reduce(y.clone(), Group(0, 2)), 2 * y)
+
+
 def test_merged_attention_is_that_over_all_keys() -> None:
     q, k, v = (torch.randn(2, s, h, 16) for s, h in ((5, 4), (40, 2), (40, 2)))
     whole = reference(q, k, v, 0.25, None, None, 0.0)

@@ -44,13 +44,16 @@ def place(group: ProcessGroup) -> tuple[int, int]:
 
 
 def all_reduce(tensor: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
-    """The sum over all ranks, in the place of `tensor`. Raises PeerError."""
+    """The sum over all ranks, in the place of `tensor`, or of a copy where it is not row-major.
+    Raises PeerError."""
     import torch.distributed as distributed
 
+    total = tensor
     if place(group)[1] > 1:
+        total = tensor.contiguous()
         with _exchange("a sum", group):
-            distributed.all_reduce(tensor, group=group)
-    return tensor
+            distributed.all_reduce(total, group=group)
+    return total
 
 
 def all_gather(tensor: torch.Tensor, group: ProcessGroup) -> list[torch.Tensor]:

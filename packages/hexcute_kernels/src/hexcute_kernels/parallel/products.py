@@ -24,13 +24,14 @@ def product(x: torch.Tensor, weight: Weight) -> torch.Tensor:
     """x w^T, with the bias of a Dense weight, by `linear`, `fp8_blockwise_matmul` (x is quantized
     first, by `quantize_blockwise`) or `w4a16_matmul`.
 
-    x: (.., k), row-major, float16 or bfloat16 as the weight's operator takes it. Gives (.., n) in
-    its type. Raises LaunchError where the operator takes no such tensors.
+    x: (.., k), float16 or bfloat16 as the weight's operator takes it, in any order of memory: one
+    that is not row-major, as some columns of a larger tensor, is copied first. Gives (.., n),
+    row-major, in its type. Raises LaunchError where the operator takes no such tensors.
     """
     n, k = extents(weight)
     if x.dim() == 0 or x.shape[-1] != k:
         raise LaunchError(f"the weight of this rank takes x (.., {k}), got {tuple(x.shape)}")
-    rows = x.reshape(-1, k)
+    rows = x.reshape(-1, k).contiguous()
     match weight:
         case Dense(w, bias):
             y = linear(rows, w, bias)
