@@ -2,10 +2,12 @@
 
 import re
 
+import pytest
 import role_kernels as rk
 
 import hexcute_core as hx
 from hexcute_core import f16, f32, i32
+from hexcute_core.errors import FrontendError
 from hexcute_core.frontend import define, trace
 from hexcute_core.scalar import MULTIPROCESSORS, substitute
 from hexcute_core.scalar.expr import as_scalar
@@ -268,6 +270,35 @@ def test_persistent_grids_are_whole_clusters():
     for tiles, gpu, blocks in ((3, 132, 12), (100, 132, 132), (1000, 114, 112), (1000, 2, 4)):
         known = {"n": as_scalar(tiles), MULTIPROCESSORS.name: as_scalar(gpu)}
         assert substitute(x, known).value == blocks
+
+
+@pytest.mark.parametrize("cluster", [1, 2])
+def test_even_grids_have_no_more_blocks_than_their_rounds_need(cluster):
+    def kernel(a: f16[m, k], n: i32):
+        hx.attrs.cuda.cluster_dim = cluster
+        with hx.warp_groups_consumer():
+            for tile in hx.persistent(n, even=True):
+                hx.primitive("report", tile, hx.cluster_rank())
+
+    x = trace(define(kernel), {}, Promise()).grid_dim[0]
+    for tiles, gpu in ((512, 132), (384, 132), (264, 132), (265, 132), (7, 132), (1, 1), (0, 132)):
+        known = {"n": as_scalar(tiles), MULTIPROCESSORS.name: as_scalar(gpu)}
+        most = max(gpu // cluster, 1)
+        rounds = -(-tiles // most)
+        least = next(c for c in range(1, most + 1) if c * rounds >= tiles)
+        assert substitute(x, known).value == least * cluster
+    assert substitute(x, {"n": as_scalar(512), MULTIPROCESSORS.name: as_scalar(132)}).value == 128
+
+
+def test_an_evenness_that_is_no_bool_is_refused():
+    def kernel(a: f16[m, k], n: i32):
+        with hx.warp_groups_consumer():
+            for tile in hx.persistent(n, even=n):
+                hx.primitive("report", tile)
+
+    with pytest.raises(FrontendError, match="hx.persistent with even=") as caught:
+        trace(define(kernel), {}, Promise())
+    assert caught.value.fix == "write even=True or even=False"
 
 
 def test_a_grid_that_is_set_stays():

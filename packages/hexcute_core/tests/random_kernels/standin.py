@@ -307,7 +307,7 @@ class Machine:
 
     unroll = static_range = staticmethod(range)
 
-    def persistent(self, count):
+    def persistent(self, count, even=False):
         return range(self.blockIdx.x, count, self.gridDim.x)
 
     @staticmethod

@@ -18,6 +18,7 @@ from hexcute_core.scalar import (
     ScalarBase,
     Var,
     as_scalar,
+    cdiv,
     floordiv,
     free_vars,
     maximum,
@@ -99,15 +100,20 @@ def grid(*extents: object) -> Grid:
     return Grid(tuple(loop_range(builder, "hx.grid", (extent,)) for extent in extents))
 
 
-def persistent(count: object) -> LoopRange:
+def persistent(count: object, *, even: bool = False) -> LoopRange:
     """`for tile in hx.persistent(tiles):` shares tiles 0 to `count` - 1 out among blocks that stay:
     block b gets b, b + gridDim.x, ... In a kernel with clusters, whose blocks lie along x, it is
     clusters that get a tile, all blocks of one the same.
 
     Where `hx.attrs.cuda.grid_dim` is not set, it becomes one block per multiprocessor, whole
-    clusters of them, or as many as there are tiles.
+    clusters of them, or as many as there are tiles; `even`, only as many of them as it takes to
+    share the tiles out in no more rounds.
     """
     builder = current("hx.persistent")
+    if not isinstance(even, bool):
+        raise builder.error(
+            f"hx.persistent with even={describe(even)}", fix="write even=True or even=False"
+        )
     tiles = loop_range(builder, "hx.persistent", (count,)).stop
     x, y, z = builder.launch.cluster_dim
     if y * z > 1:
@@ -124,7 +130,11 @@ def persistent(count: object) -> LoopRange:
                 "launch",
                 fix="set hx.attrs.cuda.grid_dim yourself",
             )
-        clusters = minimum(maximum(floordiv(MULTIPROCESSORS, x), 1), extent)
+        clusters = maximum(floordiv(MULTIPROCESSORS, x), 1)
+        if even:
+            clusters = as_scalar(cdiv(extent, maximum(cdiv(extent, clusters), 1)))
+        else:
+            clusters = minimum(clusters, extent)
         one = as_scalar(1)
         builder.launch.grid_dim = mul(maximum(clusters, 1), x), one, one
     first, step = (floordiv(Var(f"{base}.x", i32), x) for base in ("blockIdx", "gridDim"))
