@@ -59,6 +59,21 @@ def test_a_tile_is_held_from_its_first_write_to_its_last_read() -> None:
     assert found.registers == 96 and "test_resources.py" in str(found.span)
 
 
+def test_a_tile_under_other_coordinates_lies_in_the_same_registers() -> None:
+    @hx.kernel(cache=False)
+    def cut(a: f32[m, n], c: f32[m, n]):
+        hx.attrs.cuda.grid_dim = 1
+        hx.attrs.cuda.block_dim = 128
+        r = hx.register_tensor(f32, (128, 32))
+        hx.copy(hx.global_view(a[:, :], ((128, 32), (n, 1))), r)
+        halves = hx.reshape(r, (128, 2, 16))
+        for p in hx.static_range(2):
+            hx.copy(halves[:, p, :], hx.global_view(c[:, 16 * p :], ((128, 16), (n, 1))))
+
+    (found,) = held(cut.compile("sm_80").solution)
+    assert found.registers == 32
+
+
 def test_roles_are_told_apart_with_what_they_claim() -> None:
     @hx.kernel(cache=False)
     def roles(a: f16[m, k], c: f32[m, n]):

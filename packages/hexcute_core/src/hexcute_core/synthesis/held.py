@@ -20,6 +20,7 @@ from hexcute_core.tile import (
     Elementwise,
     Gemm,
     RegisterTensor,
+    Relabel,
     Role,
     Stmt,
     TileRef,
@@ -94,7 +95,7 @@ class _Walk:
         if isinstance(stmt, TileOp):
             written = self.only_held(ref.tensor for ref in results(stmt))
             before = (after - self.only_held(self.whole(stmt))) | read
-            if isinstance(stmt, Elementwise | CastTile):
+            if isinstance(stmt, Elementwise | CastTile | Relabel):
                 # Value by value: a result takes the place of what is not read again.
                 self.note(stmt, before)
                 self.note(stmt, after | written)
