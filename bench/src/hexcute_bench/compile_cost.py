@@ -104,7 +104,7 @@ def _columns(told: Mapping[str, Any]) -> dict[str, Any]:
 def _hexcute(target: str, most: int) -> list[dict[str, Any]]:
     import hexcute_core as core
 
-    tables = module("hexcute_kernels.gemm.configs")
+    tables = module("hexcute_kernels.gemm.candidates")
     if target == "sm_90":
         kernels = module("hexcute_kernels.gemm.warp_specialized")
         kernel, table = kernels.warp_specialized_gemm(core.f16), tables.WGMMA

@@ -16,7 +16,7 @@ from hexcute_bench.rows import ABSENT, OK
 
 
 def _gemm(target: str) -> Any:
-    table = importlib.import_module("hexcute_kernels.gemm.configs").MMA
+    table = importlib.import_module("hexcute_kernels.gemm.candidates").MMA
     kernels = importlib.import_module("hexcute_kernels.gemm.pipelined")
     core = importlib.import_module("hexcute_core")
     kernel = kernels.pipelined_gemm(core.f16)

@@ -13,7 +13,8 @@ import pytest
 import hexcute_core as hx
 import hexcute_kernels
 from hexcute_core.errors import LaunchError
-from hexcute_kernels.gemm.configs import MMA, MmaConfig, WgmmaConfig
+from hexcute_kernels.gemm.candidates import MMA
+from hexcute_kernels.gemm.configs import MmaConfig, WgmmaConfig
 from hexcute_kernels.gemm.pipelined import pipelined_gemm
 from hexcute_kernels.gemm.product import Product, tma_fits
 from hexcute_kernels.gemm.warp_specialized import warp_specialized_gemm

@@ -17,7 +17,8 @@ from hexcute_core.tuner import tune as core_tune
 from hexcute_kernels import FAMILIES, operator_named, tuned
 from hexcute_kernels.__main__ import main
 from hexcute_kernels.buckets import bucket_of
-from hexcute_kernels.gemm.configs import MMA, THIN, WGMMA, ThinConfig, WgmmaConfig
+from hexcute_kernels.gemm.candidates import MMA, THIN, WGMMA
+from hexcute_kernels.gemm.configs import ThinConfig, WgmmaConfig
 from hexcute_kernels.gpus import Gpu, gpu_named
 from hexcute_kernels.measured import COLUMNS, config_of, read_csv, rows_of, table_text, write_csv
 from hexcute_kernels.moe.configs import ROUTED, MoeConfig

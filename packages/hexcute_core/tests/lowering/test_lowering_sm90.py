@@ -92,7 +92,7 @@ def check_descriptors(low, slot):
             assert isinstance(c, Regs) and accumulate == Const(True, accumulate.dtype)
             # Thread 0 of a warp group holds the first row and column of its product.
             first = value(c.offset, known) + c.pieces[0]
-            row, column, _ = coordinate(solution.fragments["rc"], 128 * group, first)
+            row, column = coordinate(solution.fragments["rc"], 128 * group, first)
             step = steps_seen.get((group, first), 0)
             steps_seen[group, first] = step + 1
             depth = step * int(k)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import hexcute_core as hx
-from hexcute_kernels.gemm.configs import DOTS, DotsConfig
+from hexcute_kernels.gemm.candidates import DOTS
+from hexcute_kernels.gemm.configs import DotsConfig
 from hexcute_kernels.gemm.dots import dots
 from hexcute_kernels.tables import constants
 

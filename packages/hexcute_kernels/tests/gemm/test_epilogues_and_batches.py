@@ -18,6 +18,7 @@ PIPELINED = (pipelined_gemm, "sm_80", {"BM": 64, "BN": 64, "BK": 32, "STAGES": 3
 TILE = (warp_specialized_gemm, "sm_90", {"BM": 64, "BN": 64, "STAGES": 2, "CONSUMERS": 1})
 PARTS = (*TILE[:2], {**TILE[2], "BN": 128, "PARTS": 2, "SCHEDULE": "persistent"})
 PAIRS = (*TILE[:2], {**TILE[2], "CONSUMERS": 2, "SCHEDULE": "pingpong", "CLUSTER_M": 2})
+SWAPPED = (*TILE[:2], {**TILE[2], "SWAP": True, "SCHEDULE": "apart", "PARTS": 2})
 THIN = (thin_gemm, "sm_90", {"BM": 64, "BN": 32, "STAGES": 2, "CONSUMERS": 1, "SPLITS": 2})
 KERNELS = {"pipelined": PIPELINED, "tile": TILE, "parts": PARTS, "pairs": PAIRS, "thin": THIN}
 ACTIVATIONS: dict[str | None, Callable[[np.ndarray], np.ndarray]] = {
@@ -82,3 +83,9 @@ def test_batches_in_every_order(kernel: str, orders: str) -> None:
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_batches_of_odd_rows(kernel: str) -> None:
     run(KERNELS[kernel], (33, 25, 41), batch=2, aligned=False)
+
+
+@pytest.mark.parametrize("aligned", [True, False])
+def test_tiles_whose_rows_are_columns_of_the_result(aligned: bool) -> None:
+    shape = (104, 72, 40) if aligned else (33, 25, 41)
+    run(SWAPPED, shape, batch=2, orders="mk", aligned=aligned, bias=True, activation="relu")

@@ -9,7 +9,8 @@ import pytest
 import hexcute_core as hx
 from hexcute_core.driver import CompiledKernel
 from hexcute_core.errors import MissingDependency
-from hexcute_kernels.gemm.configs import MMA, WGMMA, MmaConfig, WgmmaConfig
+from hexcute_kernels.gemm.candidates import MMA, WGMMA
+from hexcute_kernels.gemm.configs import MmaConfig, WgmmaConfig
 from hexcute_kernels.gemm.pipelined import pipelined_gemm
 from hexcute_kernels.gemm.simple import simple_gemm
 from hexcute_kernels.gemm.warp_specialized import warp_specialized_gemm
@@ -56,8 +57,7 @@ def test_warp_specialized_gemm(a_major: str, b_major: str) -> None:
 def test_configurations_of_warp_specialized_gemm(config: WgmmaConfig) -> None:
     compiled = warp_specialized_gemm(hx.f16).compile("sm_90", constants=vars(config))
     names = instructions(compiled)
-    width = config.BN // config.PARTS
-    assert has(names, "HGMMA", f"64x{width}x16", "F32") and not has(names, "HMMA")
+    assert has(names, "HGMMA", f"64x{config.BN}x16", "F32") and not has(names, "HMMA")
     assert has(names, "UTMASTG") and has(names, "UTMALDG", "2D")
     shared = config.CLUSTER_M * config.CLUSTER_N > 1
     assert has(names, "UTMALDG", "MULTICAST") == shared

@@ -13,7 +13,7 @@ import pytest
 import hexcute_core as hx
 from hexcute_core.errors import LaunchError
 from hexcute_kernels.gemm import matmul
-from hexcute_kernels.gemm.configs import MMA, THIN, WGMMA
+from hexcute_kernels.gemm.candidates import MMA, THIN, WGMMA
 from hexcute_kernels.gemm.pipelined import pipelined_gemm
 from hexcute_kernels.gemm.simple import simple_gemm
 

@@ -11,7 +11,7 @@ import pytest
 
 import hexcute_kernels
 from hexcute_kernels.gemm import bmm, linear, matmul
-from hexcute_kernels.gemm.configs import MMA, THIN, WGMMA
+from hexcute_kernels.gemm.candidates import MMA, THIN, WGMMA
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu

@@ -8,7 +8,7 @@ import pytest
 import hexcute_core as hx
 from hexcute_core.driver import CompiledKernel
 from hexcute_core.tile import Copy
-from hexcute_kernels.gemm.configs import MMA
+from hexcute_kernels.gemm.candidates import MMA
 from hexcute_kernels.gemm.pipelined import pipelined_gemm
 from hexcute_kernels.gemm.simple import register_gemm
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import hexcute_core as hx
-from hexcute_kernels.gemm.configs import STAGED, StagedConfig
+from hexcute_kernels.gemm.candidates import STAGED
+from hexcute_kernels.gemm.configs import StagedConfig
 from hexcute_kernels.gemm.staged import staged_gemm
 from hexcute_kernels.tables import constants
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import hexcute_core as hx
-from hexcute_kernels.gemm.configs import THIN, ThinConfig
+from hexcute_kernels.gemm.candidates import THIN
+from hexcute_kernels.gemm.configs import ThinConfig
 from hexcute_kernels.gemm.product import Product, operands_fit
 from hexcute_kernels.gemm.thin import thin_gemm
 from hexcute_kernels.tables import constants

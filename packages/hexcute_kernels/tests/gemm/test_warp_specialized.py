@@ -9,7 +9,7 @@ import pytest
 
 import hexcute_core as hx
 from hexcute_core.errors import FrontendError, NoLayout
-from hexcute_kernels.gemm.configs import WGMMA
+from hexcute_kernels.gemm.candidates import WGMMA
 from hexcute_kernels.gemm.warp_specialized import warp_specialized_gemm
 
 SMALL = {"BM": 128, "BN": 64, "STAGES": 2}
@@ -72,6 +72,24 @@ def test_schedules_in_clusters(scheduled: dict, cluster: tuple[int, int], k: int
     run("k", "k", (4 * bm + 8, 2 * bn + 8, k), **constants)
 
 
+APART = {"SCHEDULE": "apart", "BM": 128, "BN": 48, "STAGES": 2, "PARTS": 2, "GROUP": 2}
+SHARING = {"BM": 192, "BN": 72, "STAGES": 2, "CONSUMERS": 3, "CLUSTER_N": 2, "SWAP": True}
+
+
+@pytest.mark.parametrize(
+    ("constants", "orders", "shape"),
+    [
+        (APART, "kk", (264, 104, 136)),
+        (APART, "kk", (264, 104, 0)),
+        ({**APART, "CLUSTER_M": 2, "SWAP": True}, "mn", (136, 264, 72)),
+        (SHARING, "kk", (200, 136, 72)),
+        ({**SHARING, "SCHEDULE": "persistent"}, "mk", (200, 200, 72)),
+    ],
+)
+def test_groups_that_store_apart_and_tiles_along_the_other_side(constants, orders, shape) -> None:
+    run(*orders, shape, **constants)
+
+
 @pytest.mark.parametrize("scheduled", SCHEDULED[1:4], ids=str)
 @pytest.mark.parametrize("orders", ["kn", "mk", "mn"])
 def test_schedules_of_other_operand_orders(scheduled: dict, orders: str) -> None:
@@ -93,7 +111,7 @@ def test_ping_pong_over_loops_of_any_length(k: int) -> None:
 @pytest.mark.parametrize(
     ("constants", "reason"),
     [
-        ({"SCHEDULE": "stream"}, "SCHEDULE is tile, persistent or pingpong"),
+        ({"SCHEDULE": "stream"}, "SCHEDULE is tile, persistent, apart or pingpong"),
         ({"SCHEDULE": "pingpong", "CONSUMERS": 1}, "ping-pong takes two CONSUMERS or more"),
         ({"PARTS": 3}, "PARTS divide BN"),
     ],
@@ -111,7 +129,7 @@ def test_what_means_nothing_is_refused(constants: dict, reason: str) -> None:
         ({"BM": 128, "BN": 256, "STAGES": 6}, "shared memory"),
         ({"BN": 20}, "wgmma"),
         ({"BM": 96}, "wgmma"),
-        ({"BM": 192, "BN": 192, "CONSUMERS": 1, "PARTS": 2}, "192x96x2 of f32, takes 288"),
+        ({"BM": 192, "BN": 192, "CONSUMERS": 1, "PARTS": 2}, "192x192 of f32, takes 288"),
         ({"SCHEDULE": "persistent"}, "shared memory"),
         ({"SCHEDULE": "pingpong", "BM": 128, "STAGES": 2}, "registers"),
         ({"CLUSTER_M": 16}, "cluster"),

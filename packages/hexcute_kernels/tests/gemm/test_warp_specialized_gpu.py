@@ -107,7 +107,12 @@ CASES = pairwise(PARAMETERS) + tiles(PARAMETERS) + turns(PARAMETERS)
 def constants(case: dict) -> dict:
     names = ("BM", "BN", "STAGES", "CONSUMERS", "PARTS", "SCHEDULE")
     along_m, along_n = case["cluster"]
-    return {name: case[name] for name in names} | {"CLUSTER_M": along_m, "CLUSTER_N": along_n}
+    swap = {"SWAP": True} if case.get("SWAP") else {}
+    return (
+        {name: case[name] for name in names}
+        | {"CLUSTER_M": along_m, "CLUSTER_N": along_n}
+        | swap
+    )
 
 
 def kernel(case: dict):
@@ -168,6 +173,9 @@ SCHEDULED = [
     PLAIN | {"cluster": (2, 1)},
     PLAIN | {"SCHEDULE": "persistent"},
     PLAIN | {"SCHEDULE": "persistent", "cluster": (2, 1), "PARTS": 2},
+    PLAIN | {"SCHEDULE": "apart", "cluster": (2, 1), "PARTS": 2},
+    PLAIN | {"SCHEDULE": "apart", "cluster": (1, 2), "SWAP": True},
+    PLAIN | {"SWAP": True},
     PLAIN | {"SCHEDULE": "pingpong"},
     PLAIN | {"SCHEDULE": "pingpong", "cluster": (1, 2)},
 ]
@@ -175,7 +183,8 @@ SCHEDULED = [
 
 def name_of(case: dict) -> str:
     along_m, along_n = case["cluster"]
-    return f"{case['SCHEDULE']}-{along_m}x{along_n}-{case['PARTS']}"
+    swapped = "-swapped" if case.get("SWAP") else ""
+    return f"{case['SCHEDULE']}-{along_m}x{along_n}-{case['PARTS']}{swapped}"
 
 
 scheduled = pytest.mark.parametrize("case", SCHEDULED, ids=name_of)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from hexcute_kernels.gemm.configs import DOTS, STAGED, THIN, WGMMA, heavy, large
+from hexcute_kernels.gemm.candidates import DOTS, STAGED, THIN, WGMMA, heavy, large
 from hexcute_kernels.gemm.cost import packing_us
 from hexcute_kernels.gemm.product import Product, operands_fit, packed_elements, tma_fits
 from hexcute_kernels.tables import Table
@@ -35,19 +35,26 @@ def few(p: Product) -> str | None:
     return None if (p.a_major, p.b_major) == ("k", "k") else "operands are to have rows along k"
 
 
-NARROW, SHORT_SIDE, SHORT = 64, 128, 8448
-"""Results with a side of at most NARROW are thin; so are, of long sums, those with one of at most
-SHORT_SIDE if the other is at most SHORT, for whose tiles of 64 there are multiprocessors."""
+NARROW, SHORT_SIDE = 64, 128
+"""Results with a side of at most NARROW are thin, but for half as many rows and more of a heavy
+product; results with one of at most SHORT_SIDE may be."""
+
+
+def _filled(p: Product) -> bool:
+    """Whether tiles of 64 along the longer side, or halves of K of each, are about as many as there
+    are multiprocessors."""
+    across = -(-p.thick // 64)
+    return any(113 <= splits * across <= 132 for splits in (1, 2))
 
 
 def _by_tma(p: Product) -> tuple[str, ...]:
     """The kernels fed by TMA that come into question: one where measurements leave no doubt."""
-    if p.thin <= NARROW:
+    if p.thin <= NARROW and not (NARROW // 2 < p.m <= NARROW and heavy(p) and not _filled(p)):
         return ("thin",)
     if large(p):
         return ("wgmma",)
-    if p.thin <= SHORT_SIDE and heavy(p):
-        return ("thin",) if p.thick <= SHORT else ("wgmma",)
+    if p.thin <= SHORT_SIDE and heavy(p) and _filled(p):
+        return ("thin",)
     return ("wgmma", "thin")
 
 

@@ -36,7 +36,8 @@ class Cut:
     Of a step, `busy` clocks go by in what blocks share, `wait` clocks in each of them; from L2 come
     `brought` bytes. A multiprocessor has `room` for so many blocks; `cluster` of them start
     together, `early` ones before the launch ahead has ended. `tma`: barriers and tensor maps are
-    made ready first. Blocks that stay take tile after tile: one is stored while the next comes.
+    made ready first. Blocks that stay take tile after tile: one is stored while the next comes,
+    and `apart` also while another part of it is multiplied.
     """
 
     rows: int
@@ -52,6 +53,7 @@ class Cut:
     early: bool
     tma: bool = True
     stays: bool = False
+    apart: bool = False
 
 
 DRAM: Mapping[str, float] = {"h200": 4.3, "gh200": 3.6, "h100": 3.0, "h800": 3.0, "h20": 3.6}
@@ -75,8 +77,9 @@ FILL, AGAIN = 0.89, 0.63
 
 FROM_L2, FROM_DRAM, STORED = 40.8, 22.7, 59.3
 """Bytes a clock and multiprocessor."""
-ODD, STAYING = 1.48, 0.5
-"""How many times longer stores take in rows of no whole 16 bytes, and in blocks that stay."""
+ODD, STAYING, APART = 1.48, 0.5, 0.25
+"""How many times longer stores take in rows of no whole 16 bytes, and in blocks that stay, whose
+warp groups store together or apart."""
 EXCHANGE = 0.115
 """Clocks of a result that blocks of a cluster add up."""
 LATENCY = 2870.0
@@ -161,7 +164,8 @@ def microseconds(cut: Cut, p: Sizes, gpu: str) -> float:
 
     if cut.stays:
         rounds = _over(blocks, slots)
-        clocks = fill + rounds * (max(step, wait) * steps + store * STAYING)
+        shown = store * (APART if cut.apart else STAYING)
+        clocks = fill + rounds * (max(step, wait) * steps + shown)
     else:
         full, rest = divmod(blocks, slots * cut.room)
         clocks = full * (together(cut.room) + fill * AGAIN / cut.room)
@@ -173,8 +177,10 @@ def microseconds(cut: Cut, p: Sizes, gpu: str) -> float:
     us = max(clocks / CLOCKS, memory / 1e6 + 0.64) + LAUNCH
     if cut.tma:
         us += TMA
+    if cut.cluster > 1:
+        us += CLUSTER
     if cut.splits > 1:
-        us += CLUSTER + cut.rows * cut.columns * EXCHANGE / CLOCKS
+        us += cut.rows * cut.columns * EXCHANGE / CLOCKS
     if cut.early:
         us -= EARLY if cut.stays or blocks <= slots else -SHARED_EARLY
     return us

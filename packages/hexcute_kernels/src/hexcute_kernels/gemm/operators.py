@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import hexcute_core as hx
 from hexcute_core.errors import LaunchError
+from hexcute_kernels.gemm.candidates import DOTS, MMA, STAGED, THIN, WGMMA
 from hexcute_kernels.gemm.choice import few, packs, pays
-from hexcute_kernels.gemm.configs import DOTS, MMA, STAGED, THIN, WGMMA
 from hexcute_kernels.gemm.dots import dots
 from hexcute_kernels.gemm.packing import pack, pack_both
 from hexcute_kernels.gemm.pipelined import pipelined_gemm

@@ -81,11 +81,11 @@ def thin_gemm(
                     hx.copy(gb[:, :, first + i], sb[:, :, s], hint="evict_last")
 
         with hx.warp_groups_consumer(CONSUMERS):
-            rc = hx.register_tensor(f32, (BM, BN, 1))
+            rc = hx.register_tensor(f32, (BM, BN))
             hx.fill(rc, 0)
             multiply_slots(rc, sa, sb, pipe, count)
             hx.wait_gemm(0)
-            hx.copy(rc[:, :, 0], sums)
+            hx.copy(rc, sums)
 
         total, start = summed(sums, SPLITS)
         result = matrix(c, at)

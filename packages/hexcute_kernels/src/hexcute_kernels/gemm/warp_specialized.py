@@ -3,6 +3,8 @@
 SCHEDULE "tile"        a block per tile, whose warp groups split M
          "persistent"  blocks stay and take tile after tile: the next one's loads run under the
                        stores of this one
+         "apart"       the same, each warp group with rows of its own, which it stores by itself:
+                       the others multiply meanwhile, as far ahead as there are slots
          "pingpong"    blocks stay, each warp group takes tiles of its own: main loops in turns, so
                        one stores while another multiplies
 
@@ -22,7 +24,7 @@ from hexcute_kernels.parts.mainloop import multiply_slots
 from hexcute_kernels.parts.operands import k_tiles, matrix
 from hexcute_kernels.parts.schedule import await_launch_ahead, in_clusters, split_batch
 
-SCHEDULES = ("tile", "persistent", "pingpong")
+SCHEDULES = ("tile", "persistent", "apart", "pingpong")
 PRODUCER = {1: 40, 2: 40, 3: 32}
 CONSUMER = {1: 240, 2: 232, 3: 160}
 """Registers a thread by the number of consumer groups: together at most 65536."""
@@ -52,7 +54,8 @@ def warp_specialized_gemm(
     the batch in front.
 
     Its constants are those of `WgmmaConfig`; of CLUSTER_M and CLUSTER_N one is 1. PARTS of BN are
-    multiplied and stored apart, with so much less shared memory for c.
+    stored one after the other, with so much less shared memory for c. With SWAP, a tile's rows are
+    rows of b.
     """
     c_dtype = out or output_type(dtype)
     given = types(dtype, c_dtype, a_major, b_major, bias, batched)
@@ -78,13 +81,17 @@ def warp_specialized_gemm(
         PARTS: int = 1,
         SCHEDULE: str = "tile",
         EARLY: bool = False,
+        SWAP: bool = False,
     ):
-        assert SCHEDULE in SCHEDULES, "SCHEDULE is tile, persistent or pingpong"
+        assert SCHEDULE in SCHEDULES, "SCHEDULE is tile, persistent, apart or pingpong"
         assert SCHEDULE != "pingpong" or CONSUMERS > 1, "ping-pong takes two CONSUMERS or more"
         assert BN % PARTS == 0, "PARTS divide BN"
-        stays = SCHEDULE != "tile"
-        teams = CONSUMERS if SCHEDULE == "pingpong" else 1
-        rows, columns = hx.cdiv(m, BM * CLUSTER_M), hx.cdiv(n, BN * CLUSTER_N)
+        stays, apart = SCHEDULE != "tile", SCHEDULE == "apart"
+        teams = CONSUMERS if SCHEDULE in ("apart", "pingpong") else 1
+        high = BM // CONSUMERS if apart else BM
+        x, y, x_major, y_major = (b, a, b_major, a_major) if SWAP else (a, b, a_major, b_major)
+        rows = hx.cdiv(n if SWAP else m, BM * CLUSTER_M)
+        columns = hx.cdiv(m if SWAP else n, BN * CLUSTER_N)
         placed = (rows, columns, GROUP, BM, BN, CLUSTER_M, CLUSTER_N)
         each, tiles_k = rows * columns, hx.cdiv(k, BK)
         tiles = each * batch if batched else each
@@ -95,46 +102,49 @@ def warp_specialized_gemm(
         own = (hx.blockIdx.x // (CLUSTER_M * CLUSTER_N),)
         sa = hx.shared_tensor(dtype, (BM, BK, STAGES))
         sb = hx.shared_tensor(dtype, (BN, BK, STAGES))
-        pipe = hx.pipeline(STAGES, readers="one")
-        if teams > 1:
+        pipe = hx.pipeline(STAGES, readers="all" if apart else "one")
+        if SCHEDULE == "pingpong":
             order = hx.turns(teams)
         if EARLY:
             await_launch_ahead()
 
         with hx.warp_groups_producer(registers=PRODUCER[CONSUMERS]):
-            for tile in hx.persistent(tiles) if stays else own:
+            for tile in hx.persistent(tiles, even=True) if stays else own:
                 at, part = split_batch(tile, each, batched)
                 bm, bn = in_clusters(part, *placed)
-                ga = k_tiles(matrix(a, at), a_major, bm, BM, BK)
-                gb = k_tiles(matrix(b, at), b_major, bn, BN, BK)
+                gx = k_tiles(matrix(x, at), x_major, bm, BM, BK)
+                gy = k_tiles(matrix(y, at), y_major, bn, BN, BK)
                 for i in range(tiles_k):
                     with pipe.produce() as s:
-                        hx.copy(ga[:, :, i], sa[:, :, s])
-                        hx.copy(gb[:, :, i], sb[:, :, s])
+                        hx.copy(gx[:, :, i], sa[:, :, s])
+                        hx.copy(gy[:, :, i], sb[:, :, s])
 
         for me in hx.static_range(teams):
-            sc = hx.shared_tensor(c_dtype, (BM, BN // PARTS))
+            start = me * high if apart else 0
+            sc = hx.shared_tensor(c_dtype, (BN // PARTS, high) if SWAP else (high, BN // PARTS))
             with hx.warp_groups_consumer(CONSUMERS // teams, registers=CONSUMER[CONSUMERS]):
                 turn = 0
-                for tile in hx.persistent(tiles) if stays else own:
-                    if turn == me:
-                        rc = hx.register_tensor(total, (BM, BN // PARTS, PARTS))
+                for tile in hx.persistent(tiles, even=True) if stays else own:
+                    if SCHEDULE != "pingpong" or turn == me:
+                        # Before the products: it takes divisions, which nothing would hide after.
+                        at, part = split_batch(tile, each, batched)
+                        bm, bn = in_clusters(part, *placed)
+                        rc = hx.register_tensor(total, (high, BN))
                         hx.fill(rc, 0)
-                        if teams > 1:
+                        if SCHEDULE == "pingpong":
                             with order.turn(me):
                                 multiply_slots(rc, sa, sb, pipe, tiles_k)
                                 hx.wait_gemm(0)
                         else:
-                            multiply_slots(rc, sa, sb, pipe, tiles_k)
+                            multiply_slots(rc, sa, sb, pipe, tiles_k, start)
                         hx.wait_gemm(0)
                         if stays:
                             if tiles_k > 0:
                                 pipe.release()
-                            if teams == 1:  # In turns, the turn's barrier has done it.
+                            if SCHEDULE != "pingpong":  # In turns, the turn's barrier has done it.
                                 hx.sync_role()  # The last tile has left sc.
-                        at, part = split_batch(tile, each, batched)
-                        bm, bn = in_clusters(part, *placed)
-                        store_by_role(rc, matrix(c, at), bm, bn, sc, bias, activate)
+                        place = matrix(c, at), bm + start, bn
+                        store_by_role(rc, *place, sc, PARTS, bias, activate, SWAP)
                     else:
                         pipe.skip(tiles_k)
                     turn = (turn + 1) % teams

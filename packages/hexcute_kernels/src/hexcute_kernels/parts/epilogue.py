@@ -60,14 +60,18 @@ def through_shared(rc, gc):
 
 
 @hx.device
-def store_by_role(rc, c, bm, bn, sc, bias, activation):
-    """Writes rc[:, :, p], the portions of a tile of c at (bm, bn) along N, finished, through `sc`,
-    which holds one of them."""
-    rows, width = sc.shape
-    for p in hx.static_range(rc.shape[2]):
+def store_by_role(rc, c, row, column, sc, parts, bias, activation, turned):
+    """Writes the tile rc of c, or `turned` its transpose, at (row, column) of the tile's own
+    dimensions, finished, in `parts` of its columns through `sc`, which holds one of them."""
+    rows, width = rc.shape[0], rc.shape[1] // parts
+    cut = hx.reshape(rc, (rows, parts, width))
+    for p in hx.static_range(parts):
         if p > 0:
             hx.sync_role()
-        done = finished(rc[:, :, p], bias, bn + p * width, activation)
-        hx.copy(hx.cast(done, sc.dtype), sc)
+        at = column + p * width
+        start, along = (row, 0) if turned else (at, 1)
+        done = hx.cast(finished(cut[:, p, :], bias, start, activation, along), sc.dtype)
+        hx.copy(hx.transpose(done) if turned else done, sc)
         hx.sync_role()
-        hx.copy(sc, hx.global_view(c[bm:, bn + p * width :], ((rows, width), (c.shape[-1], 1))))
+        place = c[at:, row:] if turned else c[row:, at:]
+        hx.copy(sc, hx.global_view(place, (sc.shape, (c.shape[-1], 1))))
