@@ -32,7 +32,7 @@ def test_a_key_is_its_value_too() -> None:
     assert first.addresses[:4] == [t.data_ptr() for t in (q, cache, lengths, table)]
     assert first.prepared[1].shape == (70 * 64, 1, 576)
     work = second.prepared[0]
-    assert work.shape == (first.prepared[-1], 1, 1, 128, 516)
+    assert work.shape == (first.prepared[-1], 1, 128, 516)
     assert second.addresses[-1] == o.data_ptr() and second.constants == {"CHUNK": 16, "WARPS": 4}
 
 

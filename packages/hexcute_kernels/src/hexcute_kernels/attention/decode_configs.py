@@ -19,8 +19,7 @@ LITTLE = 8
 
 class Cached(Protocol):
     """A problem of b sequences of `columns` tiles of queries' heads each, against sk keys, of which
-    a tile sees `seen`; `ragged`, sequences have lengths of their own; `whole`, a tile has all
-    queries that share a head of keys."""
+    a tile sees `seen`; `ragged`, sequences have lengths of their own."""
 
     @property
     def b(self) -> int: ...
@@ -32,8 +31,6 @@ class Cached(Protocol):
     def columns(self) -> int: ...
     @property
     def ragged(self) -> bool: ...
-    @property
-    def whole(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -47,13 +44,11 @@ class DecodeConfig:
 
 @dataclass(frozen=True)
 class SplitConfig:
-    """BN keys per tile, STAGES of them in shared memory; BLOCKS that fill a GPU. Splits up to
-    JOINED are the blocks of a cluster, where GPUs have clusters."""
+    """BN keys per tile, STAGES of them in shared memory; BLOCKS that fill a GPU."""
 
     BN: int
     STAGES: int
     BLOCKS: int
-    JOINED: int = 0
 
     def blocks(self, problem: Cached) -> int:
         return problem.columns * self.places(problem)
@@ -63,16 +58,6 @@ class SplitConfig:
         if problem.ragged and problem.b > 1 and self._tiles(problem) > LITTLE:
             return False
         return self._wanted(problem) <= problem.b
-
-    def joined(self, problem: Cached) -> int:
-        """Of how many blocks a cluster is that has the splits of a column of a sequence; 0 where
-        they are too many for one, or not the same for all sequences."""
-        tiles = problem.b * problem.columns
-        wanted = min(self.BLOCKS // max(tiles, 1), self._tiles(problem))
-        ragged = problem.ragged and problem.b > 1
-        if not 2 <= wanted < 2 * self.JOINED or ragged or not problem.whole:
-            return 0
-        return min(self.JOINED, _power(wanted + 1) // 2)
 
     def places(self, problem: Cached) -> int:
         """The blocks of a column: of sequences of lengths of their own as many as are wanted and
@@ -152,13 +137,15 @@ APPEND = Table(
 LATENT = Table(
     rows={
         "h200": (
+            Row(SplitConfig(32, 2, 264), most={"high": 32}, least={"b": 8}),
+            Row(SplitConfig(32, 3, 66), most={"high": 32, "sk": 8192}),
             Row(SplitConfig(32, 3, 132), most={"high": 32}),
+            Row(SplitConfig(32, 2, 132), least={"b": 8}),
             Row(SplitConfig(16, 4, 132)),
         ),
     },
     more=(
-        SplitConfig(32, 2, 264),
-        SplitConfig(32, 3, 66),
+        SplitConfig(32, 3, 264),
         SplitConfig(16, 4, 264),
         SplitConfig(16, 4, 66),
     ),
@@ -173,11 +160,7 @@ SPLIT = Table(
         ),
         "h200": (
             Row(SplitConfig(32, 2, 2112), {"d": 128}, least={"b": 2}, equal={"ragged": "True"}),
-            Row(
-                SplitConfig(32, 3, 264, 8),
-                most={"d": 64, "sk": 8192, "tiles": 40},
-                least={"tiles": 20},
-            ),
+            Row(SplitConfig(32, 3, 264), {"d": 64, "sk": 2048, "tiles": 40}, least={"tiles": 20}),
             Row(SplitConfig(32, 3, 528), most={"d": 64}),
             Row(SplitConfig(32, 3, 528), most={"d": 128}, least={"tiles": 100}),
             Row(SplitConfig(32, 3, 528), most={"d": 128, "tiles": 24}, least={"tiles": 12}),
@@ -186,10 +169,6 @@ SPLIT = Table(
         ),
     },
     more=(
-        SplitConfig(32, 3, 264, 8),
-        SplitConfig(32, 3, 528, 8),
-        SplitConfig(32, 6, 264, 8),
-        SplitConfig(32, 2, 528, 8),
         SplitConfig(32, 6, 264),
         SplitConfig(32, 3, 324),
         SplitConfig(16, 6, 528),

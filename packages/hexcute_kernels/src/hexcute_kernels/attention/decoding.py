@@ -7,8 +7,7 @@
 The bytes of the cache bound it, so splits of the keys give every multiprocessor its share of them,
 and each is read once: the queries' heads that share a head of keys, and all queries of a sequence,
 are rows of one tile. `decoding_attention` leaves each split's o, m and l in a workspace, where
-`combine` finds them, or the blocks of the cluster that the splits are; an only split's result needs
-neither.
+`combine` finds them; an only split's result needs neither.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from hexcute_kernels.parts.softmax import (
     reciprocal_or_zero,
 )
 
-b, sq, hk, g, rows, places, most = hx.dims("b sq hk g rows places most")
+b, sq, h, hk, g, rows, places, most = hx.dims("b sq h hk g rows places most")
 
 ROWS = 16
 """Rows of the smallest tile: a Tensor Core's, one warp's."""
@@ -62,8 +61,7 @@ class Kind:
     `windowed`: queries see few keys before their own; `capped`: scores are cap tanh(score / cap).
     `alone`: there is one split, whose result goes to o; several go to the workspace. `logged`: the
     logarithm of a row's sum is a result. `dependent`: the launch may begin before the one ahead has
-    ended. `joined`: how many splits there are where these are the blocks of a cluster, which adds
-    up what they find; else 0.
+    ended.
     `values`: how many columns of a key are its value too; 0 where values lie in a cache of their
     own, d columns each.
     """
@@ -81,7 +79,6 @@ class Kind:
     alone: bool = False
     logged: bool = False
     dependent: bool = False
-    joined: int = 0
     values: int = 0
 
     @property
@@ -98,7 +95,7 @@ class Kind:
     @property
     def several(self) -> bool:
         """Whether a sequence's splits are as many as its length asks for."""
-        return self.ragged and not self.alone and not self.joined
+        return self.ragged and not self.alone
 
 
 @hx.device
@@ -130,33 +127,22 @@ def hide_unseen(s, first, group, column, length, shift, left):
 
 
 @hx.device
-def combine_row(work, o, logs, z, query, kh, head, first, count, factor, v_scale, CHUNK):
-    """Makes the result of a row of `count` splits, from `first` on in the workspace, CHUNK of them
-    at a time, and the logarithm of its sum where that is wanted."""
-    (_, sq, hk, g, width), dv = work.shape, o.shape[4]
-    wide, step = width - SUMS, sq * hk * g * width
-    m, total = hx.register_tensor(f32, (1, 1)), hx.register_tensor(f32, (1, 1))
-    ro = hx.register_tensor(f32, (1, wide))
-    hx.fill(ro, 0.0)
-    hx.fill(m, LEAST)
-    hx.fill(total, 0.0)
-    for c in range(0, count, CHUNK):
-        there, parts = hx.iota((CHUNK, 1), 0) + c < count, []
-        for at, columns, nothing in ((0, wide, 0.0), (wide, 1, LEAST), (wide + 1, 1, 0.0)):
-            source = work[first + c :, query, kh, head, at:]
-            part = in_registers(hx.global_view(source, ((CHUNK, columns), (step, 1))), f32)
-            parts.append(hx.where(there, part, nothing))
-        rp, rm, rt = parts
-        now = hx.maximum(m, hx.max(rm, 0))
-        weights, decay = hx.exp2((rm - now) * factor), hx.exp2((m - now) * factor)
-        ro = ro * decay + hx.sum(rp * weights, 0)
-        total = total * decay + hx.sum(rt * weights, 0)
-        m = now
-    result = hx.cast(ro * (reciprocal_or_zero(total) * v_scale), o.dtype)
-    hx.copy(result, hx.global_view(o[z, query, kh, head:, :], ((1, wide), (dv, 1))))
+def nothing_yet(high, wide):
+    """What rows have that have seen no key: o (high, wide), m and l (high, 1)."""
+    ro = hx.register_tensor(f32, (high, wide))
+    m, total = hx.register_tensor(f32, (high, 1)), hx.register_tensor(f32, (high, 1))
+    for tile, number in ((ro, 0.0), (m, LEAST), (total, 0.0)):
+        hx.fill(tile, number)
+    return ro, m, total
+
+
+@hx.device
+def finish(ro, m, total, factor, v_scale, o, logs):
+    """Writes rows' results to the view o and the logarithms of their sums to `logs`, where asked
+    for."""
+    hx.copy(hx.cast(ro * (reciprocal_or_zero(total) * v_scale), o.dtype), o)
     if logs is not None:
-        there = hx.global_view(logs[z, kh, head:, query:], ((1, 1), (sq, 1)))
-        hx.copy(log_sum(m, total, factor), there)
+        hx.copy(log_sum(m, total, factor), logs)
 
 
 @cache
@@ -173,14 +159,14 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
     # Beside the results of wide heads registers have no room for whole queries and keys.
     narrow = wide <= 2 * STEP
     step = wide if narrow else STEP
-    several, joined = kind.several, kind.joined
+    several = kind.several
     lengths_type = i32[b] if kind.ragged else None
     table_type = None if page is None else i32[b, most]
     work_type = None if kind.alone else f32[places, sq, hk, g, width]
     plan_type = i32[b, 2] if several else None
     v_type = None if latent else cached[rows, hk, d]
-    o_type = dtype[b, sq, hk, g, dv] if kind.alone or joined else None
-    log_type = f32[b, hk, g, sq] if kind.logged and o_type is not None else None
+    o_type = dtype[b, sq, hk, g, dv] if kind.alone else None
+    log_type = f32[b, hk, g, sq] if kind.alone and kind.logged else None
 
     @hx.kernel
     def decode(
@@ -208,8 +194,6 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
         parts = 1 if kind.whole else heads * hx.cdiv(sq, queries)
         hx.attrs.cuda.block_dim = 32 * warps[0] * warps[1]
         hx.attrs.cuda.grid_dim = hk * parts, blocks, 1 if several else b
-        if joined:
-            hx.attrs.cuda.cluster_dim = 1, joined, 1
         kh, split, z, bg, bq = hx.blockIdx.x, hx.blockIdx.y, hx.blockIdx.z, 0, 0
         if not kind.whole:
             part, kh = kh % parts, kh // parts
@@ -225,22 +209,18 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
         start, tiles = tiles_of(length, sq, left, BN)
         if several:
             splits = number_of_splits(tiles, share)
-        if several and split >= splits:
-            return
-        if several and split < 1 and hx.blockIdx.x < 1:
-            told = hx.where(hx.iota((2,), 0) == 0, first, splits)
-            hx.copy(told, hx.global_view(plan[z, :], ((2,), (1,))))
+            if split >= splits:
+                return
+            if split < 1 and hx.blockIdx.x < 1:
+                told = hx.where(hx.iota((2,), 0) == 0, first, splits)
+                hx.copy(told, hx.global_view(plan[z, :], ((2,), (1,))))
         begin, end = part_of_sequence(tiles, split, splits)
         at, count, shift = (start + begin) * BN, end - begin, length - sq
         ordered = (group, queries)
         s_q = hx.shared_tensor(dtype, (high, wide))
         s_k = hx.shared_tensor(cached, (BN, wide, STAGES))
         s_v = None if latent else hx.shared_tensor(cached, (wide, BN, STAGES))
-        ro = hx.register_tensor(f32, (high, columns))
-        m, total = hx.register_tensor(f32, (high, 1)), hx.register_tensor(f32, (high, 1))
-        hx.fill(ro, 0.0)
-        hx.fill(m, LEAST)
-        hx.fill(total, 0.0)
+        ro, m, total = nothing_yet(high, columns)
         factor = LOG2_E if kind.capped else scale * LOG2_E
         steps = (d, hk * g * d), 1
         hx.copy(hx.global_view(q[z, bq:, kh, bg:, :], ((ordered, wide), steps)), s_q)
@@ -286,23 +266,16 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
             # Warps side by side have each some columns of p, and need them all.
             hx.gemm(ro, rp if warps[1] == 1 else hx.rearrange(rp), rv, warps=warps)
         if kind.alone:
-            result, steps = ro * (reciprocal_or_zero(total) * v_scale), ((dv, hk * g * dv), 1)
-            there = hx.global_view(o[z, bq:, kh, bg:, :], ((ordered, columns), steps))
-            hx.copy(hx.cast(result, dtype), there)
+            there = o[z, bq:, kh, bg:, :]
+            there = hx.global_view(there, ((ordered, columns), ((dv, hk * g * dv), 1)))
             if kind.logged:
-                there = hx.global_view(logs[z, kh, bg:, bq:], ((ordered, 1), ((sq, 1), 0)))
-                hx.copy(log_sum(m, total, factor), there)
+                logs = hx.global_view(logs[z, kh, bg:, bq:], ((ordered, 1), ((sq, 1), 0)))
+            finish(ro, m, total, factor, v_scale, there, logs)
         else:
             steps = (width, hk * g * width), 1
             for c, value in ((0, ro), (columns, m), (columns + 1, total)):
                 part = work[first + split, bq:, kh, bg:, c:]
                 hx.copy(value, hx.global_view(part, ((ordered, value.shape[1]), steps)))
-        if joined:
-            hx.cluster_sync()
-            for row in range(split, sq * g, joined):
-                combine_row(
-                    work, o, logs, z, row // g, kh, row % g, first, joined, factor, v_scale, joined
-                )
 
     return decode
 
@@ -311,14 +284,15 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
 def combine(kind: Kind) -> hx.Kernel:
     """The kernel that makes results of the splits of `decoding_attention`, as many of a sequence as
     are given or its plan says: a row per block of WARPS warps, CHUNK splits at a time."""
+    wide, width = tile_width(kind.dv), workspace_width(kind.dv)
     plan_type = i32[b, 2] if kind.several else None
-    log_type = f32[b, hk, g, sq] if kind.logged else None
+    log_type = f32[b, h, sq] if kind.logged else None
 
     @hx.kernel
     def combined(
-        work: f32[places, sq, hk, g, workspace_width(kind.dv)],
+        work: f32[places, sq, h, width],
         plan: plan_type,
-        o: kind.dtype[b, sq, hk, g, kind.dv],
+        o: kind.dtype[b, sq, h, kind.dv],
         logs: log_type,
         scale: f32,
         v_scale: f32,
@@ -327,15 +301,30 @@ def combine(kind: Kind) -> hx.Kernel:
         CHUNK: int = 16,
         WARPS: int = 1,
     ):
-        hx.attrs.cuda.grid_dim = hk * g, sq, b
+        hx.attrs.cuda.grid_dim = h, sq, b
         hx.attrs.cuda.block_dim = 32 * WARPS
-        query, z = hx.blockIdx.y, hx.blockIdx.z
-        kh, head = hx.blockIdx.x // g, hx.blockIdx.x % g
+        head, query, z = hx.blockIdx.x, hx.blockIdx.y, hx.blockIdx.z
         wait_for_others(kind.dependent)
         first, count = z * splits, splits
         if kind.several:
             first, count = plan[z, 0], plan[z, 1]
         factor = LOG2_E if kind.capped else scale * LOG2_E
-        combine_row(work, o, logs, z, query, kh, head, first, count, factor, v_scale, CHUNK)
+        ro, m, total = nothing_yet(1, wide)
+        for c in range(0, count, CHUNK):
+            there, parts = hx.iota((CHUNK, 1), 0) + c < count, []
+            for at, columns, nothing in ((0, wide, 0.0), (wide, 1, LEAST), (wide + 1, 1, 0.0)):
+                steps = (CHUNK, columns), (sq * h * width, 1)
+                part = hx.global_view(work[first + c :, query, head, at:], steps)
+                parts.append(hx.where(there, in_registers(part, f32), nothing))
+            rp, rm, rt = parts
+            now = hx.maximum(m, hx.max(rm, 0))
+            weights, decay = hx.exp2((rm - now) * factor), hx.exp2((m - now) * factor)
+            ro = ro * decay + hx.sum(rp * weights, 0)
+            total = total * decay + hx.sum(rt * weights, 0)
+            m = now
+        there = hx.global_view(o[z, query, head:, :], ((1, wide), (kind.dv, 1)))
+        if kind.logged:
+            logs = hx.global_view(logs[z, head:, query:], ((1, 1), (sq, 1)))
+        finish(ro, m, total, factor, v_scale, there, logs)
 
     return combined

@@ -252,17 +252,14 @@ def launch(dependent: bool) -> Callable[[Decoding, SplitConfig], Launch | Steps 
     def of(p: Decoding, config: SplitConfig) -> Launch | Steps | Run:
         if p.b == 0 or p.sq == 0 or p.h == 0 or p.sk == 0:
             return nothing_logged if p.with_lse else nothing_seen
-        joined = config.joined(p) if dependent else 0
-        alone, places = config.alone(p) and not joined, config.places(p)
+        alone, places = config.alone(p), config.places(p)
         group, queries = p.tile
         kind = Kind(
             p.dtype, p.cached or p.dtype, p.d, group, queries, whole=p.whole, ragged=p.ragged,
             page=p.page, windowed=p.left is not None, capped=p.cap > 0, alone=alone,
-            logged=p.with_lse, dependent=dependent, joined=joined, values=p.values,
+            logged=p.with_lse, dependent=dependent, values=p.values,
         )  # fmt: skip
         several = kind.several
-        if joined:
-            places = p.b * joined
         blocks = places if several else places // p.b
         result, logs = ("out0", "out1") if p.with_lse else ("out", "")
         heads, width = (p.b, p.sq, p.hk, p.g), workspace_width(p.dv)
@@ -270,27 +267,24 @@ def launch(dependent: bool) -> Callable[[Decoding, SplitConfig], Launch | Steps 
         caches = ("cache",) if p.values else ("k_cache", "v_cache")
         tensors += [(name, lambda t: t.view(-1, p.hk, p.d)) for name in caches]
         tensors += ["seq_lens"] * p.ragged + ["page_table"] * (p.page is not None)
-        tensors += [] if alone else [("work0", lambda work: work.view(places, *heads[1:], width))]
-        tensors += ["work1"] * several
-        ends: list[Argument] = [(result, lambda out: out.view(*heads, p.dv))]
-        if p.with_lse:
-            ends += [(logs, lambda lse: lse.view(p.b, p.hk, p.g, p.sq))]
         numbers = float(p.scale), p.v_scale
-        counts = p.left or 0, p.sk, blocks
-        first = Launch(
-            decoding_attention(kind), config.kernel(p),
-            (*tensors, *(ends if alone or joined else ()), *numbers, p.cap, *counts),
-        )  # fmt: skip
+        rest = *numbers, p.cap, p.left or 0, p.sk, blocks
         if alone:
-            return first
+            tensors += [(result, lambda out: out.view(*heads, p.dv))]
+            logged: Argument = (logs, lambda lse: lse.view(p.b, p.hk, p.g, p.sq))
+            tensors += [logged] * p.with_lse
+            return Launch(decoding_attention(kind), config.kernel(p), (*tensors, *rest))
         work = Output((places, *heads[1:], width), hx.f32)
-        if joined:
-            return Steps((work,), (first,))
+        plans = (Output((p.b, 2), hx.i32),) * several
+        planned = ["work1"] * several
+        first = Launch(
+            decoding_attention(kind), config.kernel(p), (*tensors, "work0", *planned, *rest)
+        )
+        found: Argument = ("work0", lambda work: work.view(places, p.sq, p.h, width))
         # Of sequences that are split by their lengths, as many as they have on an average.
         how = combining(places // p.b - several, p.width)
-        found = "work0", *["work1"] * several, *ends
-        second = Launch(combine(kind), how, (*found, *numbers, blocks))
-        plans = (Output((p.b, 2), hx.i32),) * several
+        ends = [result, *[logs] * p.with_lse]
+        second = Launch(combine(kind), how, (found, *planned, *ends, *numbers, blocks))
         return Steps((work, *plans), (first, second))
 
     return of

@@ -43,8 +43,8 @@ def part_of_sequence(tiles, split, count):
 
 @hx.device
 def chunk_of(lengths, at, count, sk):
-    """Lengths from sequence `at` on, none more than sk."""
-    r = hx.register_tensor(i32, (count,))
+    """Lengths from sequence `at` on, none more than sk; each lane divides few of them."""
+    r = hx.register_tensor(i32, (count,), threads=(32,))
     hx.copy(hx.global_view(lengths[at:], ((count,), (1,))), r)
     return hx.clamp(r, 0, sk)
 
@@ -52,30 +52,23 @@ def chunk_of(lengths, at, count, sk):
 @hx.device
 def share_of(lengths, sk, sq, left, wanted, BN, COUNT):
     """Tiles a block, where `wanted` blocks share those of all sequences."""
-    total = hx.register_tensor(i32, (1,))
-    hx.fill(total, 0)
-    for at in range(0, lengths.shape[0], COUNT):
+    b, total = lengths.shape[0], 0
+    for at in range(0, b, COUNT):
         _, tiles = tiles_of(chunk_of(lengths, at, COUNT, sk), sq, left, BN)
-        total += hx.sum(tiles, 0)
-    least = hx.clamp(lengths.shape[0], 1, LEAST_SHARE)
-    return hx.maximum(hx.cdiv(hx.number(total), hx.maximum(wanted, 1)), least)
+        total += hx.number(hx.sum(tiles, 0))
+    return hx.maximum(hx.cdiv(total, hx.maximum(wanted, 1)), hx.clamp(b, 1, LEAST_SHARE))
 
 
 @hx.device
 def sequence_of(block, share, lengths, sk, sq, left, BN, COUNT):
-    """(z, first): the sequence that a block works for, and the first of its blocks."""
-    b = lengths.shape[0]
-    z, first = hx.register_tensor(i32, (1,)), hx.register_tensor(i32, (1,))
-    before = hx.register_tensor(i32, (1,))
-    hx.fill(z, -1)
-    hx.fill(first, 0)
-    hx.fill(before, 0)
+    """(z, first): the sequence that a block works for, and the first of its blocks: those that end
+    before it are counted. Blocks that are left over have none, z is their number at least."""
+    b, z, first, before = lengths.shape[0], 0, 0, 0
     for at in range(0, b, COUNT):
         _, tiles = tiles_of(chunk_of(lengths, at, COUNT, sk), sq, left, BN)
-        n = hx.where(hx.iota((COUNT,), 0) + at < b, number_of_splits(tiles, share), 0)
-        ends = hx.cumsum(n, 0) + before
-        begins = (n > 0) & (ends - n <= block)
-        z += hx.sum(hx.where(begins, 1, 0), 0)
-        first = hx.maximum(first, hx.max(hx.where(begins, ends - n, 0), 0))
-        before += hx.sum(n, 0)
-    return hx.number(z), hx.number(first)
+        there = hx.iota((COUNT,), 0) + at < b
+        ends = before + hx.cumsum(hx.where(there, number_of_splits(tiles, share), 0), 0)
+        z += hx.number(hx.sum(hx.where(ends <= block, 1, 0), 0))
+        first = hx.maximum(first, hx.number(hx.max(hx.where(ends <= block, ends, 0), 0)))
+        before = hx.number(hx.max(ends, 0))
+    return z, first
