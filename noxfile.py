@@ -191,8 +191,9 @@ def operators(session: nox.Session) -> None:
 def engines(session: nox.Session) -> None:
     """Models of transformers with our operators in them, on a GPU in software."""
     compiler(session, *TESTING, "torch", "transformers>=5,<6")
-    tests = "packages/hexcute_kernels/tests/test_transformers.py"
-    session.run("python", "-m", "pytest", tests, *PARALLEL, *session.posargs)
+    names = ("transformers", "transformers_mamba")
+    tests = [f"packages/hexcute_kernels/tests/test_{name}.py" for name in names]
+    session.run("python", "-m", "pytest", *tests, *PARALLEL, *session.posargs)
 
 
 @nox.session

@@ -20,7 +20,8 @@ __all__ = ["HandedBack", "Left", "Replaced", "Report", "use"]
 
 def use(model: PreTrainedModel) -> Report:
     """Replaces in `model`, in place, what our operators compute: its attention, its RMS norms, its
-    linear layers of FP8 blocks. Parameters keep their names and memory.
+    linear layers of FP8 blocks, the convolutions and scans of its Mamba layers. Parameters keep
+    their names and memory.
 
     To be called when the model has its type, on its GPU. A second call replaces what is new. Raises
     LaunchError for anything but a model of transformers.
@@ -31,17 +32,19 @@ def use(model: PreTrainedModel) -> Report:
             fix="pass what AutoModelForCausalLM.from_pretrained gives",
         )
     replaced, left = _attention(model)
+    within: set[str] = set()
     for name, module in list(model.named_modules()):
-        if not name or next(module.parameters(recurse=False), None) is None:
+        if not name or name in within or next(module.parameters(recurse=False), None) is None:
             continue
         kind, found = type(module).__name__, replacement(module)
         if isinstance(found, str):
             left.append(Left(name, kind, found))
             continue
-        if found is not module:
-            found.train(module.training)
+        if found.module is not module:
+            found.module.train(module.training)
             parent, _, own = name.rpartition(".")
-            setattr(model.get_submodule(parent), own, found)
+            setattr(model.get_submodule(parent), own, found.module)
+        within.update(f"{name}.{inner}" for inner in found.within)
         replaced.append(Replaced(name, kind, found.by))
     return Report(type(model).__name__, tuple(replaced), tuple(left))
 

@@ -3,6 +3,7 @@
     RMSNorm   x / sqrt(mean of x^2 + eps) * w                     rms_norm
     Linear    (s_x q_x) (s_w q_w)^T + bias, e4m3, blocks of 128   quantize_blockwise, then
                                                                   fp8_blockwise_matmul
+    Mamba     stays, but for its forward: see `mamba`
 
 A norm is known by what it gives for a few rows, not by its name: some multiply by w, some by 1 + w.
 """
@@ -10,11 +11,13 @@ A norm is known by what it gives for a few rows, not by its name: some multiply 
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass
 
 import torch
 
 from hexcute_core.errors import LaunchError
 from hexcute_kernels.fp8 import fp8_blockwise_matmul, quantize_blockwise
+from hexcute_kernels.integrations.transformers import mamba
 from hexcute_kernels.norms import rms_norm
 
 BLOCK = 128
@@ -70,19 +73,39 @@ class BlockwiseLinear(torch.nn.Module):  # type: ignore[misc]
         return made if self.bias is None else made + self.bias.to(made.dtype)
 
 
-def replacement(module: torch.nn.Module) -> torch.nn.Module | str:
-    """The module that takes this one's place, or why none does."""
+@dataclass(frozen=True)
+class Taken:
+    """The module to stand in a model, the operators it calls, and the names of modules within it
+    whose weights they read."""
+
+    module: torch.nn.Module
+    by: str
+    within: tuple[str, ...] = ()
+
+
+def replacement(module: torch.nn.Module) -> Taken | str:
+    """What takes this module's place, or why nothing does."""
     if isinstance(module, (RmsNorm, BlockwiseLinear)):
-        return module
+        return Taken(module, module.by)
     hooked = module._forward_hooks or module._forward_pre_hooks or hasattr(module, "_hf_hook")
     if hooked:
         return "it has hooks, which a replacement would lose"
     if any(p.is_meta for p in module.parameters(recurse=False)):
         return "it holds no data here"
+    if mamba.is_mamba(module):
+        why = mamba.take(module)
+        return Taken(module, mamba.BY, (mamba.INSIDE,)) if why is None else why
     if isinstance(module, torch.nn.Linear):
         why = _not_blockwise(module)
-        return BlockwiseLinear(module) if why is None else why
-    return _norm(module) if "RMSNorm" in type(module).__name__ else "no operator takes its place"
+        return _taken(BlockwiseLinear(module)) if why is None else why
+    if "RMSNorm" in type(module).__name__:
+        norm = _norm(module)
+        return norm if isinstance(norm, str) else _taken(norm)
+    return "no operator takes its place"
+
+
+def _taken(module: RmsNorm | BlockwiseLinear) -> Taken:
+    return Taken(module, module.by)
 
 
 def _not_blockwise(module: torch.nn.Linear) -> str | None:
