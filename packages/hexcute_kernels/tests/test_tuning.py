@@ -14,7 +14,7 @@ import pytest
 from hexcute_core.errors import LaunchError, TunerError
 from hexcute_core.tuner import Outcome, Report
 from hexcute_core.tuner import tune as core_tune
-from hexcute_kernels import FAMILIES, operator_named, tuned
+from hexcute_kernels import FAMILIES, operator_named, tuned, tuning
 from hexcute_kernels.__main__ import main
 from hexcute_kernels.buckets import bucket_of
 from hexcute_kernels.gemm.candidates import MMA, THIN, WGMMA
@@ -343,3 +343,17 @@ def test_an_operator_is_tuned_on_the_gpu(tmp_path: Path) -> None:
     assert report.best.us is not None and 0.5 < report.best.us < 1000
     assert [o.status for o in report.outcomes].count("timed") == 4
     assert loaded(table_text(rows_of(of, report), "x.csv")).ROWS[of.variant]
+
+
+def test_a_table_that_was_written_makes_no_other_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table of a stopped run lies among the sources when the run goes on."""
+    monkeypatch.setattr(tuning, "__file__", str(tmp_path / "tuning.py"))
+    version = tuning.kernels_version.__wrapped__
+    before = version()
+    (tmp_path / "tuned").mkdir()
+    (tmp_path / "tuned" / "matmul_h200.py").write_text("ROWS = {}")
+    assert version() == before
+    (tmp_path / "kernels.py").write_text("")
+    assert version() != before

@@ -40,12 +40,14 @@ def _sources(folder: str, prefix: str = "") -> Iterator[tuple[str, int, int]]:
             yield prefix + entry.name, status.st_size, status.st_mtime_ns
 
 
-def contents(*more: Path) -> str:
+def contents(*more: Path, apart: str | None = None) -> str:
     """A digest of every source file's name and content, of those of the folders `more` too: the
-    same wherever the same compiler is installed."""
+    same wherever the same compiler is installed. What lies in a folder `apart` does not count."""
     digest = hashlib.sha256()
     for folder in (*_folders(), *more):
         for name, _, _ in sorted(_sources(str(folder))):
+            if apart is not None and name.startswith(f"{apart}/"):
+                continue
             content = (folder / name).read_bytes()
             digest.update(f"{name} {len(content)}\n".encode() + content)
     return digest.hexdigest()[:16]

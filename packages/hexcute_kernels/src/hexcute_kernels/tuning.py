@@ -35,8 +35,9 @@ TOLERANCE = 2.0**-6
 
 @cache
 def kernels_version() -> str:
-    """Versions and content of the compiler's sources and the operators'."""
-    return f"{VERSION} {__version__} {contents(Path(__file__).parent)}"
+    """Versions and content of the compiler's sources and the operators', without the tables that
+    tuning itself writes: a run that was stopped goes on with what it has found."""
+    return f"{VERSION} {__version__} {contents(Path(__file__).parent, apart='tuned')}"
 
 
 @dataclass(frozen=True)
