@@ -84,8 +84,9 @@ EXCHANGE = 0.115
 """Clocks of a result that blocks of a cluster add up."""
 LATENCY = 2870.0
 """Clocks until a box that TMA was asked for is there."""
-WGMMA_RATE, MMA_RATE = 0.72, 272.0
-"""Of what wgmma can do; multiplications a clock of mma.sync."""
+WGMMA_RATE, NARROWER, MMA_RATE = 0.765, 8.0, 272.0
+"""Of what wgmma can do, clocks lost by each of its instructions; multiplications a clock of
+mma.sync."""
 ROUND, LOAD, LOADS = 265.0, 64.3, 2.25
 """Clocks of a step whose tiles go through registers, of each load in a thread, for addresses take
 chains of instructions, and of each load in a warp where warps share a multiprocessor."""
@@ -97,8 +98,10 @@ PACK, PACKED = 1.0, 1.5
 
 def wgmma_clocks(rows: int, columns: int, depth: int) -> float:
     """Of the Tensor Core for a step: products of 64 rows read both operands from shared memory at
-    128 bytes per clock, however few columns they have."""
-    return rows / 64 * depth / 16 * max(columns / 2, 16 + columns / 4) / WGMMA_RATE
+    128 bytes per clock, however few columns they have; wide ones read less for each product, and
+    leave more of the GPU's power."""
+    each = max(columns / 2 + NARROWER, 16 + columns / 4)
+    return rows / 64 * depth / 16 * each / WGMMA_RATE
 
 
 def tma_wait(stages: int) -> float:
