@@ -21,7 +21,7 @@ from hexcute_kernels.attention.decode_configs import (
     combining,
 )
 from hexcute_kernels.attention.decoding import Kind, combine, decoding_attention, workspace_width
-from hexcute_kernels.attention.decoding_operators import Decoding
+from hexcute_kernels.attention.decoding_operators import UNBOUNDED, Decoding
 from hexcute_kernels.tables import constants
 
 
@@ -137,7 +137,7 @@ def run(
     alone, places, heads = case.config.alone(p), case.config.places(p), p.g
     kind = Kind(
         dtype, cached, d, *p.tile, whole=p.whole, ragged=p.ragged, page=p.page,
-        windowed=p.left is not None, capped=p.cap > 0, alone=alone, logged=logged,
+        capped=p.cap > 0, alone=alone, logged=logged,
         dependent=case.target == "sm_90", values=case.values,
     )  # fmt: skip
     o, logs = np.full((b, sq, h, p.dv), np.nan, q.dtype), np.full((b, h, sq), np.nan, np.float32)
@@ -151,7 +151,7 @@ def run(
     given += [work] * (not alone) + plan
     if alone:
         given += [o.reshape(b, sq, hk, heads, p.dv)] + [logs.reshape(b, hk, heads, sq)] * logged
-    numbers = (scale, v_scale, case.cap, case.left or 0, sk, blocks)
+    numbers = (scale, v_scale, case.cap, UNBOUNDED if p.left is None else p.left, sk, blocks)
     decoding_attention(kind).simulate(
         *given, *numbers, target=case.target, **constants(case.config.kernel(p))
     )

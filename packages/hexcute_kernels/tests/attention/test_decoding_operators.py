@@ -9,6 +9,7 @@ import pytest
 from hexcute_core.errors import LaunchError
 from hexcute_kernels.attention import decode_attention, decode_attention_with_lse
 from hexcute_kernels.attention.decode_configs import SplitConfig
+from hexcute_kernels.attention.decoding_operators import UNBOUNDED
 
 torch = pytest.importorskip("torch")
 from stand_ins import gpu, on_gpu  # noqa: E402
@@ -50,7 +51,7 @@ def test_one_split_is_one_launch_and_its_result_the_output() -> None:
     with gpu("h200", "sm_90") as launches:
         o = decode_attention(q, k, v, lengths(20, 3))
     assert len(launches) == 1 and launches[0].addresses[-1] == o.data_ptr()
-    assert launches[0].prepared[5:] == (64**-0.5, 1.0, 0.0, 0, 20, 1)
+    assert launches[0].prepared[5:] == (64**-0.5, 1.0, 0.0, UNBOUNDED, 20, 1)
 
 
 def test_lengths_of_their_own_are_shared_out_on_the_device() -> None:

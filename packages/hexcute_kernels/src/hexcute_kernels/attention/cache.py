@@ -42,27 +42,19 @@ def look_up(table, z, at, page, count):
 
 
 @hx.device
-def bring(x, s_x, kh, row, by_columns):
-    """Starts a copy of rows from `row` on of head kh, as many as the tile has; its columns are the
-    rows where `by_columns`. `row` may be a tile of their numbers."""
-    (_, hk, d), (first, second) = x.shape, s_x.shape
-    named = isinstance(row, hx.Tile)
-    step, source = (row, x[:, kh, :]) if named else (hk * d, x[row:, kh, :])
-    steps = (1, step) if by_columns else (step, 1)
-    hx.copy(hx.global_view(source, ((first, second), steps)), s_x)
-
-
-@hx.device
 def bring_keys(k, v, s_k, s_v, slot, kh, z, at, sk, table, page):
-    """Starts copies of the keys and values from key `at` of sequence z on to the tiles of a slot.
-    There may be no values. Where rows are gathered all threads meet."""
-    count = s_k.shape[0]
+    """Starts copies of the keys and values from key `at` of sequence z on to the tiles of a slot;
+    values have a column for each key. There may be no values. Where rows are gathered, all threads
+    meet."""
+    (_, hk, d), (count, wide, _) = k.shape, s_k.shape
     unit = count if page is None or gathers(page) else min(page, count)
     for u in hx.static_range(0, count, unit):
+        row, step = 0, hk * d
         if gathers(page):
-            row = look_up(table, z, at, page, count)
+            step = look_up(table, z, at, page, count)
         else:
             row = row_of(z, at + u, sk, table, page)
-        bring(k, s_k[u : u + unit, :, slot], kh, row, False)
+        part = slice(u, u + unit)
+        hx.copy(hx.global_view(k[row:, kh, :], ((unit, wide), (step, 1))), s_k[part, :, slot])
         if v is not None:
-            bring(v, s_v[:, u : u + unit, slot], kh, row, True)
+            hx.copy(hx.global_view(v[row:, kh, :], ((wide, unit), (1, step))), s_v[:, part, slot])

@@ -58,10 +58,9 @@ class Kind:
     `whole`: one tile holds all heads and queries that share a head of keys. `ragged`: sequences
     have lengths of their own, and what the cache holds behind them may be anything. `page`: rows
     of a page of the cache, a power of two; None where a sequence's keys lie one after another.
-    `windowed`: queries see few keys before their own; `capped`: scores are cap tanh(score / cap).
-    `alone`: there is one split, whose result goes to o; several go to the workspace. `logged`: the
-    logarithm of a row's sum is a result. `dependent`: the launch may begin before the one ahead has
-    ended.
+    `capped`: scores are cap tanh(score / cap). `alone`: there is one split, whose result goes to o;
+    several go to the workspace. `logged`: the logarithm of a row's sum is a result. `dependent`:
+    the launch may begin before the one ahead has ended.
     `values`: how many columns of a key are its value too; 0 where values lie in a cache of their
     own, d columns each.
     """
@@ -74,7 +73,6 @@ class Kind:
     whole: bool = True
     ragged: bool = False
     page: int | None = None
-    windowed: bool = False
     capped: bool = False
     alone: bool = False
     logged: bool = False
@@ -120,9 +118,7 @@ def hide_unseen(s, first, group, column, length, shift, left):
     before it: row r is query `first` + r // group, beside key `shift` more."""
     for i, j in hx.elements(s):
         own = first + i // group + shift
-        if column + j >= hx.minimum(length, own + 1):
-            s[i, j] = HIDDEN
-        if left is not None and column + j < own - left:
+        if column + j >= hx.minimum(length, own + 1) or column + j < own - left:
             s[i, j] = HIDDEN
 
 
@@ -149,8 +145,9 @@ def finish(ro, m, total, factor, v_scale, o, logs):
 def decoding_attention(kind: Kind) -> hx.Kernel:
     """The kernel of a kind, for tiles of BN keys, STAGES of them in shared memory.
 
-    `sk` keys each sequence has, or at most; `blocks` share each head's of a sequence, of all where
-    there are `several`. COUNT lengths are looked at at once.
+    `sk` keys each sequence has, or at most, of which a query sees `left` before its own; `blocks`
+    share each head's of a sequence, of all where there are `several`. COUNT lengths are looked at
+    at once.
     """
     dtype, cached, d, page = kind.dtype, kind.cached, kind.d, kind.page
     group, queries, high = kind.group, kind.queries, kind.group * kind.queries
@@ -159,7 +156,7 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
     # Beside the results of wide heads registers have no room for whole queries and keys.
     narrow = wide <= 2 * STEP
     step = wide if narrow else STEP
-    several = kind.several
+    several, ordered = kind.several, (group, queries)
     lengths_type = i32[b] if kind.ragged else None
     table_type = None if page is None else i32[b, most]
     work_type = None if kind.alone else f32[places, sq, hk, g, width]
@@ -182,7 +179,7 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
         scale: f32,
         v_scale: f32,
         cap: f32,
-        before: i32,
+        left: i32,
         sk: i32,
         blocks: i32,
         *,
@@ -190,7 +187,7 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
         STAGES: int = 3,
         COUNT: int = 32,
     ):
-        heads, left = hx.cdiv(g, group), before if kind.windowed else None
+        heads = hx.cdiv(g, group)
         parts = 1 if kind.whole else heads * hx.cdiv(sq, queries)
         hx.attrs.cuda.block_dim = 32 * warps[0] * warps[1]
         hx.attrs.cuda.grid_dim = hk * parts, blocks, 1 if several else b
@@ -199,13 +196,12 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
             part, kh = kh % parts, kh // parts
             bg, bq = part % heads * group, part // heads * queries
         wait_for_others(kind.dependent)
-        share, first, splits, length = 0, z * blocks, blocks, sk
+        share, first, splits = 0, z * blocks, blocks
         if several:
             share = share_of(lengths, sk, sq, left, blocks - b, BN, COUNT)
             z, first = sequence_of(split, share, lengths, sk, sq, left, BN, COUNT)
             split = split - first
-        if kind.ragged:
-            length = hx.clamp(lengths[z], 0, sk)
+        length = hx.clamp(lengths[z], 0, sk) if kind.ragged else sk
         start, tiles = tiles_of(length, sq, left, BN)
         if several:
             splits = number_of_splits(tiles, share)
@@ -216,14 +212,13 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
                 hx.copy(told, hx.global_view(plan[z, :], ((2,), (1,))))
         begin, end = part_of_sequence(tiles, split, splits)
         at, count, shift = (start + begin) * BN, end - begin, length - sq
-        ordered = (group, queries)
         s_q = hx.shared_tensor(dtype, (high, wide))
         s_k = hx.shared_tensor(cached, (BN, wide, STAGES))
         s_v = None if latent else hx.shared_tensor(cached, (wide, BN, STAGES))
         ro, m, total = nothing_yet(high, columns)
         factor = LOG2_E if kind.capped else scale * LOG2_E
-        steps = (d, hk * g * d), 1
-        hx.copy(hx.global_view(q[z, bq:, kh, bg:, :], ((ordered, wide), steps)), s_q)
+        given = q[z, bq:, kh, bg:, :]
+        hx.copy(hx.global_view(given, ((ordered, wide), ((d, hk * g * d), 1))), s_q)
         for s in hx.static_range(STAGES - 1):
             if s < count:
                 bring_keys(k, v, s_k, s_v, s, kh, z, at + s * BN, sk, table, page)
@@ -247,14 +242,10 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
                 hx.gemm(rs, r_part, in_registers(s_k[:, part, read], dtype), warps=warps)
             if kind.capped:
                 rs = cap * hx.tanh(rs * (scale / cap))
-            if latent:
-                rv = hx.transpose(in_registers(s_k[:, :columns, read], dtype))
-            else:
-                rv = in_registers(s_v[:, :, read], dtype)
-            unseen = column + BN > bq + shift + 1
-            if kind.windowed:
-                unseen = unseen or column < bq + queries - 1 + shift - left
-            if unseen:
+            values = s_k[:, :columns, read] if latent else s_v[:, :, read]
+            rv = in_registers(values, dtype)
+            rv = hx.transpose(rv) if latent else rv
+            if column + BN > bq + shift + 1 or column < bq + shift + queries - 1 - left:
                 hide_unseen(rs, bq, group, column, length, shift, left)
                 # What lies behind the end may be anything, and 0 times that no number.
                 for c, j in hx.elements(rv):

@@ -30,6 +30,9 @@ LATEST = 8
 """The most queries of a sequence."""
 HIGHEST = 64
 """Rows of a tile at most."""
+UNBOUNDED = (1 << 31) - 1024
+"""Keys before its own of a query that sees all: more than there are, and a tile and the queries
+more are numbers of 32 bits still."""
 _WHAT = "q (batch, sq, heads, d), k_cache and v_cache (batch, sk, kv_heads, d)"
 _PAGED = "k_cache and v_cache (pages, page, kv_heads, d) beside a page_table (batch, most)"
 
@@ -155,7 +158,7 @@ def describe(
             f"{NAME} takes up to {LATEST} queries per sequence, got {sq}",
             fix="call attention(q, k, v, causal=True), which shares its work out by queries",
         )
-    if left is not None and not 0 <= left < 1 << 30:
+    if left is not None and not 0 <= left < UNBOUNDED:
         raise LaunchError(f"{NAME}: left is a number of keys from 0 on, got {left}")
     if not softcap >= 0:
         raise LaunchError(f"{NAME}: softcap is positive, or 0 for none, got {softcap}")
@@ -200,8 +203,10 @@ def cache_rows(
                 fix="let k_cache and v_cache be (pages, page, kv_heads, d)",
             )
         page, sk = sk, sk * page_table.shape[1]
-    if max(cache.shape[0] * cache.shape[1], sk) >= 1 << 31:
-        raise LaunchError(f"{operator} takes caches of less than 2^31 keys, got {cache.shape}")
+    if max(cache.shape[0] * cache.shape[1], sk) >= UNBOUNDED:
+        raise LaunchError(
+            f"{operator} takes caches of less than 2^31 - 1024 keys, got {tuple(cache.shape)}"
+        )
     return page, sk
 
 
@@ -256,7 +261,7 @@ def launch(dependent: bool) -> Callable[[Decoding, SplitConfig], Launch | Steps 
         group, queries = p.tile
         kind = Kind(
             p.dtype, p.cached or p.dtype, p.d, group, queries, whole=p.whole, ragged=p.ragged,
-            page=p.page, windowed=p.left is not None, capped=p.cap > 0, alone=alone,
+            page=p.page, capped=p.cap > 0, alone=alone,
             logged=p.with_lse, dependent=dependent, values=p.values,
         )  # fmt: skip
         several = kind.several
@@ -268,7 +273,7 @@ def launch(dependent: bool) -> Callable[[Decoding, SplitConfig], Launch | Steps 
         tensors += [(name, lambda t: t.view(-1, p.hk, p.d)) for name in caches]
         tensors += ["seq_lens"] * p.ragged + ["page_table"] * (p.page is not None)
         numbers = float(p.scale), p.v_scale
-        rest = *numbers, p.cap, p.left or 0, p.sk, blocks
+        rest = *numbers, p.cap, UNBOUNDED if p.left is None else p.left, p.sk, blocks
         if alone:
             tensors += [(result, lambda out: out.view(*heads, p.dv))]
             logged: Argument = (logs, lambda lse: lse.view(p.b, p.hk, p.g, p.sq))

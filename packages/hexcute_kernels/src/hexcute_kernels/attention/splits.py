@@ -21,8 +21,9 @@ LEAST_SHARE = 4
 
 @hx.device
 def tiles_of(length, sq, left, BN):
-    """(first, count): the tiles of keys that the last sq queries of so many keys see."""
-    first = 0 if left is None else hx.maximum(length - sq - left, 0) // BN
+    """(first, count): the tiles of keys that the last sq queries of so many keys see, `left` keys
+    before its own each."""
+    first = hx.maximum(length - sq - left, 0) // BN
     return first, hx.cdiv(length, BN) - first
 
 
