@@ -8,6 +8,8 @@ sys.path.insert(0, str(HERE))
 
 import api  # noqa: E402
 
+from cute_layout.playground import playground  # noqa: E402
+
 project = "Hexcute"
 author = "the Hexcute maintainers"
 extensions = ["myst_parser"]
@@ -20,3 +22,7 @@ html_css_files = ["wide.css"]
 exclude_patterns = ["_build", "out"]
 
 api.write(HERE / "reference")
+# Beside the pages, as a file of its own.
+html_extra_path = ["extra"]
+(HERE / "extra").mkdir(exist_ok=True)
+(HERE / "extra" / "playground.html").write_text(playground(), encoding="utf-8")

@@ -1,7 +1,7 @@
 """`python -m cute_layout draw "((2,2),8):((1,16),2)"`: the algebra from a shell.
 
-`draw` writes a picture; every other word is a function of layouts, which prints what it gives:
-`python -m cute_layout composition "(4,8):(8,1)" "8:2"`.
+`draw` writes a picture, `playground` a page for a browser; every other word is a function of
+layouts, which prints what it gives: `python -m cute_layout composition "(4,8):(8,1)" "8:2"`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import cute_layout as cl
 from cute_layout.errors import LayoutError
+from cute_layout.playground import playground
 
 FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "coalesce": (1, cl.coalesce),
@@ -38,6 +39,8 @@ def _parser() -> argparse.ArgumentParser:
     draw.add_argument("--tile", metavar="M,N", help="LAYOUT gives (thread, value) -> this tile")
     draw.add_argument("--format", choices=("svg", "ascii", "latex"), help="else by --out, or ascii")
     draw.add_argument("--out", metavar="FILE", help="where to write it, instead of printing it")
+    page = commands.add_parser("playground", help="write a page on which layouts are composed")
+    page.add_argument("--out", metavar="FILE", default="playground.html", help="where to write it")
     for name, (count, function) in FUNCTIONS.items():
         summary = (function.__doc__ or "").strip().split("\n")[0]
         one = commands.add_parser(name, help=summary.replace("%", "%%"))
@@ -58,6 +61,10 @@ def main(words: Sequence[str] | None = None) -> int:
     """Runs the command line; a refusal of the algebra goes to stderr with exit status 1."""
     options = _parser().parse_args(words)
     try:
+        if options.command == "playground":
+            Path(options.out).write_text(playground(), encoding="utf-8")
+            print(options.out)
+            return 0
         if options.command != "draw":
             _, function = FUNCTIONS[options.command]
             print(function(*map(cl.parse, options.layouts)))
