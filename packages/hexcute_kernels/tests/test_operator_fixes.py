@@ -23,7 +23,7 @@ from stand_ins import OnGpu, gpu, on_gpu  # noqa: E402
 
 from hexcute_kernels.gpus import gpu_named  # noqa: E402
 from hexcute_kernels.measured import COLUMNS, config_of, read_csv  # noqa: E402
-from hexcute_kernels.moe import pack, w4a16_matmul  # noqa: E402
+from hexcute_kernels.moe import from_gptq, pack, w4a16_matmul  # noqa: E402
 from hexcute_kernels.registration import traced  # noqa: E402
 from hexcute_kernels.samples import parse as parse_sizes  # noqa: E402
 from hexcute_kernels.samples import sample  # noqa: E402
@@ -45,6 +45,14 @@ def zeros(*shape: int, dtype: Any = None) -> Any:
 def packed(k: int) -> Any:
     q, scale = torch.zeros(k, 64, dtype=torch.uint8), torch.ones(k // 128, 64).half()
     return on_gpu(pack(q, scale, torch.zeros(k // 128, 64, dtype=torch.uint8)))
+
+
+def stored(
+    groups: int = 2, spread: float = 0.0, g_idx: Any = None, to: torch.dtype = torch.float32
+) -> Any:
+    """Weights as GPTQ stores them, packed for the kernels."""
+    words, zero = (torch.zeros(n, m, dtype=torch.int32) for n, m in ((32, 64), (groups, 8)))
+    return from_gptq(words, zero, (torch.ones(groups, 64) + spread).to(to), g_idx)
 
 
 def product(a: Any, **options: Any) -> Any:
@@ -205,6 +213,12 @@ CALLS: list[tuple[str, Any, Any]] = [
      lambda: w4a16_matmul(zeros(8, 128), zeros(1, 64, 64, dtype=torch.uint8)),
      lambda: w4a16_matmul(zeros(8, 128), packed(128))),
     ("fill up with q = zero, whose weight is 0", lambda: packed(192), lambda: packed(256)),
+    ("quantize with one size of groups, which divides k",
+     lambda: stored(g_idx=torch.zeros(256)), lambda: stored(g_idx=torch.arange(256) // 128)),
+    ("quantize in groups of 128, or with one scale for a column",
+     lambda: stored(8), lambda: stored(1)),
+    ("convert them with scales.to(torch.float16) where that is close enough",
+     lambda: stored(spread=1e-6), lambda: stored(spread=1e-6, to=torch.float16)),
     ("write each once: m=64,n=4096,k=4096,dtype=float16", lambda: parse_sizes("m=64 n=4096"),
      lambda: parse_sizes("m=64,n=4096,k=4096,dtype=float16")),
     ("write m=...,n=...,k=...; it may have dtype=float16", lambda: sized(m=64, n=64),
