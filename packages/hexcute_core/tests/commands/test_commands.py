@@ -1,6 +1,7 @@
 """The command line: kernels by their names, what commands print, commands of other packages."""
 
 import json
+import subprocess
 import sys
 from types import ModuleType
 
@@ -122,3 +123,12 @@ def test_commands_of_other_packages_and_ctrl_c(monkeypatch, capsys):
     assert "greet" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main(["no-such-command"])
+
+
+@pytest.mark.parametrize("words", [["doctor"], ["cache"]])
+def test_a_reader_that_stops_is_no_error(words):
+    command = [sys.executable, "-c", "import sys, time; from hexcute_core.commands import main; "
+               f"time.sleep(0.5); sys.exit(main({words!r}))"]  # fmt: skip
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    run.stdout.close()
+    assert run.wait(60) == 141 and run.stderr.read() == ""

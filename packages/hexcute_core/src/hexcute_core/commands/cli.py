@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -10,6 +11,8 @@ from hexcute_core.commands.command import Command
 from hexcute_core.errors import HexcuteError
 
 INTERRUPTED = 130
+UNREAD = 141
+"""What shells give for a program whose output is not read any more, as by `head`."""
 
 
 def run_line(
@@ -18,7 +21,8 @@ def run_line(
     """Runs the command that `words` (else the process's arguments) begin with.
 
     Errors of the user's go to stderr with exit status 1; a command that is stopped by Ctrl-C ends
-    with 130, as shells expect, and with what it has to say of that.
+    with 130, as shells expect, and with what it has to say of that; one whose output nobody reads
+    any more with 141, without a word.
     """
     parser = argparse.ArgumentParser(prog=prog, description=about)
     rooms = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -28,7 +32,13 @@ def run_line(
     options = parser.parse_args(words)
     (chosen,) = (command for command in commands if command.name == options.command)
     try:
-        return chosen.run(options, print)
+        status = chosen.run(options, print)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # What is left unwritten would be tried again at the end of the process.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return UNREAD
     except HexcuteError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
