@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import sys
 from functools import lru_cache
@@ -219,3 +220,43 @@ def test_a_report_is_explained_by_what_its_test_launched(tmp_path: Path) -> None
     driver.launch(0, driver.load(image, "hexcute_new"), 0, None)
     assert explained("a::d", unknown, launched(tmp_path)) is None, "nobody looked at that kernel"
     assert explained("a::b[x y]", ["Error: process didn't terminate successfully"], known) is None
+
+
+def runner() -> Any:
+    place = Path(__file__).parent / "sanitizer" / "__main__.py"
+    spec = importlib.util.spec_from_file_location("sanitizer_runner", place)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_only_what_is_not_explained_makes_a_run_fail(
+    known: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main, test = runner(), "packages/a/tests/test_x.py::test_y[1]"
+    code = read(thin().sass())
+    store, load = (offsets(code, name)[0] for name in ("STS", "LDS"))
+
+    def run(options: Any, shards: int, logs: Path) -> list[int]:
+        notes = Notes(driver := Driver(), main.images(logs), "0")
+        notes.pytest_runtest_logstart(test if known else "packages/a/tests/test_x.py::test_z")
+        driver.launch(0, driver.load(thin().built.cubin, "hexcute_gemm"), 0, None)
+        (logs / "0").write_text(
+            f"{test} ========= Error: Race reported between Write access at hexcute_gemm+"
+            f"{store:#x}\n=========     and Read access at hexcute_gemm+{load:#x} [8 hazards]\n"
+            "PASSED [100%]\n"
+        )
+        return []
+
+    monkeypatch.setattr(main, "run", run)
+    out, done = tmp_path / "out", tmp_path / "done"
+    monkeypatch.setattr(sys, "argv", ["", "racecheck", "--out", str(out), "--done", str(done)])
+    assert main.main() == (0 if known else 1)
+    said = capsys.readouterr().out
+    assert f"1 reports, {0 if known else 1} not explained" in said
+    assert ("1 explained, met: thin results" in said) == known
+    assert done.read_text() == f"{test}\n"
+    assert out.read_text().splitlines()[-1].startswith("    met:" if known else "    not explained")
