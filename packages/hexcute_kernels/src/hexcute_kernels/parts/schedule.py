@@ -25,23 +25,33 @@ def split_batch(tile, tiles, batched):
 
 
 @hx.device
+def placed(tile, tiles_m, tiles_n, group):
+    """The row and the column of tile number `tile` among `tiles_m` x `tiles_n`."""
+    band = tile // (group * tiles_n)
+    # Not the remainder: nothing else of a block's start takes as long as a division.
+    number, height = tile - band * (group * tiles_n), hx.minimum(tiles_m - band * group, group)
+    if height == group:  # All bands but the last, without a division where `group` is known.
+        row, column = number % group, number // group
+    else:
+        row, column = number % height, number // height
+    return band * group + row, column
+
+
+@hx.device
 def grouped(tile, tiles_m, tiles_n, group, bm, bn):
     """The start of tile number `tile` among `tiles_m` x `tiles_n`."""
-    first = tile // (group * tiles_n) * group
-    rows = hx.minimum(tiles_m - first, group)
-    place = tile % (group * tiles_n)
-    return (first + place % rows) * bm, place // rows * bn
+    row, column = placed(tile, tiles_m, tiles_n, group)
+    return row * bm, column * bn
 
 
 @hx.device
 def in_clusters(tile, tiles_m, tiles_n, group, bm, bn, cluster_m, cluster_n):
     """The start of this block's part of cluster tile `tile` among `tiles_m` x `tiles_n`, each of
     `cluster_m` x `cluster_n` blocks' tiles."""
-    first = tile // (group * tiles_n) * group
-    height = hx.minimum(tiles_m - first, group)
-    number, rank = tile % (group * tiles_n), hx.cluster_rank()
-    row = (first + number % height) * cluster_m + rank % cluster_m
-    column = number // height * cluster_n + rank // cluster_m % cluster_n
+    row, column = placed(tile, tiles_m, tiles_n, group)
+    rank = hx.cluster_rank()
+    row = row * cluster_m + rank % cluster_m
+    column = column * cluster_n + rank // cluster_m % cluster_n
     return row * bm, column * bn
 
 
