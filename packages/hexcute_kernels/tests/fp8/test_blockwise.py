@@ -27,7 +27,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "one group": {"BM": 64, "BN": 32, "CONSUMERS": 1, "STAGES": 8},
     "portions": {"BM": 256, "BN": 64, "PORTIONS": 2, "STAGES": 3},
     "three groups": {"BM": 192, "CONSUMERS": 3, "STAGES": 4},
-    "turns": {"BM": 256, "PORTIONS": 2, "STAGES": 3, "TURNS": True},
+    "late": {"BM": 256, "PORTIONS": 2, "STAGES": 3, "LATE": True, "CLUSTER": 2},
+    "shared": {"BM": 64, "CONSUMERS": 2, "STAGES": 4, "CLUSTER": 2},
 }
 
 
@@ -47,7 +48,9 @@ def reference(a: Any, b: Any, sa: Any, sb: Any) -> np.ndarray:
         (300, 128, 256, "portions", "m", hx.f32),
         (200, 144, 528, "three groups", "m", hx.bf16),
         (4, 16, 16, "default", "m", hx.bf16),
-        (300, 272, 528, "turns", "m", hx.bf16),
+        (300, 272, 528, "late", "m", hx.bf16),
+        (100, 400, 16, "late", "m", hx.f16),
+        (100, 272, 300 - 12, "shared", "m", hx.bf16),
         (100, 80, 300 - 12, "one group", "k", hx.bf16),
     ],
     ids=str,
@@ -110,11 +113,13 @@ def test_configurations_compile_without_local_memory(config: BlockwiseConfig) ->
 
 
 def test_promotion_adds_in_float32() -> None:
-    """64 fused multiply-adds a thread for each block of k, by two scales."""
-    compiled = blockwise_gemm(hx.bf16).compile("sm_90")
-    assert not compiled.built.local_memory
-    sass = compiled.sass()
-    assert sass.count("FFMA") == 64 and "QGMMA.64x128x32.F32.E4M3.E4M3" in sass
+    """64 fused multiply-adds a thread for each block of k, by two scales; where they are LATE, once
+    more for the last block. There is a loop for each of the two groups."""
+    for late in (False, True):
+        compiled = blockwise_gemm(hx.bf16).compile("sm_90", LATE=late)
+        assert not compiled.built.local_memory
+        sass = compiled.sass()
+        assert sass.count("FFMA") == 2 * 64 * (1 + late) and "QGMMA.64x128x32.F32.E4M3" in sass
 
 
 @pytest.mark.parametrize(
@@ -123,7 +128,7 @@ def test_promotion_adds_in_float32() -> None:
         (132, 192, 384, "default", hx.bf16),
         (64, 80, 272, "one group", hx.f16),
         (300, 128, 256, "portions", hx.f32),
-        (300, 144, 144, "turns", hx.bf16),
+        (300, 144, 144, "late", hx.bf16),
         (1, 16, 16, "default", hx.bf16),
     ],
     ids=str,

@@ -21,7 +21,9 @@ E4M3 = ml_dtypes.float8_e4m3fn
 TYPES: dict[str, Any] = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32}
 FEW: dict[str, Any] = {"BM": 64, "BN": 64, "CONSUMERS": 1, "STAGES": 4}
 SMALL: dict[str, Any] = {"BM": 64, "BN": 32, "CONSUMERS": 1, "STAGES": 3}
-TURNS: dict[str, Any] = {"BM": 256, "BN": 64, "PORTIONS": 2, "STAGES": 3, "TURNS": True}
+LATE: dict[str, Any] = {
+    "BM": 256, "BN": 64, "PORTIONS": 2, "STAGES": 3, "CLUSTER": 2, "LATE": True,
+}  # fmt: skip
 WIDE: dict[str, Any] = {"STAGES": 3}
 
 
@@ -78,7 +80,7 @@ def test_tiles_cover_each_row_of_an_expert_once(
     [
         ([2, 7, 7, 150, 197], False, 200, 144, 272, FEW, "m", "bf16"),
         ([0, 0, 70, 70, 131, 131], False, 131, 48, 144, SMALL, "m", "f16"),
-        ([0, 300, 556], False, 556, 64, 128, TURNS, "k", "bf16"),
+        ([0, 300, 556], False, 556, 64, 128, LATE, "k", "bf16"),
         ([0, 128, 256, 384], False, 384, 128, 256, WIDE, "m", "f32"),
         ([5, 0, 140, 129], True, 140, 144, 272, WIDE, "k", "f32"),
         ([64, 1, 0], True, 64, 80, 400, FEW, "m", "bf16"),

@@ -20,13 +20,16 @@ import hexcute_core as hx
 from hexcute_core import f8e4m3, f32, i32
 from hexcute_kernels.fp8.groups import STEP
 from hexcute_kernels.parts.operands import k_tiles, matrix, operand_type
-from hexcute_kernels.parts.schedule import grouped
+from hexcute_kernels.parts.schedule import await_launch_ahead, in_clusters
 
 m, n, k, groups, columns = hx.dims("m n k groups columns")
 matrices, experts, blocks = hx.dims("matrices experts blocks")
 
 BLOCK = 128
 """Elements of k, and columns of b, that share a scale."""
+LINE = 32
+"""Scales of b that come with a block of k, its own among them: TMA brings 16 bytes and more, to
+multiples of 128."""
 PRODUCER = {1: 40, 2: 40, 3: 32}
 CONSUMER = {1: 232, 2: 232, 3: 160}
 """Registers a thread keeps, by the number of groups that multiply."""
@@ -39,12 +42,6 @@ def scale_type(scale_major: str, batch: object = None) -> hx.TensorType:
 
 
 @hx.device
-def multiply(rt, a, b):
-    """Issues rt = a b^T."""
-    hx.gemm(rt, a, b, asynchronous=True, accumulate=False)
-
-
-@hx.device
 def load_blocks(a, b, sa, sb, row, column, slots, pipe, scale_major):
     """Fills slot after slot with a block of k: of a from `row` on and of b from `column` on, and
     their scales where there is room for them."""
@@ -54,44 +51,63 @@ def load_blocks(a, b, sa, sb, row, column, slots, pipe, scale_major):
     )
     if s_s is not None:
         gs = k_tiles(sa, scale_major, row, s_s.shape[0], 1)
-        gw = k_tiles(sb, "k", column // BLOCK, 1, 1)
+        gw = k_tiles(sb, "k", column // BLOCK, 1, LINE)
     for i in range(hx.cdiv(a.shape[-1], BLOCK)):
         with pipe.produce() as s:
             hx.copy(ga[:, :, i], s_a[:, :, s])
             hx.copy(gb[:, :, i], s_b[:, :, s])
             if s_s is not None:
                 hx.copy(gs[:, :, i], s_s[:, :, s])
-                hx.copy(gw[:, :, i], s_w[:, :, s])
+                hx.copy(gw[:, :, i // LINE], s_w[:, :, s])
 
 
 @hx.device
-def add_block(rc, slots, pipe, first, me, order):
-    """rc += the scaled products of the next slot's rows from `first` on, a portion after the other;
-    in `order`, where there is one, `me` comes when it is its turn."""
+def add(rc, rt, ra, p):
+    """rc's portion p += rt, scaled by ra's where there are scales."""
+    rc[:, :, p] += rt if ra is None else rt * ra[:, :, p]
+
+
+@hx.device
+def add_blocks(rc, slots, pipe, blocks, first, late):
+    """rc += the scaled products of `blocks` blocks of k, of the rows from `first` on, a portion
+    after the other.
+
+    `late`: the sums of a block's last portion are added when the next block is there. Between two
+    products a group then does little but add; it adds later where it waits for the block.
+    """
     s_a, s_b, s_s, s_w = slots
     high, wide, portions = rc.shape
-    s = pipe.wait()
-    if s_s is not None:
-        rb = hx.register_tensor(f32, (1, 1))
-        hx.copy(s_w[:, :, s], rb)
     # One for all portions: two would not fit beside the result.
-    rt = hx.register_tensor(f32, (high, wide))
-    for p in hx.static_range(portions):
-        lines = slice(first + p * high, first + (p + 1) * high)
-        if s_s is not None:
-            ra = hx.register_tensor(f32, (high, 1))
-            # Before the products: they would wait for what stands among them.
-            hx.copy(s_s[lines, :, s], ra)
-            ra *= rb
-        if order is not None:
-            with order.turn(me):
-                multiply(rt, s_a[lines, :, s], s_b[:, :, s])
-        else:
-            multiply(rt, s_a[lines, :, s], s_b[:, :, s])
-        hx.wait_gemm(0)
-        if p == portions - 1:
-            pipe.release()
-        rc[:, :, p] += rt if s_s is None else rt * ra
+    rt, rb = hx.register_tensor(f32, (high, wide)), hx.register_tensor(f32, (1, 1))
+    scales, ra = None, None
+    if s_s is not None:
+        scales, ra = (hx.register_tensor(f32, (high, 1, portions)) for _ in range(2))
+    if late:
+        hx.fill(rt, 0.0)
+        if ra is not None:
+            hx.fill(ra, 0.0)
+    for i in range(blocks):
+        s = pipe.wait()
+        if ra is not None:
+            # All before the products: they would wait for what stands among them.
+            hx.copy(s_w[:, hx.ds(i % LINE, 1), s], rb)
+            for p in hx.static_range(portions):
+                hx.copy(s_s[first + p * high : first + (p + 1) * high, :, s], scales[:, :, p])
+        if late:
+            add(rc, rt, ra, portions - 1)
+        if ra is not None:
+            for p in hx.static_range(portions):
+                hx.copy(scales[:, :, p] * rb, ra[:, :, p])
+        for p in hx.static_range(portions):
+            part = s_a[first + p * high : first + (p + 1) * high, :, s]
+            hx.gemm(rt, part, s_b[:, :, s], asynchronous=True, accumulate=False)
+            hx.wait_gemm(0)
+            if p == portions - 1:
+                pipe.release()
+            if p < portions - 1 or not late:
+                add(rc, rt, ra, p)
+    if late:
+        add(rc, rt, ra, portions - 1)
 
 
 @hx.device
@@ -138,8 +154,9 @@ def blockwise_gemm(
     a[m, k] and b[n, k], both K-major; sa[groups, m] where `scale_major` is "m", else sa[m, groups];
     sb[columns, groups], where groups and columns are k and n in blocks of 128, the last perhaps
     short; `by_rows`, sa[m] and sb[n]. Its constants: tile BM x BN, where BN divides 128, STAGES,
-    CONSUMERS warp groups, PORTIONS of a group's rows, GROUP rows of tiles together; TURNS: the
-    groups issue their products in turns, and each stores its rows by itself.
+    CONSUMERS warp groups, each of which stores its rows by itself, PORTIONS of a group's rows,
+    GROUP rows of tiles together; the blocks of a CLUSTER take neighbours in a row of tiles, each
+    brings a part of a to all; sums are added LATE as `add_blocks` says.
 
     With `grouped_by`, b and sb are stacks, a matrix per expert, and which rows are whose is in
     `table` and `used` of `groups.place`: of one a, "rows", or of a stack too, "matrices". Rows of
@@ -171,30 +188,30 @@ def blockwise_gemm(
         CONSUMERS: int = 2,
         PORTIONS: int = 1,
         GROUP: int = 8,
-        TURNS: bool = False,
+        CLUSTER: int = 1,
+        LATE: bool = False,
     ):
         assert BLOCK % BN == 0, "a tile's columns share one scale: BN divides 128"
-        tiles_n, tiles_k = hx.cdiv(n, BN), hx.cdiv(k, BLOCK)
+        tiles_n, tiles_k = hx.cdiv(n, BN * CLUSTER), hx.cdiv(k, BLOCK)
         most = hx.cdiv(m, BM) if table is None else blocks
-        teams = CONSUMERS if TURNS else 1
+        teams = min(CONSUMERS, BM // 64)
         own = BM // teams
         high = own // PORTIONS
         hx.attrs.cuda.block_dim = 128 * (CONSUMERS + 1)
+        hx.attrs.cuda.cluster_dim = CLUSTER
         s_a = hx.shared_tensor(f8e4m3, (BM, BLOCK, STAGES))
         s_b = hx.shared_tensor(f8e4m3, (BN, BLOCK, STAGES))
         s_s = None if by_rows else hx.shared_tensor(f32, (BM, 1, STAGES))
-        s_w = None if by_rows else hx.shared_tensor(f32, (1, 1, STAGES))
+        s_w = None if by_rows else hx.shared_tensor(f32, (1, LINE, STAGES))
         slots = s_a, s_b, s_s, s_w
         pipe = hx.pipeline(STAGES)
-        order = hx.turns(teams) if teams > 1 else None
-        if table is not None:
-            hx.primitive("griddepcontrol.wait")
+        await_launch_ahead()
 
         with hx.warp_groups_producer(registers=PRODUCER[CONSUMERS]):
             count = most if table is None else used[0]
             for tile in hx.persistent(most * tiles_n):
                 if table is None or tile < count * tiles_n:
-                    t, bn = grouped(tile, count, tiles_n, GROUP, 1, BN)
+                    t, bn = in_clusters(tile, count, tiles_n, GROUP, 1, BN, 1, CLUSTER)
                     bm, expert, _ = begins(table, t, BM)
                     at = None if many is None else expert
                     ours = matrix(a, at), matrix(b, expert), matrix(sa, at), matrix(sb, expert)
@@ -207,15 +224,14 @@ def blockwise_gemm(
                 count = most if table is None else used[0]
                 for tile in hx.persistent(most * tiles_n):
                     if table is None or tile < count * tiles_n:
-                        t, bn = grouped(tile, count, tiles_n, GROUP, 1, BN)
+                        t, bn = in_clusters(tile, count, tiles_n, GROUP, 1, BN, 1, CLUSTER)
                         # Before the products: numbers from memory take a while.
                         bm, expert, ends = begins(table, t, BM)
                         start = bm + me * own
                         rc = hx.register_tensor(f32, (high, BN, PORTIONS))
                         for p in hx.static_range(PORTIONS):
                             hx.fill(rc[:, :, p], 0.0)
-                        for _ in range(tiles_k):
-                            add_block(rc, slots, pipe, me * own, me, order)
+                        add_blocks(rc, slots, pipe, tiles_k, me * own, LATE)
                         hx.sync_role()  # The last tile has left s_c.
                         for p in hx.static_range(PORTIONS):
                             part = rc[:, :, p]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hexcute_kernels.tables import Row, Sized, Table, tiles
 
 
 @dataclass(frozen=True)
 class BlockwiseConfig:
-    """Tile BM x BN, STAGES, CONSUMERS warp groups that multiply, in TURNS or not, PORTIONS of its
-    rows that a group takes one after the other, GROUP rows of tiles that run together."""
+    """Tile BM x BN, STAGES, CONSUMERS warp groups that multiply, PORTIONS of its rows that a group
+    takes one after the other, GROUP rows of tiles that run together, CLUSTER blocks that share a's
+    rows; whether the sums of a portion are added LATE."""
 
     BM: int
     BN: int
@@ -18,7 +19,8 @@ class BlockwiseConfig:
     CONSUMERS: int
     PORTIONS: int = 1
     GROUP: int = 8
-    TURNS: bool = False
+    CLUSTER: int = 1
+    LATE: bool = False
 
     def blocks(self, problem: Sized) -> int:
         return tiles(problem, self.BM, self.BN)
@@ -45,34 +47,40 @@ THIN_BLOCKWISE = Table(
         "h200": (
             Row(ThinBlockwiseConfig(32, 128, 4, 1), {"m": 32}, fills=190),
             Row(ThinBlockwiseConfig(32, 64, 8, 1, EARLY=True), {"m": 32}, fills=100),
-            Row(ThinBlockwiseConfig(32, 64, 14, 1, 2, EARLY=True), {"m": 32}, fills=100),
+            Row(ThinBlockwiseConfig(32, 64, 14, 2, 2, EARLY=True), {"m": 32}, fills=100),
             Row(ThinBlockwiseConfig(32, 128, 4, 1, 4, EARLY=True), {"m": 32}),
-            Row(ThinBlockwiseConfig(64, 64, 5, 1), {"m": 64}, fills=133),
-            Row(ThinBlockwiseConfig(64, 64, 12, 1, EARLY=True), {"m": 64}, fills=100),
-            Row(ThinBlockwiseConfig(64, 64, 12, 1, 2, EARLY=True), {"m": 64}),
-            Row(ThinBlockwiseConfig(128, 64, 7, 1, EARLY=True), fills=100),
-            Row(ThinBlockwiseConfig(128, 64, 7, 1, 2, EARLY=True)),
+            Row(ThinBlockwiseConfig(64, 64, 12, 2, EARLY=True), {"m": 64}, fills=100),
+            Row(ThinBlockwiseConfig(64, 64, 12, 1, 2, EARLY=True), {"m": 64}, fills=100),
+            Row(ThinBlockwiseConfig(64, 64, 5, 1, 4), {"m": 64}),
+            Row(ThinBlockwiseConfig(128, 64, 7, 1, 2, EARLY=True), fills=100),
+            Row(ThinBlockwiseConfig(64, 64, 12, 1, 2, EARLY=True)),
         ),
     },
     more=(
         ThinBlockwiseConfig(32, 64, 8, 1),
-        ThinBlockwiseConfig(32, 128, 4, 1, EARLY=True),
-        ThinBlockwiseConfig(64, 64, 5, 1, EARLY=True),
-        ThinBlockwiseConfig(64, 64, 5, 1, 2, EARLY=True),
+        ThinBlockwiseConfig(64, 64, 5, 1),
+        ThinBlockwiseConfig(128, 64, 7, 2, 2, EARLY=True),
     ),
 )
+
+WIDE = BlockwiseConfig(256, 128, 3, 2, 2, CLUSTER=2)
+"""The tile that fetches the fewest bytes for a product."""
+LATE = replace(WIDE, LATE=True)
 
 BLOCKWISE = Table(
     rows={
         "h200": (
-            Row(BlockwiseConfig(64, 128, 8, 1), {"m": 64, "out_bits": 16}, fills=100),
+            Row(BlockwiseConfig(64, 128, 8, 2), {"m": 64, "k": 1024, "out_bits": 16}, fills=100),
+            Row(BlockwiseConfig(64, 64, 12, 1), {"m": 64, "out_bits": 16}),
+            Row(BlockwiseConfig(128, 128, 5, 2), {"m": 128, "k": 1024, "out_bits": 16}, fills=200),
             Row(BlockwiseConfig(128, 64, 8, 2), {"m": 128, "out_bits": 16}),
             Row(
-                BlockwiseConfig(256, 128, 3, 2, 2, TURNS=True),
-                {"k": 1024, "out_bits": 16},
-                fills=120,
+                BlockwiseConfig(128, 128, 5, 2),
+                {"m": 2048, "n": 8192, "k": 2048, "out_bits": 16},
+                least={"n": 6145},
             ),
-            Row(BlockwiseConfig(256, 128, 3, 2, 2), {"out_bits": 16}, fills=120),
+            Row(WIDE, {"k": 1536, "out_bits": 16}, fills=120),
+            Row(LATE, {"out_bits": 16}, fills=120),
             Row(BlockwiseConfig(128, 128, 5, 2), {"out_bits": 16}, fills=100),
             Row(BlockwiseConfig(128, 128, 4, 2), fills=100),
             Row(BlockwiseConfig(128, 64, 8, 2), {"out_bits": 16}),
@@ -80,9 +88,11 @@ BLOCKWISE = Table(
         ),
     },
     more=(
-        BlockwiseConfig(64, 64, 8, 1),
+        BlockwiseConfig(64, 128, 8, 1),
         BlockwiseConfig(128, 32, 8, 2),
+        BlockwiseConfig(128, 128, 5, 2, CLUSTER=2, LATE=True),
         BlockwiseConfig(192, 128, 4, 3),
+        BlockwiseConfig(256, 128, 3, 2, 2),
     ),
 )
 
@@ -92,14 +102,14 @@ GROUPED = Table(
             Row(BlockwiseConfig(64, 128, 8, 1), {"share": 40, "out_bits": 16}),
             Row(BlockwiseConfig(128, 128, 5, 2, GROUP=1), {"share": 80, "out_bits": 16}),
             Row(BlockwiseConfig(128, 128, 5, 2), {"share": 1024, "out_bits": 16}),
-            Row(BlockwiseConfig(256, 128, 3, 2, 2), {"out_bits": 16}),
+            Row(LATE, {"out_bits": 16}),
             Row(BlockwiseConfig(128, 128, 4, 2)),
         ),
     },
     more=(
-        BlockwiseConfig(64, 128, 7, 1),
+        BlockwiseConfig(64, 128, 8, 2),
         BlockwiseConfig(128, 64, 8, 2),
-        BlockwiseConfig(256, 128, 3, 2, 2, TURNS=True),
+        WIDE,
     ),
 )
 """`share` is how many rows an expert has, on average or as the caller says."""

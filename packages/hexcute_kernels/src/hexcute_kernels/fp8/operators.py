@@ -20,7 +20,7 @@ from hexcute_kernels.tensors import Output, check_contiguous, check_rank, dtype_
 if TYPE_CHECKING:
     import torch
 
-NEEDS = ("wgmma", "tma", "fp8")
+NEEDS = ("wgmma", "tma", "fp8", "clusters")
 OUT = {"bfloat16": hx.bf16, "float16": hx.f16, "float32": hx.f32}
 
 
@@ -108,7 +108,7 @@ fp8_blockwise_matmul = Operator(
     outputs=lambda p: Output((p.m, p.n), p.out),
     variants=(
         Variant(
-            "thin", (*NEEDS, "clusters"), THIN_BLOCKWISE, _launch(thin_blockwise_gemm), thin_fits,
+            "thin", NEEDS, THIN_BLOCKWISE, _launch(thin_blockwise_gemm), thin_fits,
         ),
         Variant("wgmma", NEEDS, BLOCKWISE, _launch(blockwise_gemm), fits),
     ),

@@ -14,8 +14,9 @@ from functools import cache
 
 import hexcute_core as hx
 from hexcute_core import f8e4m3, f32
-from hexcute_kernels.fp8.blockwise import BLOCK, groups, k, m, n, scale_type
+from hexcute_kernels.fp8.blockwise import BLOCK, LINE, groups, k, m, n, scale_type
 from hexcute_kernels.fp8.blockwise import columns as scale_rows
+from hexcute_kernels.parts.operands import k_tiles
 from hexcute_kernels.parts.split import part_of, summed
 
 
@@ -41,17 +42,16 @@ def thin_blockwise_gemm(out: hx.DType, scale_major: str = "m") -> hx.Kernel:
         EARLY: bool = False,
     ):
         assert BLOCK % BN == 0, "a tile's rows of b share one scale: BN divides 128"
-        tiles_m = hx.cdiv(m, BM)
         hx.attrs.cuda.block_dim = 128 * (CONSUMERS + 1)
         hx.attrs.cuda.cluster_dim = SPLITS
-        hx.attrs.cuda.grid_dim = SPLITS * tiles_m * hx.cdiv(n, BN)
-        tile = hx.blockIdx.x // SPLITS
-        bm, bn = tile % tiles_m * BM, tile // tiles_m * BN
+        hx.attrs.cuda.grid_dim = SPLITS * hx.cdiv(m, BM), hx.cdiv(n, BN)
+        bm, bn = hx.blockIdx.x // SPLITS * BM, hx.blockIdx.y * BN
         tiles_k = hx.cdiv(k, BLOCK)
         first, count = part_of(tiles_k, SPLITS)
         s_a = hx.shared_tensor(f8e4m3, (BM, BLOCK, STAGES))
         s_b = hx.shared_tensor(f8e4m3, (BN, BLOCK, STAGES))
         s_s = hx.shared_tensor(f32, (1, BM, STAGES))
+        s_w = hx.shared_tensor(f32, (1, LINE, STAGES))
         sums = hx.shared_tensor(f32, (BN, BM))
         pipe = hx.pipeline(STAGES)
         if EARLY:
@@ -66,32 +66,31 @@ def thin_blockwise_gemm(out: hx.DType, scale_major: str = "m") -> hx.Kernel:
                 gs = hx.global_view(sa[:, bm:], ((1, BM, tiles_k), (m, 1, m)))
             else:
                 gs = hx.global_view(sa[bm:, :], ((1, BM, tiles_k), (1, groups, 1)))
+            gw = k_tiles(sb, "k", bn // BLOCK, 1, LINE)
             for i in range(count):
                 with pipe.produce() as s:
                     hx.copy(gb[:, :, first + i], s_b[:, :, s], hint="evict_first")
                     hx.copy(ga[:, :, first + i], s_a[:, :, s], hint="evict_last")
                     hx.copy(gs[:, :, first + i], s_s[:, :, s])
+                    hx.copy(gw[:, :, (first + i) // LINE], s_w[:, :, s])
 
         with hx.warp_groups_consumer(CONSUMERS):
-            gsb = hx.global_view(sb[bn // BLOCK :, :], ((1, 1, tiles_k), (groups, 1, 1)))
-            rc = hx.register_tensor(f32, (BN, BM))
-            hx.fill(rc, 0.0)
-            after = hx.register_tensor(f32, (1, 1))
-            hx.copy(gsb[:, :, hx.minimum(first, tiles_k - 1)], after)
+            rc, rt = hx.register_tensor(f32, (BN, BM)), hx.register_tensor(f32, (BN, BM))
+            ra, scales = hx.register_tensor(f32, (1, BM)), hx.register_tensor(f32, (1, BM))
+            rb = hx.register_tensor(f32, (1, 1))
+            for tile in rc, rt, ra:
+                hx.fill(tile, 0.0)
             for i in range(count):
-                rb = after * 1.0
-                # The next block's scale arrives under this one's products.
-                hx.copy(gsb[:, :, hx.minimum(first + i + 1, tiles_k - 1)], after)
                 s = pipe.wait()
-                rt = hx.register_tensor(f32, (BN, BM))
-                ra = hx.register_tensor(f32, (1, BM))
-                # Before the products: they would wait for what stands among them.
-                hx.copy(s_s[:, :, s], ra)
-                ra *= rb
+                hx.copy(s_w[:, hx.ds((first + i) % LINE, 1), s], rb)
+                hx.copy(s_s[:, :, s], scales)
+                # The block before: this one's scales arrive under it.
+                rc += rt * ra
+                hx.copy(scales * rb, ra)
                 hx.gemm(rt, s_b[:, :, s], s_a[:, :, s], asynchronous=True, accumulate=False)
                 hx.wait_gemm(0)
                 pipe.release()
-                rc += rt * ra
+            rc += rt * ra
             hx.copy(rc, sums)
 
         total, start = summed(sums, SPLITS)
