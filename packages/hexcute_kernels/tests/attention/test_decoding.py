@@ -276,3 +276,13 @@ def test_the_machine_code_moves_16_bytes_and_spills_nothing(
     assert {name for name in names if not name.startswith("LDSM.16.M")} == {
         "LDGSTS.E.BYPASS.LTC128B.128"
     }
+
+
+def test_a_block_finds_its_part_of_the_heads_once() -> None:
+    """Divisions by numbers of the launch are not repeated for every row that is read or written."""
+    kind = Kind(hx.f16, hx.f16, 128, 64, 1, whole=False)
+    try:
+        text = decoding_attention(kind).compile("sm_90", BN=32, STAGES=3).sass()
+    except MissingDependency as error:
+        pytest.skip(str(error))
+    assert len(re.findall(r"MUFU\.RCP", text)) < 12

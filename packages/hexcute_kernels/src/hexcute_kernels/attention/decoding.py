@@ -192,7 +192,7 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
         hx.attrs.cuda.block_dim = 32 * warps[0] * warps[1]
         hx.attrs.cuda.grid_dim = hk * parts, blocks, 1 if several else b
         kh, split, z, bg, bq = hx.blockIdx.x, hx.blockIdx.y, hx.blockIdx.z, 0, 0
-        if not kind.whole:
+        if parts > 1:
             part, kh = kh % parts, kh // parts
             bg, bq = part % heads * group, part // heads * queries
         wait_for_others(kind.dependent)
