@@ -42,8 +42,11 @@ WGMMA = {
     "lazy before": {"BN": 32, "LAZY": True, "RESCALE": "before"},
     "lazy next": {"BN": 48, "LAZY": True, "RESCALE": "next", "PINGPONG": False},
     "next": {"BN": 32, "RESCALE": "next", "STAGES": 3},
+    "guess": {"BN": 64, "GUESS": True, "MERGED": True},
+    "guess one": {"BM": 64, "BN": 48, "GROUPS": 1, "PINGPONG": False, "GUESS": True},
     "stays": {"BM": 64, "BN": 64, "GROUPS": 1, "PINGPONG": False, "STAYS": True},
-    "turns that stay": {"BN": 64, "STAYS": True, "LAZY": True, "RESCALE": "next"},
+    "turns that stay": {"BN": 64, "STAYS": True, "LAZY": True, "RESCALE": "next", "MERGED": True},
+    "four": {"BM": 256, "BN": 32, "GROUPS": 4, "GUESS": True, "EARLY": True, "MERGED": True},
 }
 MMA = {"four": {}, "eight": {"BM": 128, "BN": 32, "WARPS": 8}}
 CASES = (
@@ -58,6 +61,10 @@ CASES = (
     ("wgmma", "turns", Sizes(1, 1, 1, 72, 90, 256, 256), Mask(right=0)),
     ("wgmma", "lazy", Sizes(1, 2, 1, 132, 300, 64, 64), Mask(right=0)),
     ("wgmma", "lazy before", Sizes(1, 1, 1, 132, 150, 72, 64), Mask(left=70)),
+    ("wgmma", "guess", Sizes(1, 2, 1, 132, 300, 64, 64), Mask(right=0)),
+    ("wgmma", "guess", Sizes(1, 2, 1, 132, 300, 72, 64), Mask(left=70, cap=5.0)),
+    ("wgmma", "four", Sizes(1, 1, 1, 264, 100, 64, 64), Mask(right=0)),
+    ("wgmma", "guess one", Sizes(2, 2, 1, 132, 140, 64, 64), Mask(right=20, left=70)),
     ("wgmma", "lazy next", Sizes(1, 2, 1, 132, 300, 64, 64), Mask(cap=5.0)),
     ("wgmma", "next", Sizes(1, 1, 1, 72, 200, 192, 256), Mask(right=0)),
     ("wgmma", "stays", Sizes(2, 4, 2, 132, 140, 24, 40), Mask(right=0, left=70)),
@@ -119,7 +126,7 @@ def test_random_problems(seed: int) -> None:
     test_against_the_definition(hx.f16, "wgmma", draw.choice(list(WGMMA)), sizes, mask)
 
 
-@pytest.mark.parametrize("config", ["lazy", "lazy before", "lazy next", "next"])
+@pytest.mark.parametrize("config", ["lazy", "lazy before", "lazy next", "next", "guess"])
 @pytest.mark.parametrize("growth", [-0.5, 0.02, 0.5])
 def test_scores_that_grow_along_the_keys(config: str, growth: float) -> None:
     """A lazy maximum follows where it has to, keys being walked from either side: rows whose scores

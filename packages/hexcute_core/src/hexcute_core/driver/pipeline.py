@@ -16,6 +16,7 @@ from hexcute_core.lowering import lower
 from hexcute_core.synthesis import Solution, synthesize
 from hexcute_core.synthesis.proof.check import check
 from hexcute_core.thread import ThreadProgram
+from hexcute_core.thread.alike import as_one
 from hexcute_core.thread.verify import verify as verify_thread
 from hexcute_core.tile import TileProgram
 from hexcute_core.tile.promise import Promise
@@ -102,13 +103,17 @@ class Compilation:
 
     @property
     def thread(self) -> ThreadProgram:
-        solution = self.solution
-        return self._stage(  # type: ignore[no-any-return]
-            "lowering", lambda: lower(solution, self.request.arch), self._prove
-        )
+        return self._stage("lowering", self._lower, self._prove)  # type: ignore[no-any-return]
+
+    def _lower(self) -> ThreadProgram:
+        lowered = lower(self.solution, self.request.arch)
+        return as_one(lowered) if self.tile.merge_roles else lowered
 
     def _prove(self, thread: ThreadProgram) -> None:
         verify_thread(thread)
+        if self.tile.merge_roles:
+            # The proof looks for every role's copies.
+            thread = lower(self.solution, self.request.arch)
         proof = prove(self.solution, thread)
         if self._observer is not None:
             self._observer("proof", proof)

@@ -142,6 +142,7 @@ def _trace(kernel: KernelDef, values: Mapping[str, object], promise: Promise) ->
         launch.cluster_dim,
         tuple(builder.mbarriers),
         (*builder.named_barriers, *barriers_of(builder.turns)),
+        launch.merge_roles,
     )
     check_agreement(program)
     check_laws(program)

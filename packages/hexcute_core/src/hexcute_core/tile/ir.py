@@ -359,6 +359,8 @@ class TileProgram:
     cluster_dim: tuple[int, int, int] = (1, 1, 1)
     mbarriers: tuple[Mbarrier, ...] = ()
     named_barriers: tuple[NamedBarrier, ...] = ()
+    # Whether roles that are one text but for numbers have one machine code.
+    merge_roles: bool = False
 
     @cached_property
     def _tensors(self) -> dict[str, Tensor]:

@@ -80,6 +80,8 @@ def show_program(program: TileProgram, spans: bool = False) -> str:
         lines[-1] += f" min_blocks {program.min_blocks}"
     if program.cluster_dim != (1, 1, 1):
         lines[-1] += f" clusters {_shape(program.cluster_dim)}"
+    if program.merge_roles:
+        lines[-1] += " roles merged"
     promise = [f"{name} % {divisor} == 0" for name, divisor in program.promise.multiples]
     promise += [f"{name} aligned" for name in sorted(program.promise.aligned)]
     promise += [f"{name} at a multiple of {n} bytes" for name, n in program.promise.begins]

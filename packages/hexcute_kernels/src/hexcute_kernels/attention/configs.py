@@ -44,8 +44,10 @@ class MmaConfig:
 @dataclass(frozen=True)
 class WgmmaConfig:
     """BM queries and BN keys per tile, STAGES of keys and of values, GROUPS of warps that multiply,
-    in turns or not (PINGPONG), ORDER of the blocks; LAZY maxima, and where results are rescaled;
-    STAYS, one block per multiprocessor takes what there is to do, the longest first."""
+    in turns or not (PINGPONG), ORDER of the blocks; LAZY maxima, and where results are rescaled, or
+    maxima by a GUESS; STAYS, one block per multiprocessor takes what there is to do, the longest
+    first; EARLY, blocks come before the launch ahead has ended; MERGED, one machine code for all
+    groups."""
 
     BM: int
     BN: int
@@ -55,7 +57,10 @@ class WgmmaConfig:
     ORDER: str = "rows"
     LAZY: bool = True
     RESCALE: str = "next"
+    GUESS: bool = False
     STAYS: bool = False
+    EARLY: bool = False
+    MERGED: bool = False
 
     def blocks(self, problem: Blocked) -> int:
         return blocks(problem, self.BM)

@@ -6,6 +6,9 @@ A block takes BM queries of a head and walks its keys backwards, BN at a time: f
 keys that a mask cuts, then those that all its queries see, then those a window's left end cuts.
 PINGPONG: the groups issue their products in turns, so one multiplies under another's softmax.
 LAZY: a row's maximum stays until it is far too low, and so does its result: no decay meanwhile.
+GUESS: exponentials take the maximum of the blocks before; where their sums say that it is far too
+low, which is rare, the group multiplies and looks again. No maximum is in the way otherwise.
+MERGED: the groups in turns run one machine code, which is fetched once for all of them.
 """
 
 from __future__ import annotations
@@ -17,11 +20,13 @@ from hexcute_core import f32, i32
 from hexcute_kernels.attention.bounds import key_tiles, tile_width
 from hexcute_kernels.attention.orders import ORDERS, in_sections, key_head
 from hexcute_kernels.attention.ragged import PLACE, name_rows, places, taken
-from hexcute_kernels.parts.schedule import back_and_forth
+from hexcute_kernels.parts.schedule import await_launch_ahead, back_and_forth
 from hexcute_kernels.parts.softmax import (
     LEAST,
     LOG2_E,
+    MOST,
     SUMS,
+    any_of,
     exponentials,
     hide,
     log_sum,
@@ -34,7 +39,7 @@ b, hq, hk, sq, sk, lb, lh, ls = hx.dims("b hq hk sq sk lb lh ls")
 
 RESCALES = ("before", "after", "next")
 """When a result takes its decay: before or after the exponentials, or under the next products."""
-REGISTERS = {1: (None, None), 2: (24, 240), 3: (32, 160)}
+REGISTERS = {1: (None, None), 2: (24, 240), 3: (32, 160), 4: (24, 112)}
 """What a thread keeps that loads and one that multiplies, by how many groups do; one needs no more
 than a launch gives."""
 BUSY = {**REGISTERS, 2: (40, 232)}
@@ -49,6 +54,16 @@ def multiply(rs, q, k, ro, rp, s_v, values, decay, lazy):
         rescale(ro, decay, lazy)
     s = values.wait()
     hx.gemm(ro, rp, s_v[:, :, s], asynchronous=True)
+
+
+@hx.device
+def visible(s, cut, row, column, length, bounds, capped, scale, cap):
+    """Scores of products s: capped, and hidden where the mask cuts the block."""
+    if capped:
+        s = cap * hx.tanh(s * (scale / cap))
+    if cut:
+        hide(s, row, column, length, *bounds)
+    return s
 
 
 @hx.device
@@ -117,9 +132,15 @@ def warp_specialized_attention(
         ORDER: str = "rows",
         LAZY: bool = False,
         RESCALE: str = "after",
+        GUESS: bool = False,
         STAYS: bool = False,
+        EARLY: bool = False,
+        MERGED: bool = False,
     ):
         assert ORDER in ORDERS and RESCALE in RESCALES, f"they are of {ORDERS} and {RESCALES}"
+        hx.attrs.cuda.merge_roles = MERGED
+        if EARLY:
+            await_launch_ahead()
         rows, group = hx.cdiv(sq, BM), hq // hk
         q0, nq, k0, nk, bm = 0, sq, 0, sk, 0
         count = places * hq if ragged else rows * hq * b
@@ -216,16 +237,16 @@ def warp_specialized_attention(
                     if tiles > 0:
                         with keys.consume() as s:
                             hx.gemm(rs, mine, s_k[:, :, s], accumulate=False)
-                        if capped:
-                            rs = cap * hx.tanh(rs * (scale / cap))
-                        hide(rs, top + nk - nq, last * BN, nk, *bounds)
+                        rs = visible(
+                            rs, True, top + nk - nq, last * BN, nk, bounds, capped, scale, cap
+                        )
                         m, decay = raised(rs, m, factor)
                         p = exponentials(rs, m, factor)
                         sums = hx.sum(p, 1, keep=SUMS)
                         rp = hx.cast(p, dtype)
                         for cut, start, stop in stretches:
                             for i in range(start, stop):
-                                pending = decay if RESCALE == "next" else None
+                                pending = decay if RESCALE == "next" and not GUESS else None
                                 k_now = s_k[:, :, keys.wait()]
                                 v_now = s_v, values
                                 if teams > 1:
@@ -234,23 +255,36 @@ def warp_specialized_attention(
                                 else:
                                     multiply(rs, mine, k_now, ro, rp, *v_now, pending, LAZY)
                                 hx.wait_gemm(1)
-                                keys.release()
-                                if capped:
-                                    rs = cap * hx.tanh(rs * (scale / cap))
-                                if cut:
-                                    hide(rs, top + nk - nq, (last - i) * BN, nk, *bounds)
-                                m, decay = raised(rs, m, factor, LAZY)
-                                if RESCALE == "before":
+                                corner = top + nk - nq, (last - i) * BN, nk, bounds
+                                rs = visible(rs, cut, *corner, capped, scale, cap)
+                                if GUESS:
+                                    p = exponentials(rs, m, factor)
+                                    new = hx.sum(p, 1, keep=SUMS)
                                     hx.wait_gemm(0)
-                                    rescale(ro, decay, LAZY)
-                                p = exponentials(rs, m, factor)
-                                sums = sums * decay + hx.sum(p, 1, keep=SUMS)
-                                hx.wait_gemm(0)
+                                    if any_of(new > MOST):
+                                        hx.gemm(rs, mine, k_now, accumulate=False)
+                                        rs = visible(rs, cut, *corner, capped, scale, cap)
+                                        m, decay = raised(rs, m, factor)
+                                        ro *= decay
+                                        sums *= decay
+                                        p = exponentials(rs, m, factor)
+                                        new = hx.sum(p, 1, keep=SUMS)
+                                    sums += new
+                                    keys.release()
+                                else:
+                                    keys.release()
+                                    m, decay = raised(rs, m, factor, LAZY)
+                                    if RESCALE == "before":
+                                        hx.wait_gemm(0)
+                                        rescale(ro, decay, LAZY)
+                                    p = exponentials(rs, m, factor)
+                                    sums = sums * decay + hx.sum(p, 1, keep=SUMS)
+                                    hx.wait_gemm(0)
                                 values.release()
                                 rp = hx.cast(p, dtype)
-                                if RESCALE == "after":
+                                if RESCALE == "after" and not GUESS:
                                     rescale(ro, decay, LAZY)
-                        if RESCALE == "next":
+                        if RESCALE == "next" and not GUESS:
                             rescale(ro, decay, LAZY)
                         with values.consume() as s:
                             hx.gemm(ro, rp, s_v[:, :, s])

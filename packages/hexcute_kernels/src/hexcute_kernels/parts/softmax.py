@@ -20,6 +20,9 @@ SUMS = 8
 """Sums of a row's columns that a loop keeps apart: those of a thread need no other thread's."""
 SLACK = 8.0
 """By how many powers of two a score may be above a lazy m: far within what float16 holds."""
+MOST = 2.0**14
+"""What exponentials over a guessed m may add up to, of those that a thread sums: each of them is
+then within what float16 holds, and as exact as one below 1."""
 
 
 @hx.device
@@ -51,6 +54,17 @@ def raised(s, m, scale, lazy=False):
 def exponentials(s, m, scale):
     """p (rows, columns) of scores s over m (rows, 1)."""
     return hx.exp2(s * scale - m * scale)
+
+
+@hx.device
+def any_of(conditions):
+    """Whether any element of a tile of conditions holds: one number for all threads of a role."""
+    rows, columns = conditions.shape
+    one = hx.max(hx.reshape(conditions, (rows * columns,)), 0)
+    found = False
+    for (i,) in hx.elements(one):
+        found = one[i]
+    return found
 
 
 @hx.device

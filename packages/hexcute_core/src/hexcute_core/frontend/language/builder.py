@@ -108,6 +108,7 @@ class Launch:
     block_dim: int | None = None
     min_blocks: int | None = None
     cluster_dim: tuple[int, int, int] = (1, 1, 1)
+    merge_roles: bool = False
 
 
 class Builder:

@@ -12,7 +12,7 @@ from hexcute_core.scalar import Scalar, ScalarBase, Var, as_scalar, free_vars
 from hexcute_core.scalar.launch import MULTIPROCESSORS
 from hexcute_core.scalar.visit import substitute, walk
 
-_ATTRIBUTES = ("grid_dim", "block_dim", "min_blocks", "cluster_dim")
+_ATTRIBUTES = ("grid_dim", "block_dim", "min_blocks", "cluster_dim", "merge_roles")
 MAX_THREADS = 1024
 MAX_CLUSTER = 8
 """Blocks of a cluster that every GPU with clusters runs."""
@@ -102,6 +102,13 @@ class CudaAttrs:
                 builder.launch.min_blocks = _count(name, value, 32)
             case "cluster_dim":
                 builder.launch.cluster_dim = _cluster(value)
+            case "merge_roles":
+                if not isinstance(value, bool):
+                    raise builder.error(
+                        f"merge_roles is True or False, known at compile time; got {value}",
+                        fix="write hx.attrs.cuda.merge_roles = True",
+                    )
+                builder.launch.merge_roles = value
             case _:
                 raise builder.error(
                     f"there is no attribute hx.attrs.cuda.{name}",
@@ -114,7 +121,8 @@ class Attrs:
 
     `hx.attrs.cuda.grid_dim`: one to three extents, of symbols, scalar parameters and constants.
     `.block_dim`: threads per block, an int. `.min_blocks`: blocks that must fit a multiprocessor.
-    `.cluster_dim`: blocks a cluster along x, y, z. Raises FrontendError for what is read before it
+    `.cluster_dim`: blocks a cluster along x, y, z. `.merge_roles`: roles that are one text but for
+    numbers have one machine code. Raises FrontendError for what is read before it
     is set, or set where it is decided at run time.
     """
 
