@@ -37,7 +37,7 @@ def command(tool: str) -> list[str]:
     """One worker's process. Errors of the driver's calls that the runtime handles, as a launch of
     no blocks, are no reports. Whatever is found is shown: what a limit hides looks like nothing."""
     sanitizer = ["compute-sanitizer", "--tool", tool, "--report-api-errors", "no"]
-    sanitizer += ["--error-exitcode", "0", "--print-limit", "0", "--launch-timeout", "120"]
+    sanitizer += ["--error-exitcode", "0", "--print-limit", "100000", "--launch-timeout", "120"]
     tests = ["-m", "pytest", "-v", "-p", "shard", "-p", "no:cacheprovider", "-n", "0"]
     return [*sanitizer, sys.executable, *tests, "-m", "gpu and not fuzz"]
 
