@@ -45,7 +45,11 @@ WGMMA = {
     "guess": {"BN": 64, "GUESS": True, "MERGED": True},
     "guess one": {"BM": 64, "BN": 48, "GROUPS": 1, "PINGPONG": False, "GUESS": True},
     "stays": {"BM": 64, "BN": 64, "GROUPS": 1, "PINGPONG": False, "STAYS": True},
-    "turns that stay": {"BN": 64, "STAYS": True, "LAZY": True, "RESCALE": "next", "MERGED": True},
+    "turns that stay": {"BN": 64, "STAYS": True, "LAZY": True, "RESCALE": "next", "MERGED": True,
+        "QUERIES": 2},
+    "guess that stays": {
+        "BN": 64, "STAYS": True, "GUESS": True, "MERGED": True, "QUERIES": 2, "ORDER": "heads",
+    },
     "four": {"BM": 256, "BN": 32, "GROUPS": 4, "GUESS": True, "EARLY": True, "MERGED": True},
 }
 MMA = {"four": {}, "eight": {"BM": 128, "BN": 32, "WARPS": 8}}
@@ -69,6 +73,7 @@ CASES = (
     ("wgmma", "next", Sizes(1, 1, 1, 72, 200, 192, 256), Mask(right=0)),
     ("wgmma", "stays", Sizes(2, 4, 2, 132, 140, 24, 40), Mask(right=0, left=70)),
     ("wgmma", "stays", Sizes(2, 2, 1, 132, 100, 64, 64), Mask(right=0)),
+    ("wgmma", "guess that stays", Sizes(1, 4, 2, 200, 100, 64, 64), Mask(right=0)),
     ("wgmma", "turns that stay", Sizes(1, 4, 2, 200, 300, 128, 128), Mask(right=0)),
     ("mma", "four", Sizes(1, 2, 1, 132, 300, 64, 64), Mask()),
     ("mma", "four", Sizes(2, 2, 1, 100, 130, 64, 64), Mask(right=0, left=40)),

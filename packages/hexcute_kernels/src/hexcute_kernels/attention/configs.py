@@ -46,8 +46,8 @@ class WgmmaConfig:
     """BM queries and BN keys per tile, STAGES of keys and of values, GROUPS of warps that multiply,
     in turns or not (PINGPONG), ORDER of the blocks; LAZY maxima, and where results are rescaled, or
     maxima by a GUESS; STAYS, one block per multiprocessor takes what there is to do, the longest
-    first; EARLY, blocks come before the launch ahead has ended; MERGED, one machine code for all
-    groups."""
+    first, with so many stages of QUERIES; EARLY, blocks come before the launch ahead has ended;
+    MERGED, one machine code for all groups."""
 
     BM: int
     BN: int
@@ -59,6 +59,7 @@ class WgmmaConfig:
     RESCALE: str = "next"
     GUESS: bool = False
     STAYS: bool = False
+    QUERIES: int = 1
     EARLY: bool = False
     MERGED: bool = False
 

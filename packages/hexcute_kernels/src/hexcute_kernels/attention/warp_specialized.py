@@ -42,7 +42,7 @@ RESCALES = ("before", "after", "next")
 REGISTERS = {1: (None, None), 2: (24, 240), 3: (32, 160), 4: (24, 112)}
 """What a thread keeps that loads and one that multiplies, by how many groups do; one needs no more
 than a launch gives."""
-BUSY = {**REGISTERS, 2: (40, 232)}
+BUSY = {**REGISTERS, 2: (40, 232), 4: (32, 112)}
 """The same where the loading ones also find their blocks, or gather rows."""
 
 
@@ -79,12 +79,16 @@ def views(q, k, v, z, h, row, k0, last, BM, BN):
 
 
 @hx.device
-def block_of(number, count, place, rows, BM, bounded_right):
+def block_of(number, count, place, rows, BM, bounded_right, ORDER):
     """Of a block that stays, what `taken` says."""
-    at = back_and_forth(number, count, hx.gridDim.x)
+    at = number
+    if ORDER != "rows" or place is not None:
+        at = back_and_forth(number, count, hx.gridDim.x)
     if place is not None:
         return at % hq, 0, *taken(place, at // hq)
-    row, head = at // (hq * b), at % (hq * b)
+    row, head = at % rows, at // rows
+    if ORDER != "rows":
+        row, head = at // (hq * b), at % (hq * b)
     if bounded_right:
         row = rows - 1 - row
     return head % hq, head // hq, 0, sq, 0, sk, row * BM
@@ -134,6 +138,7 @@ def warp_specialized_attention(
         RESCALE: str = "after",
         GUESS: bool = False,
         STAYS: bool = False,
+        QUERIES: int = 1,
         EARLY: bool = False,
         MERGED: bool = False,
     ):
@@ -167,10 +172,10 @@ def warp_specialized_attention(
                 bm = (rows - 1 - row if bounded_right else row) * BM
             last, tiles, first_whole, after_whole = key_tiles(bm, nq, nk, *bounds, BM, BN)
             gq, gk, gv = views(q, k, v, z, h, q0 + bm, k0, last, BM, BN)
-        s_q = hx.shared_tensor(dtype, (BM, max(wide_k, wide_v)))
+        s_q = hx.shared_tensor(dtype, (BM, max(wide_k, wide_v), QUERIES))
         s_k = hx.shared_tensor(dtype, (BN, wide_k, STAGES))
         s_v = hx.shared_tensor(dtype, (wide_v, BN, STAGES))
-        queries, keys, values = hx.pipeline(1), hx.pipeline(STAGES), hx.pipeline(STAGES)
+        queries, keys, values = hx.pipeline(QUERIES), hx.pipeline(STAGES), hx.pipeline(STAGES)
         teams = GROUPS if PINGPONG else 1
         high = BM // teams
         loading, multiplying = (BUSY if ragged or STAYS else REGISTERS)[GROUPS]
@@ -183,12 +188,12 @@ def warp_specialized_attention(
             for number in hx.persistent(count) if STAYS else (0,):
                 if STAYS:
                     h, z, q0, nq, k0, nk, bm = block_of(
-                        number, count, place, rows, BM, bounded_right
+                        number, count, place, rows, BM, bounded_right, ORDER
                     )
                     last, tiles, _, _ = key_tiles(bm, nq, nk, *bounds, BM, BN)
                     gq, gk, gv = views(q, k, v, z, h, q0 + bm, k0, last, BM, BN)
-                with queries.produce():
-                    hx.copy(gq, s_q[:, :wide_k])
+                with queries.produce() as s:
+                    hx.copy(gq, s_q[:, :wide_k, s])
                 for i in range(tiles):
                     with keys.produce() as s:
                         hx.copy(gk[:, :, last - i], s_k[:, :, s])
@@ -215,7 +220,7 @@ def warp_specialized_attention(
                 for number in hx.persistent(count) if STAYS else (0,):
                     if STAYS:
                         h, z, q0, nq, k0, nk, bm = block_of(
-                            number, count, place, rows, BM, bounded_right
+                            number, count, place, rows, BM, bounded_right, ORDER
                         )
                         last, tiles, first_whole, after_whole = key_tiles(
                             bm, nq, nk, *bounds, BM, BN
@@ -224,7 +229,6 @@ def warp_specialized_attention(
                     if bounded_left:
                         stretches.append((True, after_whole, tiles))
                     top = bm + me * high
-                    mine = s_q[me * high : (me + 1) * high, :wide_k]
                     ro = hx.register_tensor(f32, (high, wide_v))
                     rs = hx.register_tensor(f32, (high, BN))
                     m = hx.register_tensor(f32, (high, 1))
@@ -233,7 +237,8 @@ def warp_specialized_attention(
                     hx.fill(m, LEAST)
                     hx.fill(sums, 0.0)
                     factor = (1.0 if capped else scale) * LOG2_E
-                    queries.wait()
+                    slot = queries.wait()
+                    mine = s_q[me * high : (me + 1) * high, :wide_k, slot]
                     if tiles > 0:
                         with keys.consume() as s:
                             hx.gemm(rs, mine, s_k[:, :, s], accumulate=False)
@@ -296,7 +301,7 @@ def warp_specialized_attention(
                         gl = hx.global_view(lse[z, h, q0 + top :], ((high, 1), (sum_step, 1)))
                         hx.copy(log_sum(m, total, factor), gl)
                     # The queries have been read: their memory takes the result on its way out.
-                    so = s_q[me * high : (me + 1) * high, :wide_v]
+                    so = s_q[me * high : (me + 1) * high, :wide_v, slot]
                     hx.sync_role()
                     hx.copy(hx.cast(ro * reciprocal_or_zero(total), dtype), so)
                     hx.sync_role()
