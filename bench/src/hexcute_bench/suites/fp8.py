@@ -18,7 +18,7 @@ FP8_BLOCKWISE = KernelSuite(
     name="fp8_blockwise",
     title="Blockwise scaled FP8 GEMM",
     operator="fp8_blockwise_matmul",
-    baseline="cutlass",
+    baseline="deepgemm",
     shapes=SHAPES,
     quick=tuple(shape for shape in SHAPES if shape["m"] in (64, 4096) and shape["n"] == 4096),
     peers=(*hexcute_fp8(), CutlassFp8(), DeepGemm(), CublasLtFp8(), TritonFp8()),
