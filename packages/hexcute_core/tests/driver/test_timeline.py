@@ -6,7 +6,6 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,9 @@ import hexcute_core as hx
 from hexcute_core.backend import emit
 from hexcute_core.commands import main
 from hexcute_core.driver.proof import prove
-from hexcute_core.errors import HexcuteError, LaunchError, OptionError, VerifyError
-from hexcute_core.lowering.stamps import activity, stamped
-from hexcute_core.thread import PRIMS, For, If, Prim, Stamp, While, show_program, verify
+from hexcute_core.errors import HexcuteError, LaunchError, OptionError
+from hexcute_core.lowering.stamps import stamped
+from hexcute_core.thread import For, If, Stamp, While, verify
 from hexcute_core.thread.timeline import Stretch, Track, stretches
 from hexcute_core.thread.visit import statements
 from hexcute_core.toolchain import compile_cubin, sass
@@ -58,62 +57,8 @@ def test_stamps_are_a_pass_that_leaves_the_program_as_it_is(name: str) -> None:
     verify(with_stamps)
     plain = [s for s in statements(with_stamps.body) if not isinstance(s, (Stamp, *NESTS))]
     assert plain == [s for s in statements(thread.body) if not isinstance(s, NESTS)]
-    assert [p.name for p in with_stamps.params if p not in thread.params] == ["timeline"]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_where_the_stamps_stand(name: str) -> None:
-    kernel, target = KERNELS[name]
-    thread = kernel.compile(target).stamped.thread
-    text = show_program(thread)
-    assert "stamps to timeline" in text and re.search(r"stamp \d+: multiply", text)
-    assert thread.stamps is not None
-    for block in blocks(thread.body):
-        # A block ends in no interval, and stamps that say the same do not follow one another.
-        opened = [s.opens for s in block if isinstance(s, Stamp)]
-        assert all(a != b for a, b in zip([None, *opened], opened))
-        assert not opened or opened[-1] is None
-    products = [s for s in statements(thread.body) if isinstance(s, Prim) and "mma" in s.name]
-    around = [s for s in statements(thread.body) if isinstance(s, (Prim, Stamp))]
-    multiply = {
-        i for i, interval in enumerate(thread.stamps.intervals) if interval.activity == "multiply"
-    }
-    now: int | None = None
-    for stmt in around:
-        if isinstance(stmt, Stamp):
-            now = stmt.opens
-        elif stmt in products:
-            assert now in multiply
-
-
-QUIET = {
-    "atom.shared", "bar.named.arrive", "bar.warp.sync", "cluster.arrive", "cp.async.commit",
-    "cp.async.mbarrier", "fence", "griddepcontrol.launch", "ld.shared", "ldmatrix",
-    "mbarrier.arrive", "mbarrier.expect", "mbarrier.init", "mov", "red.shared", "setmaxnreg",
-    "st.shared", "stmatrix", "tma.commit",
-}  # fmt: skip
-"""What takes no time worth telling: it moves within the block, or only says something."""
-
-
-def test_every_primitive_is_told_or_known_to_be_quiet() -> None:
-    told = {name for name in PRIMS if activity(Prim(name, ())) is not None}
-    quiet = {name for name in PRIMS if any(f"{name}.".startswith(f"{q}.") for q in QUIET)}
-    assert told | quiet == set(PRIMS) and not told & quiet
-    kinds = {
-        "mbarrier.wait.cluster": "wait", "cp.async.16": "copy", "cp.async.wait": "wait",
-        "ld.global.acquire.4": "copy", "tma.load.multicast": "copy", "tma.wait.read": "wait",
-        "wgmma.wait": "multiply", "mma.16x8x16.f32.f16.f16": "multiply", "tma.reduce.add": "store",
-        "red.global.add.f32": "store", "tma.prefetch": "copy",
-    }  # fmt: skip
-    assert {name: activity(Prim(name, ())) for name in kinds} == kinds
-
-
-def blocks(body: Any) -> Any:
-    yield body
-    for stmt in body:
-        for part in ("body", "then", "otherwise"):
-            if getattr(stmt, part, ()):
-                yield from blocks(getattr(stmt, part))
+    own = [f"timeline_{name}" for name in ("rows", "table", "blocks", "room")]
+    assert [p.name for p in with_stamps.params if p not in thread.params] == own
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -125,23 +70,8 @@ def test_copies_are_proved_beside_stamps(name: str) -> None:
     )
 
 
-def test_stamps_obey_the_laws_of_thread_programs() -> None:
-    thread = in_step.compile("sm_80").thread
-    good = stamped(thread)
-    assert good.stamps is not None
-    wrong = (
-        replace(good, stamps=None),
-        replace(good, stamps=replace(good.stamps, param="nobody")),
-        replace(good, stamps=replace(good.stamps, intervals=good.stamps.intervals[:1])),
-        replace(good, params=thread.params),
-    )
-    for program in wrong:
-        with pytest.raises(VerifyError):
-            verify(program)
-
-
 def test_a_name_of_the_kernels_own_is_left_to_it() -> None:
-    x = hx.dim("timeline")
+    x = hx.dim("timeline_rows")
 
     @hx.kernel(cache=False)
     def named(a: hx.f32[x]):
@@ -152,8 +82,9 @@ def test_a_name_of_the_kernels_own_is_left_to_it() -> None:
         hx.copy(r, hx.global_view(a, ((32,), (1,))))
 
     thread = named.compile("sm_80").stamped.thread
-    assert thread.stamps is not None and thread.stamps.param == "timeline_"
-    assert [p.name for p in thread.params] == ["a", "timeline_", "timeline"]
+    own = ["timeline__rows", "timeline__table", "timeline__blocks", "timeline__room"]
+    assert thread.stamps is not None and thread.stamps.params == tuple(own)
+    assert [p.name for p in thread.params] == ["a", *own, "timeline_rows"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -163,14 +94,19 @@ def test_machine_code_has_the_clock_and_all_else(name: str) -> None:
     source = emit(compiled.stamped.thread, target)
     cubin = compile_cubin(source.text, target)
     plain, noted = (Counter(opcodes_of(sass(c))) for c in (compiled.built.cubin, cubin.cubin))
+    # An instruction a stamp, a few a row and a run, and the start and the end.
+    stamps = [s for s in statements(compiled.stamped.thread.body) if isinstance(s, Stamp)]
+    begun = sum(s.at == 0 for s in stamps)
+    grown = sum(noted.values()) - sum(plain.values())
+    assert grown <= 60 + len(stamps) + 10 * begun and noted["CS2R.32"] == len(stamps) + 3
     products = {op for op in plain if op.startswith(("HGMMA", "HMMA", "UTMALDG", "LDGSTS"))}
     assert products and all(noted[op] == plain[op] for op in products)
     assert not any("CLOCK" in op or op.startswith("CS2R.32") for op in plain)
     assert any(op.startswith(("CS2R", "S2UR", "S2R")) for op in noted - plain)
     assert all(r.spill_store_bytes == 0 for r in cubin.resources)
-    # A stamp is no branch: whoever writes none has a predicate.
-    stamp = re.search(r"setp\.gt\.s32 p, [^}]*}", cubin.ptx)
-    assert stamp is not None and "bra" not in stamp[0] and stamp[0].count("@p st.global") == 1
+    # A row is no branch: whoever writes none has a predicate.
+    rows = re.findall(r"setp\.ge\.s32 p, [^}]*}", cubin.ptx)
+    assert rows and all("bra" not in r and r.count("@p st.global.v4") == 1 for r in rows)
 
 
 @pytest.mark.parametrize("name", NAMES)

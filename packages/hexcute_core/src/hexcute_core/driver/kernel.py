@@ -218,8 +218,9 @@ class Kernel:
         copied, multiplied or stored: `print(it.show())`, `it.save("trace.json")`.
 
         Torch tensors on a GPU: one launch, waited for, of the kernel with stamps of the clock, a
-        track having room for `stamps` of them; without `blocks` it tells of the first 8. Numpy
-        arrays: a simulation for `target`, in the clocks of the cost model, of `blocks` or all.
+        track having room for `stamps` rows of three or four; without `blocks` it tells of the
+        first 8. Numpy arrays: a simulation for `target`, in the clocks of the cost model, of
+        `blocks` or all.
         """
         bound = bind(self.signature, args, self.divisors)
         if bound.device == HOST:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 BLOCKS = 8
 """Blocks of a launch that are told of where none are named: the first."""
 ROOM, MOST_ROOM = 4096, 2**24
-"""Stamps a track has room for, unless more are asked for, and at most."""
+"""Rows of stamps a track has room for, unless more are asked for, and at most."""
 _WRAP = 2**32
 
 
@@ -62,8 +62,8 @@ class Stamped:
         source = emit(thread, self._compiled.code)
         cubin = compile_cubin(source.text, self._compiled.code)
         assert thread.stamps is not None
-        hidden = ScalarParam(thread.stamps.param, "u64")
-        given: Signature = replace(signature, params=(*signature.params, hidden))
+        hidden = [ScalarParam(param, "u64") for param in thread.stamps.params]
+        given: Signature = replace(signature, params=(*signature.params, *hidden))
         return KernelImage(
             source.entry, cubin.cubin, cubin.arch, thread.shared_bytes, (thread.block_dim, 1, 1),
             given, thread.maps, thread.cluster_dim, calls(thread.body, "griddepcontrol.wait"),
@@ -78,11 +78,13 @@ class Stamped:
         chosen = _chosen(grid, blocks, signature.span)
         if self._loaded is None:
             self._loaded = LoadedKernel(self._image())
-        buffer = StampBuffer(device, grid, chosen, thread.block_dim, room, signature.span)
+        assert thread.stamps is not None
+        runs = thread.stamps.runs
+        buffer = StampBuffer(device, grid, chosen, thread.block_dim, runs, room, signature.span)
         before = len(signature.tensors) + len(signature.scalars)
-        given = (*values[:before], buffer.address, *values[before:])
+        given = (*values[:before], *buffer.given, *values[before:])
         self._loaded.launch_bound(grid, device, given)
-        return told(thread, self._compiled.tile, buffer.read(), room)
+        return told(thread, self._compiled.tile, buffer.read())
 
     def simulate(
         self,
@@ -99,7 +101,7 @@ class Stamped:
         thread = self.thread
         assert thread.stamps is not None
         meter = Meter(thread, arch)
-        given = {**numbers, thread.stamps.param: 0}
+        given = {**numbers, **dict.fromkeys(thread.stamps.params, 0)}
         report = simulate(thread, arrays, given, blocks, check=check, meter=meter)
         stamps: dict[tuple[Grid, int], list[tuple[int | None, float]]] = {}
         for block, first, opens, time in meter.stamps:
@@ -131,13 +133,14 @@ def _chosen(
     from hexcute_core.simulator.arguments import bind_blocks
 
     try:
-        return tuple((int(x), int(y), int(z)) for x, y, z in bind_blocks(grid, blocks))
+        bound = bind_blocks(grid, blocks)
+        return tuple(dict.fromkeys((int(x), int(y), int(z)) for x, y, z in bound))
     except SimulationError as wrong:
         raise LaunchError(wrong.message, span, wrong.fix) from None
 
 
 def check_room(room: object, span: SourceSpan | None) -> int:
-    """The number of stamps a track has room for."""
+    """The number of rows of stamps a track has room for."""
     if type(room) is not int or not 1 <= room <= MOST_ROOM:
         raise OptionError(
             f"stamps is {room!r}, expected a whole number from 1 to {MOST_ROOM}", span,
@@ -162,9 +165,7 @@ def names(tile: TileProgram) -> list[str]:
     return found
 
 
-def told(
-    thread: ThreadProgram, tile: TileProgram, written: Sequence[Written], room: int
-) -> Timeline:
+def told(thread: ThreadProgram, tile: TileProgram, written: Sequence[Written]) -> Timeline:
     """The timeline of what a launch wrote.
 
     Clocks of multiprocessors begin anywhere and have one speed, which the tracks' ends tell all
@@ -185,12 +186,11 @@ def told(
         times = [base + float(c) * pace for c in clocks[1:]]
         end = base + (w.end[1] - w.start[1]) % _WRAP * pace
         end = max([end, *times])
-        lost = max(0, w.came - room)
         stamps = [(number, time) for (number, _), time in zip(w.stamps, times, strict=True)]
-        last = times[-1] if lost and times else end
+        last = times[-1] if w.lost and times else end
         found = stretches(thread.stamps.intervals, stamps, last)
         name = called[w.track]
-        tracks.append(Track(w.block, name, base, end, found, w.multiprocessor, lost))
+        tracks.append(Track(w.block, name, base, end, found, w.multiprocessor, w.lost))
     return Timeline(thread.name, "ns", tuple(tracks), 1.0 / pace)
 
 

@@ -1,6 +1,6 @@
 """StampBuffer: memory on a GPU that a launch writes its stamps to, and what was written there.
 
-    bytes = 16 per block of the grid + what the chosen blocks have room for
+    bytes = 16 a row + 32 a track of the chosen blocks + 4 a block from the first to the last
 
 `thread/stamps.py` says where what lies. Everything is allocated and cleared before the launch; a
 track that is full takes no more.
@@ -9,10 +9,10 @@ track that is full takes no more.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from hexcute_core.errors import LaunchError, MissingDependency, SourceSpan
 from hexcute_core.runtime.launching import Grid
 from hexcute_core.runtime.torch_link import INSTALL
-from hexcute_core.thread.stamps import ENTRY, HEAD, NONE, STAMP, part_bytes, tracks
+from hexcute_core.thread.stamps import HEAD, NONE, TABLED, WORDS, rows, track_bytes, tracks
 
+Runs: TypeAlias = Sequence[tuple[int | None, ...]]
 MOST_BYTES = 2**30
 """A buffer is smaller than this."""
 
@@ -29,19 +30,20 @@ MOST_BYTES = 2**30
 @dataclass(frozen=True)
 class Written:
     """One track: nanoseconds and clocks (that wrap at 2^32) at `start` and `end`, the `stamps` with
-    their clocks, how many `came`, and the multiprocessor."""
+    their clocks, how many rows were `lost`, and the multiprocessor."""
 
     block: Grid
     track: int
     start: tuple[int, int]
     end: tuple[int, int]
     stamps: tuple[tuple[int | None, int], ...]
-    came: int
+    lost: int
     multiprocessor: int
 
 
 class StampBuffer:
-    """For `blocks` of a `grid` of blocks of `threads` threads, with `room` stamps a track.
+    """For `blocks` of a `grid` of blocks of `threads` threads, whose program has `runs` of stamps,
+    with `room` rows a track; `given` are the parameters that tell the kernel so.
 
     Raises LaunchError where that is too much memory.
     """
@@ -52,57 +54,80 @@ class StampBuffer:
         grid: Grid,
         blocks: Sequence[Grid],
         threads: int,
+        runs: Runs,
         room: int,
         span: SourceSpan | None = None,
     ) -> None:
-        self._blocks, self._threads, self._room = blocks, threads, room
-        self._table = ENTRY * prod(grid)
-        size = self._table + part_bytes(threads, room) * len(blocks)
-        if size > MOST_BYTES:
+        self._blocks, self._count, self._runs, self._span = blocks, tracks(threads), runs, span
+        places = [(z * grid[1] + y) * grid[0] + x for x, y, z in blocks]
+        first, behind = min(places, default=0), max(places, default=-1) + 1
+        self._size = track_bytes(room) * self._count * len(blocks)
+        # Blocks that follow one another need no table.
+        listed = places != list(range(first, first + len(places)))
+        size = self._size + (TABLED * (behind - first) if listed else 0)
+        if size > MOST_BYTES or behind > NONE:
             raise LaunchError(
                 f"{len(blocks)} of {prod(grid)} blocks with {room} stamps a track take {size} "
                 f"bytes, at most {MOST_BYTES}",
                 span,
-                "name fewer blocks, or ask for fewer stamps",
+                "name fewer blocks, or such as lie closer, or ask for fewer stamps",
             )
         torch = _torch()
         self._memory: Any = torch.zeros(size, dtype=torch.uint8, device=f"cuda:{device}")
-        self.address = int(self._memory.data_ptr())
-        entries = table(grid, blocks, threads, room, self.address)
-        self._memory[: self._table].copy_(torch.from_numpy(entries))
+        address = int(self._memory.data_ptr())
+        if listed:
+            numbers = torch.from_numpy(table(places).view(np.uint8))
+            self._memory[self._size :].copy_(numbers)
+        begins = address + self._size if listed else 0
+        self.given = (address, begins, first | (behind - first) << 32, room)
 
     def read(self) -> list[Written]:
-        """What the launch wrote, when it is over."""
-        raw = self._memory[self._table :].cpu().numpy()
-        return parse(raw, self._blocks, self._threads, self._room)
+        """What the launch wrote, when it is over. Raises LaunchError where a track has no end."""
+        raw = self._memory[: self._size].cpu().numpy()
+        found = parse(raw, self._blocks, self._count, self._runs)
+        if any(not w.end[0] for w in found):
+            raise LaunchError(
+                "a track has no end: its stamps went on for longer than they can be counted",
+                self._span,
+                "launch the kernel on less work",
+            )
+        return found
 
 
-def table(
-    grid: Grid, blocks: Sequence[Grid], threads: int, room: int, address: int
-) -> NDArray[np.uint8]:
-    """The bytes of the table that lies at `address`, the parts of `blocks` behind it in order."""
-    entries = np.zeros((prod(grid), ENTRY // 8), dtype=np.uint64)
-    first, part = address + ENTRY * prod(grid), part_bytes(threads, room)
-    for i, (x, y, z) in enumerate(blocks):
-        entries[(z * grid[1] + y) * grid[0] + x] = first + i * part, room
-    return entries.view(np.uint8).reshape(-1)
+def table(places: Sequence[int]) -> NDArray[np.uint32]:
+    """For each block from the first of `places` in the grid to the last its number among them, or
+    NONE."""
+    first = min(places)
+    numbers = np.full(max(places) + 1 - first, NONE, dtype=np.uint32)
+    numbers[np.array(places) - first] = np.arange(len(places))
+    return numbers
 
 
 def parse(
-    raw: NDArray[np.uint8], blocks: Sequence[Grid], threads: int, room: int
+    raw: NDArray[np.uint8], blocks: Sequence[Grid], count: int, runs: Runs
 ) -> list[Written]:
-    """What stands in the parts of `blocks`; those of blocks that did not end are left out."""
+    """What stands in the tracks of `blocks`, `count` of each."""
+    places = [(block, track) for block in blocks for track in range(count)]
+    parts = raw.reshape(len(places), len(raw) // max(len(places), 1))
     found = []
-    parts = raw.reshape(len(blocks) * tracks(threads), HEAD + room * STAMP)
-    for i, part in enumerate(parts):
-        ns_start, ns_end = map(int, part[:16].view(np.uint64))
-        start, end, came, multiprocessor = map(int, part[16:HEAD].view(np.uint32))
-        kept = part[HEAD : HEAD + STAMP * min(came, room)].view(np.uint32)
-        stamps = tuple((None if n == NONE else n, c) for n, c in kept.reshape(-1, 2).tolist())
-        block, track = divmod(i, tracks(threads))
-        ends = (ns_start, start), (ns_end, end)
-        found.append(Written(blocks[block], track, *ends, stamps, came, multiprocessor))
-    return [w for w in found if w.end[0]]
+    for (block, track), part in zip(places, parts, strict=True):
+        lines, head = part[:-HEAD].view(np.uint32).reshape(-1, WORDS), part[-HEAD:]
+        end, left = int(head[:8].view(np.uint64)[0]), int(head[12:16].view(np.int32)[0])
+        low, first, multiprocessor, _ = map(int, head[16:].view(np.uint32))
+        last, stamps = int(head[8:12].view(np.uint32)[0]), tuple(_stamps(lines, runs))
+        whole = (end - (end - low) % 2**32, first), (end, last), stamps, max(0, -left)
+        found.append(Written(block, track, *whole, multiprocessor))
+    return found
+
+
+def _stamps(lines: NDArray[np.uint32], runs: Runs) -> Iterator[tuple[int | None, int]]:
+    """What each stamp opens and when, from the rows of a track up to the first that is empty."""
+    at = 0
+    while at < len(lines) and lines[at, 0]:
+        run = runs[int(lines[at, 0]) - 1]
+        after = at + rows(len(run))
+        yield from zip(run, map(int, lines[at:after].reshape(-1)[1:]))
+        at = after
 
 
 def _torch() -> Any:

@@ -21,7 +21,7 @@ from hexcute_core.simulator.code import PAUSE, Code, Routine, Step, Waits
 from hexcute_core.synthesis.compute_cost import SIMPLE, scalar_clocks
 from hexcute_core.synthesis.cost import BOX_CLOCKS, CLOCKS_A_SECTOR, SECTOR_BYTES
 from hexcute_core.synthesis.timeline import TMA_LATENCY
-from hexcute_core.thread import MapRef, Prim, ThreadProgram
+from hexcute_core.thread import MapRef, Prim, Stamp, ThreadProgram
 from hexcute_core.thread.stamps import TRACK
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class Meter:
     interval; when each block `began` and, by its first thread, each warp of it `ended`."""
 
     def __init__(self, program: ThreadProgram, arch: Arch) -> None:
+        self._program = program
         self._timings = {row.name: row.timing for row in arch.copies}
         self._timings |= {row.name: row.timing for row in arch.mmas}
         self._timings |= {_plain(row.name("kk")): row.timing for row in arch.wgmmas}
@@ -60,8 +61,10 @@ class Meter:
         for agent in group.agents:
             agent.machine.pace.now = self.time
 
-    def stamp(self, m: Machine, opens: int | None) -> None:
+    def stamp(self, m: Machine, stamp: Stamp) -> None:
         """A stamp, of the first thread of each warp group."""
+        assert self._program.stamps is not None
+        opens = self._program.stamps.opens(stamp)
         for lane in m.active():
             if m.thread_of[lane] % TRACK == 0:
                 block = m.blocks[int(m.block_of[lane])]

@@ -234,11 +234,9 @@ class StatementCompiler:
 
 
 def _stamp(stmt: Stamp) -> Step:
-    opens = stmt.opens
-
     def run(m: Machine) -> None:
         if m.world.meter is not None:
-            m.world.meter.stamp(m, opens)
+            m.world.meter.stamp(m, stmt)
 
     return run
 

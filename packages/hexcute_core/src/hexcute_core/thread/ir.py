@@ -191,10 +191,11 @@ class Say:
 
 @dataclass(frozen=True)
 class Stamp:
-    """Notes the clock: from here on the thread is in interval number `opens` of the program's
-    `stamps`, or in none."""
+    """Notes the clock: from here on the thread is in what stamp `at` of run number `run` of the
+    program's `stamps` opens."""
 
-    opens: int | None
+    run: int
+    at: int
     span: SourceSpan | None = None
 
 
@@ -214,11 +215,21 @@ class Interval:
 
 @dataclass(frozen=True)
 class Stamps:
-    """What the stamps of a program note, and where to: the scalar parameter `param` of type u64 is
-    the address of a table that says for each block where its part of the buffer lies."""
+    """What the stamps of a program note, and where to: the scalar parameters `params`, in the order
+    of `stamps.PARAMETERS`, say where the buffer lies.
+
+    A run is the stamps that follow one another in one block of statements, with no other stamps
+    between: a thread that comes to the first comes to the last, so that it may write them at once.
+    Each opens the interval of that number, or none.
+    """
 
     intervals: tuple[Interval, ...]
-    param: str
+    runs: tuple[tuple[int | None, ...], ...]
+    params: tuple[str, ...]
+
+    def opens(self, stamp: Stamp) -> int | None:
+        """The interval that `stamp` opens."""
+        return self.runs[stamp.run][stamp.at]
 
 
 @dataclass(frozen=True)

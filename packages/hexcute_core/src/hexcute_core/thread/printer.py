@@ -49,10 +49,13 @@ def show_program(program: ThreadProgram, spans: bool = False) -> str:
         along = f" along {m.dims}" if m.dims else ""
         head.append(f"{INDENT}map {m.name}: {m.box}{along} of {m.param}, swizzle {m.swizzle}")
     if program.stamps is not None:
-        head.append(f"{INDENT}stamps to {program.stamps.param}")
+        head.append(f"{INDENT}stamps to {', '.join(program.stamps.params)}")
         for i, interval in enumerate(program.stamps.intervals):
             written = f"  # {interval.span}" if spans and interval.span is not None else ""
-            head.append(f"{INDENT}stamp {i}: {interval.activity}{written}")
+            head.append(f"{INDENT}interval {i}: {interval.activity}{written}")
+        for i, run in enumerate(program.stamps.runs):
+            opened = " ".join("-" if number is None else str(number) for number in run)
+            head.append(f"{INDENT}stamps {i}: {opened}")
     return "\n".join([*head, *_block(program.body, INDENT, spans)]) + "\n"
 
 
@@ -94,7 +97,7 @@ def _statement(stmt: Stmt, indent: str, spans: bool) -> Iterator[str]:
             shown = ", ".join([repr(stmt.text), *map(show, stmt.args)])
             yield f"{'stop' if stmt.stops else 'printf'} {shown}"
         case Stamp():
-            yield "stamp" if stmt.opens is None else f"stamp {stmt.opens}"
+            yield f"stamp {stmt.run}.{stmt.at}"
         case For():
             bounds = ", ".join(show(e) for e in (stmt.start, stmt.stop, stmt.step))
             unrolled = "unrolled " if stmt.unroll else ""

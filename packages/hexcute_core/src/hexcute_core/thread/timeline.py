@@ -36,8 +36,8 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Track:
-    """What one warp group of a block did between `start` and `end`; `lost` stamps found no room,
-    and what they would have told is missing at the end."""
+    """What one warp group of a block did between `start` and `end`; `lost` rows of stamps found no
+    room, and what they would have told is missing at the end."""
 
     block: Block
     name: str
@@ -46,6 +46,13 @@ class Track:
     stretches: tuple[Stretch, ...]
     multiprocessor: int | None = None
     lost: int = 0
+
+    @property
+    def told(self) -> float:
+        """Until when the stretches tell it: to the end, unless stamps were lost."""
+        if not self.lost:
+            return self.end
+        return self.stretches[-1].end if self.stretches else self.start
 
     def share(self, activity: Activity) -> float:
         """The part of its time, from 0 to 1."""
@@ -69,7 +76,8 @@ class Timeline:
     def __repr__(self) -> str:
         blocks = len({t.block for t in self.tracks})
         tracks = f"{len(self.tracks)} tracks of {blocks} blocks"
-        return f"<timeline of {self.kernel}: {tracks}, {self._time(self.end)}>"
+        lost = f", {self.lost} rows of stamps lost" if self.lost else ""
+        return f"<timeline of {self.kernel}: {tracks}, {self._time(self.end)}{lost}>"
 
     @property
     def end(self) -> float:
@@ -78,25 +86,29 @@ class Timeline:
 
     @property
     def lost(self) -> int:
-        """Stamps that found no room."""
+        """Rows of stamps, four or fewer in each, that found no room."""
         return sum(t.lost for t in self.tracks)
 
     def show(self) -> str:
         """Each track's time by what it was spent on, then each line's by role."""
         speed = "" if self.clocks is None else f", {self.clocks:.2f} clocks a nanosecond"
         lines = [f"timeline of {self.kernel}: {self._time(self.end)}{speed}"]
-        heads = "".join(f"{head:>10}" for head in (*ACTIVITIES, "other"))
+        missing = ("untold",) if self.lost else ()
+        heads = "".join(f"{head:>10}" for head in (*ACTIVITIES, "other", *missing))
         wide = max(len(name) for name in ("threads", *(t.name for t in self.tracks))) + 2
         lines.append(f"  {'block':<12}{'threads':<{wide}}{'time':>11}{heads}")
         for t in self.tracks:
             shares = [t.share(a) for a in ACTIVITIES]
-            shares.append(max(0.0, 1.0 - sum(shares)) if t.end > t.start else 0.0)
+            untold = (t.end - t.told) / (t.end - t.start) if t.end > t.start else 0.0
+            shares.append(max(0.0, 1.0 - untold - sum(shares)) if t.end > t.start else 0.0)
+            shares += [untold] if self.lost else []
             place = ",".join(map(str, t.block))
             told = "".join(f"{share:>10.0%}" for share in shares)
             lines.append(f"  {place:<12}{t.name:<{wide}}{self._time(t.end - t.start):>11}{told}")
         lines += ["", *self._by_line(wide)]
         if self.lost:
-            lines.append(f"{self.lost} stamps found no room: ask for more, stamps=...")
+            most = max(t.lost for t in self.tracks)
+            lines.append(f"{self.lost} rows of stamps found no room: raise stamps= by {most}")
         return "\n".join(lines) + "\n"
 
     def _by_line(self, wide: int) -> Iterator[str]:
@@ -136,6 +148,9 @@ class Timeline:
                 line = {"line": s.where, "text": s.text}
                 kind = {"ph": "X", "name": s.activity, "cat": s.activity}
                 events.append({**kind, **at, **when, "args": line})
+            if t.lost:
+                missing = {"name": f"{t.lost} rows of stamps found no room", "s": "t"}
+                events.append({"ph": "i", **missing, **at, "ts": round(t.told / 1000, 6)})
         whole = {"kernel": self.kernel, "unit": self.unit, "clocks": self.clocks}
         lines = ",\n".join(json.dumps(event) for event in events)
         head = f'{{"displayTimeUnit": "ns", "otherData": {json.dumps(whole)}, "traceEvents": ['

@@ -17,6 +17,12 @@ COLOURS: dict[Activity, str] = {
 }  # fmt: skip
 OTHER = "#f4f1e6"
 """What is left of a track: everything that no stamp tells of."""
+UNTOLD = "url(#untold)"
+"""Hatched: stamps of that time found no room."""
+_HATCH = (
+    '<pattern id="untold" width="6" height="6" patternUnits="userSpaceOnUse">'
+    '<rect width="6" height="6" fill="white"/><path d="M0 6L6 0" stroke="#c03030"/></pattern>'
+)
 _LEFT, _RIGHT, _ROW, _BAR, _HAIR = 250.0, 20.0, 26.0, 18.0, 0.3
 _HEAD = 34.0
 _STEPS = (1, 2, 5)
@@ -59,7 +65,10 @@ def _rows(timeline: Timeline) -> Iterator[tuple[str, Track | None]]:
 def _legend(timeline: Timeline) -> Iterator[str]:
     yield f'<text x="8" y="20" font-weight="bold">{escape(timeline.kernel)}</text>'
     x = _LEFT
-    for name, colour in (*((a, COLOURS[a]) for a in ACTIVITIES), ("other", OTHER)):
+    if timeline.lost:
+        yield _HATCH
+    untold = (("untold: stamps found no room", UNTOLD),) if timeline.lost else ()
+    for name, colour in (*((a, COLOURS[a]) for a in ACTIVITIES), ("other", OTHER), *untold):
         yield f'<rect x="{x:.1f}" y="9" width="14" height="14" fill="{colour}" stroke="#888"/>'
         yield f'<text x="{x + 20:.1f}" y="20">{name}</text>'
         x += 90
@@ -73,6 +82,8 @@ def _bars(track: Track, first: float, end: float, y: float, scale: float) -> Ite
 
     if track.start < end and track.end > first:
         yield bar(track.start, track.end, OTHER)
+        if track.told < track.end and track.told < end:
+            yield bar(track.told, track.end, UNTOLD)
     for s in track.stretches:
         if s.start < end and s.end > first:
             yield bar(s.start, s.end, COLOURS[s.activity])

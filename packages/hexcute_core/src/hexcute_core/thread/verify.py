@@ -26,6 +26,7 @@ from hexcute_core.thread.ir import (
     Say,
     SetElement,
     Stamp,
+    Stamps,
     Stmt,
     ThreadParam,
     ThreadProgram,
@@ -33,6 +34,7 @@ from hexcute_core.thread.ir import (
 )
 from hexcute_core.thread.verify_prims import verify_prim
 from hexcute_core.thread.verify_sm90 import verify_launch
+from hexcute_core.thread.visit import statements
 from hexcute_core.unions import assert_never
 
 BUILTINS = frozenset(
@@ -57,8 +59,13 @@ def verify(program: ThreadProgram) -> None:
     scalars = {p.name: p.dtype for p in program.params if not p.pointer}
     scalars[MULTIPROCESSORS.name] = dtypes.i32
     known = Scope(dict(scalars), {}, frozenset(), program)
-    if program.stamps is not None and scalars.get(program.stamps.param) != dtypes.u64:
-        raise VerifyError(f"{program.name} has no u64 {program.stamps.param} for its stamps")
+    if program.stamps is not None:
+        for param in program.stamps.params:
+            if scalars.get(param) != dtypes.u64:
+                raise VerifyError(f"{program.name} has no u64 {param} for its stamps")
+        for number in {n for run in program.stamps.runs for n in run if n is not None}:
+            if not 0 <= number < len(program.stamps.intervals):
+                raise VerifyError(f"a stamp of interval {number}, which is none")
     for p in program.params:
         if len(p.strides) not in (0, len(p.shape)):
             raise VerifyError(f"{p.name} has {len(p.shape)} extents and {len(p.strides)} strides")
@@ -144,6 +151,9 @@ class Scope:
 def _verify_block(stmts: Sequence[Stmt], scope: Scope) -> None:
     for stmt in stmts:
         _verify_statement(stmt, scope)
+    stamps = scope.program.stamps
+    if stamps is not None:
+        _verify_runs(stmts, stamps)
 
 
 def _verify_statement(stmt: Stmt, scope: Scope) -> None:
@@ -170,11 +180,8 @@ def _verify_statement(stmt: Stmt, scope: Scope) -> None:
             if len(letters) != len(stmt.args) or not all(fits):
                 raise VerifyError(f"{stmt.text!r} of other numbers than it shows", stmt.span)
         case Stamp():
-            stamps = scope.program.stamps
-            if stamps is None:
+            if scope.program.stamps is None:
                 raise VerifyError("a stamp in a program that has no intervals", stmt.span)
-            if stmt.opens is not None and not 0 <= stmt.opens < len(stamps.intervals):
-                raise VerifyError(f"a stamp of interval {stmt.opens}, which is none", stmt.span)
         case For():
             _verify_for(stmt, scope)
         case While():
@@ -186,6 +193,24 @@ def _verify_statement(stmt: Stmt, scope: Scope) -> None:
             _verify_block(stmt.otherwise, scope.inner())
         case _:
             assert_never(stmt)
+
+
+def _verify_runs(stmts: Sequence[Stmt], stamps: Stamps) -> None:
+    """The stamps of a run follow one another in the block, from its first to its last."""
+    expected: tuple[int, int] | None = None
+    for stmt in stmts:
+        if not isinstance(stmt, Stamp):
+            if expected is not None and any(isinstance(s, Stamp) for s in statements([stmt])):
+                raise VerifyError(f"stamps between those of run {expected[0]}", None)
+            continue
+        if not 0 <= stmt.run < len(stamps.runs):
+            raise VerifyError(f"a stamp of run {stmt.run}, which is none", stmt.span)
+        if (stmt.run, stmt.at) != (expected or (stmt.run, 0)):
+            raise VerifyError(f"stamp {stmt.at} of run {stmt.run} is out of turn", stmt.span)
+        more = stmt.at + 1 < len(stamps.runs[stmt.run])
+        expected = (stmt.run, stmt.at + 1) if more else None
+    if expected is not None:
+        raise VerifyError(f"run {expected[0]} ends before its stamp {expected[1]}", None)
 
 
 def _verify_assign(stmt: Assign, scope: Scope) -> None:

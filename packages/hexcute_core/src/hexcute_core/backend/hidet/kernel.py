@@ -61,8 +61,8 @@ def build_module(program: ThreadProgram, arch: str, entry: str) -> IRModule:
     opening += tensor_maps.prefetch_maps(scope)
     ending: list[Any] = []
     if program.stamps is not None:
-        opening += stamps.opening(scope, program.stamps)
-        ending = stamps.closing(scope, program.stamps)
+        opening += stamps.opening(scope, program.stamps, program.block_dim)
+        ending = stamps.closing(scope)
     body = emit_block(scope, program.body)
     whole = hs.SeqStmt([*declarations(scope), *opening, *body.seq, *ending])
     attrs: dict[str, Any] = {"cuda.block_dim": program.block_dim, OWN: True}

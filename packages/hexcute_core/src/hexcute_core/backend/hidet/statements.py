@@ -99,7 +99,7 @@ def _emit(scope: Scope, stmt: Stmt | Pair | Halves | Products) -> list[Any]:
         case Say():
             return says.emit(scope, stmt)
         case Stamp():
-            return [stamps.emit(scope, stmt)]
+            return stamps.emit(scope, stmt)
         case For(unroll=True):
             return [_loop(scope, stmt)]
         case For():
@@ -141,7 +141,8 @@ def _drained_loop(scope: Scope, loop: For, wait: Prim, stamp: Stamp | None) -> l
     if not isinstance(trips, Const):
         ran = scalars.condition(scope, compare("lt", loop.start, loop.stop))
         busy = id(loop) in scope.products.busy
-        otherwise = hs.SeqStmt(emit(scope, wait)) if busy else None
+        waited = emit(scope, wait) if busy else []
+        otherwise = hs.SeqStmt([*noted, *waited]) if noted or waited else None
         run = [hs.IfStmt(ran, hs.SeqStmt(run), otherwise)]
     return [*entering(scope, arrays), *run, *leaving(scope, arrays)]
 
