@@ -70,15 +70,15 @@ def in_turn(table: Table[C]) -> Table[C]:
 
 def held(make: Callable[[int, int, bool], R], wide: int, more: tuple[R, ...]) -> Table[R]:
     """The table of an operator. `make(bm, threads, short)` gives a configuration, for rows of up to
-    4096 elements or for longer ones; `wide` threads hold a row of 4097 to 8192. A thread of shorter
-    ones has 16 elements: with 8 a multiprocessor full of threads asks memory for too little at a
-    time, with 32 the registers are another block's."""
+    6144 elements or for longer ones; `wide` threads hold a row of 6145 to 8192. A thread of shorter
+    ones has 12 to 24 elements: with 8 a multiprocessor full of threads asks memory for too little
+    at a time, with 32 the registers are another block's."""
     sizes: tuple[tuple[int, int, int], ...] = (
-        (1, 512, 8193), (1, wide, 4097), (1, 256, 2049), (1, 128, 1025), (2, 128, 513),
+        (1, 512, 8193), (1, wide, 6145), (1, 256, 3073), (1, 128, 1025), (2, 128, 769),
         (4, 128, 257),
     )  # fmt: skip
     rows: list[Row[R]] = [
-        Row(make(bm, threads, least <= 2049), least={"columns": least})
+        Row(make(bm, threads, least <= 3073), least={"columns": least})
         for bm, threads, least in sizes
     ]
     return Table({"h200": (*rows, Row(make(16, 128, True)))}, more)
