@@ -1,6 +1,7 @@
 """Thread programs of the Hopper GEMM: every element of an instruction's operand is found where its
 descriptor says, every box of TMA writes where the layout says, counts and bytes add up."""
 
+import numpy as np
 import pytest
 import view_kernels
 from sm90_reading import (
@@ -16,7 +17,8 @@ from sm90_reading import (
     walk,
 )
 
-from hexcute_core import bf16, f8e4m3, f8e5m2, f16, i8, tf32, u8
+import hexcute_core as hx
+from hexcute_core import bf16, f8e4m3, f8e5m2, f16, i8, i32, tf32, u8
 from hexcute_core.scalar import Const, free_vars
 from hexcute_core.thread import If, MatrixDesc, Prim, Regs, SharedPtr
 from hexcute_core.tile import Copy
@@ -285,6 +287,36 @@ def test_copies_that_threads_only_start_arrive_by_themselves():
     assert not {"cp.async.wait", "fence.proxy"} & {*names}
     assert names.count("mbarrier.arrive") == 1 and "mbarrier.expect" not in names
     assert sorted(inits(thread).values()) == [4, 4, 128, 128]
+
+
+def test_boxes_are_asked_for_before_what_threads_copy():
+    """Rows that numbers name take the threads' time; TMA works meanwhile."""
+
+    def mixed(a: f16[64, 64], b: f16[64, 64], c: f16[64, 64]):
+        hx.attrs.cuda.grid_dim = 1
+        rows, pipe = hx.shared_tensor(i32, (64,)), hx.pipeline(2)
+        sa, sb = hx.shared_tensor(f16, (64, 64, 2)), hx.shared_tensor(f16, (64, 64, 2))
+        with hx.warp_groups_producer():
+            hx.copy(hx.iota((64,), 0), rows)
+            hx.sync_role()
+            with pipe.produce() as s:
+                hx.copy(hx.global_view(a, ((64, 64), (rows, 1))), sa[:, :, s])
+                hx.copy(hx.global_view(b, ((64, 64), (64, 1))), sb[:, :, s])
+        with hx.warp_groups_consumer():
+            r, other = hx.register_tensor(f16, (64, 64)), hx.register_tensor(f16, (64, 64))
+            with pipe.consume() as s:
+                hx.copy(sa[:, :, s], r)
+                hx.copy(sb[:, :, s], other)
+            hx.copy(r + other, hx.global_view(c, ((64, 64), (64, 1))))
+
+    compiled = hx.kernel(mixed, cache=False).compile("sm_90", verify=True)
+    names = [s.name for s in walk(compiled.thread.body) if isinstance(s, Prim)]
+    order = [names.index(x) for x in ("mbarrier.expect", "tma.load", "cp.async.16")]
+    assert order == sorted(order)
+    a = np.arange(64 * 64, dtype=np.float16).reshape(64, 64) % 32
+    c = np.zeros_like(a)
+    assert not compiled.simulate(a, a + 1, c, schedules=4).findings
+    np.testing.assert_array_equal(c, 2 * a + 1)
 
 
 def test_pointers_of_barriers_are_inside_the_arena():

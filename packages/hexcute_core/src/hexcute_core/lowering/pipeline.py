@@ -185,7 +185,8 @@ def lower_end(ctx: Context) -> tuple[th.Stmt, ...]:
 
 
 def lower_produce(ctx: Context, stmt: Produce, lower: Lower) -> tuple[th.Stmt, ...]:
-    """Fills a slot, see the module: statements in their order, boxes last."""
+    """Fills a slot, see the module: statements in their order; boxes last, or before the last copies
+    by cp.async, which take the threads' time."""
     ring = ctx.rings[stmt.pipeline]
     full = _barrier(ctx, stmt.pipeline, stmt.stage, empty=False)
     empty = _barrier(ctx, stmt.pipeline, stmt.stage, empty=True)
@@ -197,6 +198,7 @@ def lower_produce(ctx: Context, stmt: Produce, lower: Lower) -> tuple[th.Stmt, .
         wait = th.If(first, (wait,), (), stmt.span)
     out: list[th.Stmt] = [wait]
     boxes: list[Copy] = []
+    ahead = len(out)
     for part in stmt.body:
         bulk = ctx.solution.bulk.get(part.id) if isinstance(part, Copy) else None
         if isinstance(part, Copy) and bulk is not None and bulk.load:
@@ -205,6 +207,7 @@ def lower_produce(ctx: Context, stmt: Produce, lower: Lower) -> tuple[th.Stmt, .
             out += lower_copy(ctx, part)
         else:
             out += lower(ctx, (part,))
+            ahead = len(out)
     issue: list[th.Stmt] = []
     if boxes:
         total = sum(ctx.solution.bulk[c.id].bytes for c in boxes)
@@ -222,7 +225,7 @@ def lower_produce(ctx: Context, stmt: Produce, lower: Lower) -> tuple[th.Stmt, .
             arrive = (th.If(first, tuple(issue), arrive, stmt.span),)
         return (*out, *_for_warp(ctx, arrive, stmt.span))
     if ring.fill.boxes:
-        out.append(th.If(first, tuple(issue) or arrive, (), stmt.span))
+        out.insert(ahead, th.If(first, tuple(issue) or arrive, (), stmt.span))
     return tuple(out)
 
 
