@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 import pytest
 from four_bits import packed, quantized, strips, weights, words
 
+from hexcute_core import f16, f32
 from hexcute_kernels.moe.configs import W4A16Config, most_blocks
 from hexcute_kernels.moe.grouped import w4a16_gemm
-from hexcute_kernels.moe.routing import (
-    combine,
-    count_pairs,
-    gate_rows,
-    gather,
-    route,
-)
+from hexcute_kernels.moe.sorting import sort
+from hexcute_kernels.moe.streamed import add_up
 
-SMALL = W4A16Config(16, 128, 3)
+SMALL = W4A16Config(16, 128, 3, 1, EXACT=True)
 
 
 def close(got: np.ndarray, want: np.ndarray, bits: int = 10) -> None:
@@ -31,12 +27,12 @@ def close(got: np.ndarray, want: np.ndarray, bits: int = 10) -> None:
     ("m", "n", "k", "config"),
     [
         (16, 128, 256, SMALL),
-        (1, 64, 128, SMALL),
-        (3, 192, 384, W4A16Config(16, 64, 4, 1)),
-        (40, 192, 512, W4A16Config(32, 128, 5)),
-        (70, 320, 256, W4A16Config(64, 256, 3)),
-        (130, 128, 256, W4A16Config(128, 128, 4)),
-        (20, 576, 256, W4A16Config(16, 256, 6, 4, True)),
+        (1, 64, 128, replace(SMALL, BLOCKS=2)),
+        (3, 192, 384, W4A16Config(16, 128, 4, 1)),
+        (40, 192, 512, W4A16Config(32, 256, 5)),
+        (70, 320, 256, W4A16Config(64, 256, 3, RUN=2)),
+        (130, 128, 256, W4A16Config(128, 256, 3)),
+        (20, 576, 256, W4A16Config(16, 384, 4, 3)),
     ],
     ids=str,
 )
@@ -46,7 +42,33 @@ def test_dense_against_float64(m: int, n: int, k: int, config: W4A16Config) -> N
     w, c = packed(*numbers), np.full((m, n), np.nan, np.float16)
     kernel = w4a16_gemm()
     kernel.simulate(x, words(w), strips(w), c, target="sm_90", **asdict(config))
+    close(c, x.astype(np.float64) @ weights(*numbers)[0], 10 if config.EXACT else 9)
+
+
+@pytest.mark.parametrize(("k", "parts"), [(256, 2), (640, 3)])
+def test_parts_of_k_and_their_sum(k: int, parts: int) -> None:
+    m, n, numbers = 21, 192, quantized(0, 1, k, 192)
+    x = np.random.default_rng(1).normal(size=(m, k)).astype(np.float16)
+    w, c = packed(*numbers), np.full((m, n), np.nan, np.float16)
+    sums = np.full((m, parts, n), np.nan, np.float32)
+    config = asdict(replace(SMALL, SPLIT=parts))
+    w4a16_gemm("parts").simulate(x, words(w), strips(w), sums, target="sm_90", **config)
+    add_up(parts, f32).simulate(sums.reshape(-1, n), c, target="sm_90")
     close(c, x.astype(np.float64) @ weights(*numbers)[0])
+
+
+def test_weights_that_are_not_rounded_give_sums_of_float32() -> None:
+    """Numbers for which each product and each sum is exact, and a weight in float16 is not."""
+    k, n = 256, 128
+    rng = np.random.default_rng(0)
+    q, zero = rng.integers(0, 16, (1, k, n)), rng.integers(0, 16, (1, 2, n))
+    scale = np.full((1, 2, n), 1 + 2.0**-10, np.float16)
+    numbers = q.astype(np.uint8), scale, zero.astype(np.uint8)
+    x = rng.integers(-1, 2, (16, k)).astype(np.float16)
+    w, c = packed(*numbers), np.full((16, n), np.nan, np.float16)
+    w4a16_gemm().simulate(x, words(w), strips(w), c, target="sm_90", **asdict(SMALL))
+    want = x.astype(np.float64) @ weights(*numbers)[0]
+    assert np.array_equal(c, want.astype(np.float16))
 
 
 def routes(kind: str, pairs: int, experts: int) -> np.ndarray:
@@ -58,52 +80,49 @@ def routes(kind: str, pairs: int, experts: int) -> np.ndarray:
             return np.full(pairs, experts - 1)
         case "apart":
             return rng.permutation(pairs) * experts // pairs
+        case "nobody":
+            return rng.integers(-1, experts, pairs)
         case _:
             return rng.integers(0, 2, pairs) * (experts - 1)
 
 
-def tables(ids: np.ndarray, experts: int, high: int, target: str) -> tuple[np.ndarray, ...]:
-    """expert, start and pair, as the kernels fill them."""
+def tables(ids: np.ndarray, experts: int, top_k: int, high: int) -> tuple[np.ndarray, ...]:
+    """expert, pair and token, as the kernel fills them."""
     blocks = most_blocks(ids.size, experts, high)
-    counts = np.full(experts, -7, np.int32)
-    expert, start = np.full(blocks, -7, np.int32), np.full(blocks, -7, np.int32)
-    pair = np.full(blocks * high, -7, np.int32)
-    count_pairs.simulate(ids, counts, target=target)
-    route(experts).simulate(ids, counts, expert, start, pair, target=target, BM=high)
-    return expert, start, pair
+    expert = np.full(blocks, -7, np.int32)
+    pair, token = (np.full(blocks * high, -7, np.int32) for _ in range(2))
+    sort(experts, top_k).simulate(ids, expert, pair, token, target="sm_90", BM=high)
+    return expert, pair, token
 
 
-@pytest.mark.parametrize("kind", ["ragged", "one", "apart", "ends"])
-@pytest.mark.parametrize(
-    ("pairs", "experts", "high"), [(64, 8, 16), (2, 3, 16), (1500, 40, 64), (130, 256, 32)]
-)
+@pytest.mark.parametrize("kind", ["ragged", "one", "apart", "ends", "nobody"])
+@pytest.mark.parametrize(("pairs", "experts", "high"), [(64, 8, 16), (2, 3, 16), (4500, 12, 64)])
 def test_tables_of_any_routing(kind: str, pairs: int, experts: int, high: int) -> None:
     ids = routes(kind, pairs, experts).astype(np.int32)
-    expert, start, pair = tables(ids, experts, high, "sm_90")
-    order, used, sorted_before = np.argsort(ids, kind="stable"), 0, 0
-    for e in range(experts):
-        mine = order[ids[order] == e]
-        for begin in range(0, mine.size, high):
-            part = mine[begin : begin + high]
-            rows = pair[used * high : (used + 1) * high]
-            assert expert[used] == e and start[used] == sorted_before + begin
-            assert np.array_equal(rows[: part.size], part) and (rows[part.size :] >= pairs).all()
-            used += 1
-        sorted_before += mine.size
-    assert (expert[used:] == -1).all()
+    expert, pair, token = tables(ids, experts, 2, high)
+    assert (expert >= -1).all() and (expert < experts).all()
+    seen: list[int] = []
+    for e, rows, tokens in zip(expert, pair.reshape(-1, high), token.reshape(-1, high)):
+        if e >= 0:
+            mine = rows >= 0
+            assert mine.any() and (ids[rows[mine]] == e).all()
+            assert np.array_equal(tokens, np.where(mine, rows // 2, -1))
+            seen += rows[mine].tolist()
+    assert sorted(seen) == np.flatnonzero(ids >= 0).tolist()
 
 
 @pytest.mark.parametrize(
-    ("kind", "tokens", "experts", "top_k", "scope"),
+    ("kind", "tokens", "experts", "top_k", "config"),
     [
-        ("ragged", 20, 5, 2, "layer"),
-        ("one", 24, 3, 1, "gemms"),
-        ("apart", 1, 8, 4, "layer"),
-        ("ends", 9, 6, 3, "gemms"),
+        ("ragged", 20, 5, 2, SMALL),
+        ("one", 24, 3, 1, replace(SMALL, LOADS=2)),
+        ("apart", 1, 8, 4, replace(SMALL, BLOCKS=2)),
+        ("ends", 9, 6, 3, W4A16Config(16, 256, 3, LOADS=2, RUN=2)),
+        ("nobody", 12, 4, 2, replace(SMALL, RUN=2, TEAMS=2)),
     ],
 )
 def test_a_layer_against_float64(
-    kind: str, tokens: int, experts: int, top_k: int, scope: str
+    kind: str, tokens: int, experts: int, top_k: int, config: W4A16Config
 ) -> None:
     hidden, width, pairs = 256, 128, tokens * top_k
     rng = np.random.default_rng(3)
@@ -111,44 +130,39 @@ def test_a_layer_against_float64(
     x = rng.normal(size=(tokens, hidden)).astype(np.float16)
     ids = routes(kind, pairs, experts).astype(np.int32)
     gates = rng.uniform(0, 1, pairs).astype(np.float32)
-    expert, start, pair = tables(ids, experts, SMALL.BM, "sm_90")
+    expert, pair, token = tables(ids, experts, top_k, config.BM)
     how: dict[str, Any] = {"target": "sm_90"}
-
-    def half(*shape: int) -> np.ndarray:
-        return np.full(shape, np.nan, np.float16)
-
-    ordered, place = half(pairs, hidden), np.full(pairs, -7, np.int32)
-    gather(top_k).simulate(x, expert, start, pair, ordered, place, BM=SMALL.BM, **how)
-    assert np.array_equal(ordered, x[np.argsort(ids, kind="stable") // top_k])
-    c1, h = half(pair.size, 2 * width), half(pair.size, width)
-    c2, constants = half(pair.size, hidden), asdict(SMALL)
-    w = packed(*first)
-    w4a16_gemm(True, True).simulate(
-        ordered, words(w), strips(w), expert, start, c1, **constants, **how
-    )
-    gate_rows.simulate(c1, expert, h, BM=SMALL.BM, **how)
+    h = np.full((pair.size, width), np.nan, np.float16)
+    c2, out = np.zeros((pairs, hidden), np.float16), np.full((tokens, hidden), np.nan, np.float16)
+    w, constants = packed(*first), asdict(config)
+    w4a16_gemm("gated").simulate(x, words(w), strips(w), expert, token, h, **constants, **how)
     w = packed(*second)
-    staying = asdict(W4A16Config(16, 256, 4, 4, True)) if kind == "ragged" else constants
-    w4a16_gemm(True).simulate(h, words(w), strips(w), expert, c2, **staying, **how)
-    out = half(tokens if scope == "layer" else pairs, hidden)
-    combine(top_k if scope == "layer" else 1).simulate(c2, place, gates, out, **how)
+    w4a16_gemm("weighted").simulate(
+        h, words(w), strips(w), expert, pair, gates, c2, **constants, **how
+    )
+    add_up(top_k, f16).simulate(c2, out, **how)
     rows = x[np.arange(pairs) // top_k].astype(np.float64)
     both = np.einsum("pk,pkn->pn", rows, weights(*first)[ids])
     mid = both[:, :width] / (1 + np.exp(-both[:, :width])) * both[:, width:]
     want = np.einsum("pk,pkn->pn", mid, weights(*second)[ids]) * gates[:, None]
-    close(out, want.reshape(tokens, top_k, -1).sum(1) if scope == "layer" else want, 8)
+    want[ids < 0] = 0
+    close(c2, want, 9 if config.EXACT else 8)
+    close(out, want.reshape(tokens, top_k, -1).sum(1), 8)
 
 
 def test_weights_come_by_tma_and_become_numbers_without_conversions() -> None:
-    compiled = w4a16_gemm(True, True).compile("sm_90", **asdict(SMALL))
+    compiled = w4a16_gemm("gated").compile("sm_90", **asdict(SMALL))
     copies = [line for line in compiled.explain(rejected=0).splitlines() if " copy " in line]
-    (load,) = (line for line in copies if " gq -> sq" in line)
-    (take,) = (line for line in copies if " sq -> rq" in line)
-    assert "tma.load" in load and "ldmatrix.x4 x2" in take and "0 bank conflicts" in take
+    loads = [line for line in copies if " copy gq" in line]
+    takes = [line for line in copies if "-> words" in line]
+    assert len(loads) == len(takes) == 2 and all("tma.load" in line for line in loads)
+    assert all("ldmatrix.x4" in line and "0 bank conflicts" in line for line in takes)
+    (gather,) = (line for line in copies if " copy gx" in line)
+    assert "cp.async.16" in gather
     assert not compiled.built.local_memory
     sass = compiled.sass()
     assert "HGMMA.64x16x16" in sass and not {"I2F.U16", "I2FP"} & set(
         sass.replace(".F32", " ").split()
     )
-    # A group's 64 weights of a thread: one difference a pair, besides its two scales in f32.
-    assert (sass.count("HADD2 "), sass.count("HMUL2")) == (32, 0)
+    # A group's 64 weights of a thread for each half: one difference a pair, no product.
+    assert (sass.count("HADD2 "), sass.count("HMUL2")) == (64, 0)

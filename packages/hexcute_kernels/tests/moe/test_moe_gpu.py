@@ -9,7 +9,7 @@ import pytest
 
 from hexcute_kernels.gpus import gpu_of
 from hexcute_kernels.moe import moe, pack, pack_experts, unpack, w4a16_matmul
-from hexcute_kernels.moe.configs import DENSE, ROUTED, STREAMED
+from hexcute_kernels.moe.configs import DENSE, FEW, ROUTED, STREAMED
 
 pytestmark = pytest.mark.gpu
 torch = pytest.importorskip("torch")
@@ -55,14 +55,28 @@ def dense(m: int, n: int, k: int, **how: Any) -> None:
 def test_random_products(seed: int) -> None:
     draw = random.Random(seed)
     torch.manual_seed(seed)
+    # Kernels of few rows are compiled for the weights' sizes.
+    few = 64 * draw.randrange(1, 20), 128 * draw.randrange(1, 12)
     for _ in range(20):
         m = draw.choice([1, 2, 7, 16, 17, 32, 50, 64, 65, 128, 129, 300])
-        dense(m, 64 * draw.randrange(1, 20), 128 * draw.randrange(1, 12))
+        any_size = 64 * draw.randrange(1, 20), 128 * draw.randrange(1, 12)
+        dense(m, *(few if m <= 16 else any_size))
 
 
 @pytest.mark.parametrize("config", list(DENSE), ids=str)
 def test_every_dense_configuration(config: Any) -> None:
     dense(200, 448, 1024, config=config)
+
+
+@pytest.mark.parametrize("config", list(FEW), ids=str)
+def test_every_configuration_of_few_rows(config: Any) -> None:
+    dense(5, 448, 1024, config=config)
+    dense(16, 448, 1024, config=config)
+
+
+def test_parts_of_a_long_k() -> None:
+    for m in (20, 64, 200):
+        dense(m, 512, 128 * 37)
 
 
 def layer(

@@ -16,6 +16,7 @@ from stand_ins import gpu, on_gpu  # noqa: E402
 
 from hexcute_kernels.moe import moe, pack, pack_experts, w4a16_matmul  # noqa: E402
 from hexcute_kernels.moe.configs import (  # noqa: E402
+    DENSE,
     ROUTED,
     STREAMED,
     MoeConfig,
@@ -23,7 +24,8 @@ from hexcute_kernels.moe.configs import (  # noqa: E402
     W4A16Config,
     WeightedConfig,
 )
-from hexcute_kernels.moe.operators import launch_moe, launch_streamed  # noqa: E402
+from hexcute_kernels.moe.operators import Dense, launch_dense, launch_moe, launch_streamed  # noqa: E402
+from hexcute_kernels.operator import Steps  # noqa: E402
 from hexcute_kernels.tables import constants  # noqa: E402
 from hexcute_kernels.tensors import torch_dtype  # noqa: E402
 
@@ -48,7 +50,7 @@ def test_dense() -> None:
         (noted,) = launches
         shapes = [tuple(t.shape) for t in noted.prepared]
         assert shapes == [(5, 256), (1, 2, 204, 32), (1, 2, 204 * 32), (5, 192)]
-        assert noted.constants["BM"] == 16
+        assert noted.constants["BM"] == 8
         for args, words in (
             ((zeros(5, 128), w), r"x \(m, 256\)"),
             ((zeros(5, 256, dtype=torch.bfloat16), w), "takes float16"),
@@ -57,8 +59,23 @@ def test_dense() -> None:
         ):
             with pytest.raises(LaunchError, match=words):
                 w4a16_matmul(*args)
+        with pytest.raises(LaunchError, match="or 16 of 16384 numbers, got 17 of"):
+            w4a16_matmul.plan((zeros(17, 256), w), variant="few")
     with gpu("a100", "sm_80"), pytest.raises(LaunchError, match="wgmma: needs wgmma and tma"):
         w4a16_matmul.plan((zeros(5, 256), w))
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "split"),
+    [(32, 8192, 1024, 4), (32, 8192, 128, 1), (32, 8192, 640, 3), (40, 28672, 128, 1)],
+)
+def test_parts_of_k_that_are_none_empty(m: int, n: int, k: int, split: int) -> None:
+    problem = Dense(m=m, n=n, k=k)
+    steps = launch_dense(problem, DENSE.choose("h200", problem))
+    launch = steps.launches[0] if isinstance(steps, Steps) else steps
+    assert split == launch.config.SPLIT
+    if isinstance(steps, Steps):
+        assert steps.work[0].shape == (m, split, n)
 
 
 def test_a_layer() -> None:
@@ -70,7 +87,7 @@ def test_a_layer() -> None:
         assert plan.config == STREAMED.rows["h200"][0].config and len(plan.launch.launches) == 4
         assert len(moe.plan((x, w13, w2, ids, gates, "gemms")).launch.launches) == 3
         grouped = moe.plan((x, w13, w2, ids, gates, "layer"), variant="wgmma")
-        assert grouped.config.first.BM == 16 and len(grouped.launch.launches) == 7
+        assert grouped.config.first.BM == 48 and len(grouped.launch.launches) == 4
         assert moe.plan((x, w13, w2, ids, gates, "gemms")).outputs[0].shape == (14, 256)
         many = zeros(500, 256), w13, w2, zeros(500, 2, dtype=torch.int32)
         gated = zeros(500, 2, dtype=torch.float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ from four_bits import packed, quantized, strips, weights, words
 
 from hexcute_core import f16, f32
 from hexcute_kernels.moe.arrange import arrange
-from hexcute_kernels.moe.configs import most_blocks
+from hexcute_kernels.moe.configs import FewConfig, most_blocks
+from hexcute_kernels.moe.few import few_rows
 from hexcute_kernels.moe.streamed import add_up, gated_product, weighted_product
 
 HOW: dict[str, Any] = {"target": "sm_90"}
@@ -96,7 +98,7 @@ def test_a_layer_against_float64(
         )
         assert np.abs(c - want).max() < 2.0**-10 * np.abs(want).max()
     out = np.full((tokens, hidden), np.nan, np.float16)
-    add_up(top_k).simulate(c, out, **HOW)
+    add_up(top_k, f32).simulate(c, out, **HOW)
     exact = c.reshape(tokens, top_k, hidden).astype(np.float64).sum(1)
     np.testing.assert_allclose(out, exact, rtol=2.0**-10, atol=2.0**-20)
 
@@ -115,3 +117,22 @@ def test_weights_stream_by_sixteen_bytes_and_nothing_beside_them(kernel: Any) ->
     )
     # Two groups of 128 rows before the loop and two in it; two groups of 256 rows and no loop.
     assert sass.count("LDG.E.128") == 16 and "LDG.E.U16" not in sass
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "config"),
+    [
+        (11, 256, 1024, FewConfig(8, 128, 2, 2, 4, 3)),
+        (1, 64, 384, FewConfig(8, 64, 4, 4, 4, 4)),
+        (16, 192, 640, FewConfig(16, 256, 2, 4, 8, 2)),
+    ],
+    ids=str,
+)
+def test_dense_products_of_few_rows(m: int, n: int, k: int, config: FewConfig) -> None:
+    """Groups of k that no block of the cluster has are nothing."""
+    numbers = quantized(0, 1, k, n)
+    x = np.random.default_rng(1).normal(size=(m, k)).astype(np.float16)
+    w, c = packed(*numbers), np.full((m, n), np.nan, np.float16)
+    few_rows(n, k).simulate(x, words(w), strips(w), c, **asdict(config), **HOW)
+    want = x.astype(np.float64) @ weights(*numbers)[0]
+    assert np.abs(c - want).max() < 2.0**-10 * np.abs(want).max()

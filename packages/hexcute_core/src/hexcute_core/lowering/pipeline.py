@@ -185,8 +185,8 @@ def lower_end(ctx: Context) -> tuple[th.Stmt, ...]:
 
 
 def lower_produce(ctx: Context, stmt: Produce, lower: Lower) -> tuple[th.Stmt, ...]:
-    """Fills a slot, see the module: statements in their order; boxes last, or before the last copies
-    by cp.async, which take the threads' time."""
+    """Fills a slot, see the module: statements in their order; boxes last, or before the last
+    copies by cp.async, which take the threads' time."""
     ring = ctx.rings[stmt.pipeline]
     full = _barrier(ctx, stmt.pipeline, stmt.stage, empty=False)
     empty = _barrier(ctx, stmt.pipeline, stmt.stage, empty=True)

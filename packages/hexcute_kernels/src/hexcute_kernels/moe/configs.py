@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hexcute_kernels.tables import Row, Sized, Table, tiles
 
 
 @dataclass(frozen=True)
 class W4A16Config:
-    """BM tokens and BN columns per tile, STAGES of a group of k, GROUPS of 128 threads that
-    multiply
-    64 columns at a time each; blocks that STAY take one tile after another."""
+    """BM tokens and BN columns of weights per tile, STAGES of a group of k, GROUPS of 128 threads
+    that multiply one tile, of which TEAMS take turns, and LOADS that load; RUN tiles of the same
+    tokens one after another, SPLIT parts of k summed apart; EXACT, whether no weight is rounded.
+    Where BLOCKS share a multiprocessor each does one such piece of work, else they stay."""
 
     BM: int
     BN: int
     STAGES: int
     GROUPS: int = 2
-    STAY: bool = False
+    TEAMS: int = 1
+    LOADS: int = 1
+    RUN: int = 1
+    SPLIT: int = 1
+    EXACT: bool = False
+    BLOCKS: int = 1
 
     def blocks(self, problem: Sized) -> int:
-        return tiles(problem, self.BM, self.BN)
+        return tiles(problem, self.BM, self.BN) * self.SPLIT
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,14 @@ class GatedConfig:
 
 
 @dataclass(frozen=True)
+class FewConfig(GatedConfig):
+    """The same of a dense product."""
+
+    def blocks(self, problem: Sized) -> int:
+        return tiles(problem, self.BM, self.BN) * self.SPLIT
+
+
+@dataclass(frozen=True)
 class WeightedConfig:
     """The same of the second product, whose groups are not shared."""
 
@@ -69,43 +83,65 @@ class StreamedConfig:
         return tiles(problem, self.first.BM, self.first.BN)
 
 
+ENOUGH = 100
+"""Tiles that keep a GPU's multiprocessors busy."""
+
+
+def _by_tokens(most: int | None, config: W4A16Config) -> tuple[Row[W4A16Config], ...]:
+    """Rows for up to `most` tokens, of so many parts of k that there is enough work."""
+    limit = {} if most is None else {"m": most}
+    split = [replace(config, SPLIT=parts) for parts in (1, 2, 4)]
+    rows = [Row(each, most=limit, fills=ENOUGH) for each in split]
+    return (*rows, Row(replace(config, SPLIT=8), most=limit))
+
+
 DENSE = Table(
     rows={
         "h200": (
-            Row(W4A16Config(16, 128, 6), most={"m": 16}),
-            Row(W4A16Config(32, 128, 5), most={"m": 32}),
-            Row(W4A16Config(64, 128, 4), most={"m": 64}),
-            Row(W4A16Config(128, 128, 4)),
+            *_by_tokens(16, W4A16Config(16, 256, 6)),
+            *_by_tokens(32, W4A16Config(32, 256, 5)),
+            *_by_tokens(64, W4A16Config(64, 256, 4)),
+            *_by_tokens(None, W4A16Config(128, 256, 3)),
         ),
     },
-    more=(
-        W4A16Config(16, 64, 8, 1),
-        W4A16Config(16, 256, 6, 4, True),
-        W4A16Config(64, 256, 3),
-    ),
+    more=(W4A16Config(16, 128, 6, 1, BLOCKS=2), W4A16Config(160, 256, 3)),
 )
+
+
+def _routed(high: int, stages: int) -> MoeConfig:
+    """Both products by `high` tokens per tile, no weight rounded."""
+    return MoeConfig(
+        W4A16Config(high, 256, stages, LOADS=2, EXACT=True),
+        W4A16Config(high, 128, 3 if high <= 80 else 2, 1, TEAMS=2, RUN=14, EXACT=True),
+    )
+
 
 ROUTED = Table(
     rows={
         "h200": (
-            Row(
-                MoeConfig(W4A16Config(16, 128, 6), W4A16Config(16, 256, 6, 4, True)),
-                most={"share": 16},
-            ),
-            Row(MoeConfig(W4A16Config(32, 128, 5), W4A16Config(32, 128, 2)), most={"share": 32}),
-            Row(MoeConfig(W4A16Config(64, 128, 4), W4A16Config(64, 128, 2))),
+            Row(_routed(48, 5), most={"share": 36}),
+            Row(_routed(80, 4), most={"share": 144}),
+            Row(_routed(112, 3)),
         ),
     },
-    more=(
-        MoeConfig(W4A16Config(16, 256, 6, 4, True), W4A16Config(16, 256, 6, 4, True)),
-        MoeConfig(W4A16Config(16, 128, 6), W4A16Config(16, 128, 2)),
-        MoeConfig(W4A16Config(16, 128, 6), W4A16Config(16, 256, 2, 4)),
-        MoeConfig(W4A16Config(64, 256, 3), W4A16Config(64, 256, 2)),
-        MoeConfig(W4A16Config(64, 256, 4, 4), W4A16Config(64, 256, 2, 4)),
-    ),
+    more=(_routed(16, 6), _routed(32, 5), _routed(64, 4), _routed(96, 3)),
 )
 """`share` is how many rows an expert gets on average."""
 
+
+FEW = Table(
+    rows={
+        "h200": (
+            Row(FewConfig(8, 64, 4, 4, 4, 4), most={"m": 8, "n": 8192, "k": 16384}),
+            Row(FewConfig(8, 128, 1, 4, 4, 4), most={"m": 8, "k": 16384}),
+            Row(FewConfig(8, 128, 4, 8, 4, 2), most={"m": 8}),
+            Row(FewConfig(16, 128, 4, 8, 4, 2), most={"n": 8192}),
+            Row(FewConfig(16, 256, 2, 4, 8, 2)),
+        ),
+    },
+    more=(FewConfig(8, 128, 2, 8, 4, 3), FewConfig(16, 128, 1, 4, 4, 4)),
+)
+"""Dense products of up to 16 tokens."""
 
 _FIRST = GatedConfig(8, 128, 2, 4, 4, 4)
 _WIDE = GatedConfig(8, 256, 1, 2, 8, 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import hexcute_core as hx
@@ -10,16 +10,19 @@ from hexcute_core.errors import LaunchError
 from hexcute_kernels.moe.arrange import arrange
 from hexcute_kernels.moe.configs import (
     DENSE,
+    FEW,
     ROUTED,
     STREAMED,
+    FewConfig,
     MoeConfig,
     StreamedConfig,
     W4A16Config,
     most_blocks,
 )
+from hexcute_kernels.moe.few import few_rows
 from hexcute_kernels.moe.grouped import w4a16_gemm
 from hexcute_kernels.moe.packing import GROUP, ROWS, check_packed
-from hexcute_kernels.moe.routing import combine, count_pairs, gate_rows, gather, route
+from hexcute_kernels.moe.sorting import sort
 from hexcute_kernels.moe.streamed import add_up, gated_product, weighted_product
 from hexcute_kernels.operator import Launch, Nothing, Operator, Problem, Run, Steps, Variant
 from hexcute_kernels.tensors import Output, check_contiguous, check_rank, dtype_of
@@ -29,8 +32,10 @@ if TYPE_CHECKING:
 
 NEEDS = ("wgmma", "tma")
 STREAMS = ("clusters",)
-FEW = 4
+SHARE = 4
 """Pairs of an expert on average up to which weights are streamed."""
+LINES = ((8, 65536), (16, 16384))
+"""Rows and their lengths up to which a dense product streams its weights."""
 LOOK = 2048
 """Pairs that one block looks through at once."""
 KEPT = 24576
@@ -55,6 +60,11 @@ def strips(w: torch.Tensor) -> torch.Tensor:
 def flat(t: torch.Tensor) -> torch.Tensor:
     """The same numbers in a row."""
     return t.view(-1)
+
+
+def rows_of(t: torch.Tensor) -> torch.Tensor:
+    """Matrices one below the other."""
+    return t.flatten(0, 1)
 
 
 def fits(p: Any) -> str | None:
@@ -85,25 +95,57 @@ def describe_dense(x: torch.Tensor, w: torch.Tensor) -> Dense:
     return Dense(m=x.shape[0], n=n, k=k)
 
 
-def launch_dense(p: Dense, config: W4A16Config) -> Launch | Run:
-    """The launch of a product by this configuration."""
+def launch_dense(p: Dense, config: W4A16Config) -> Launch | Steps | Run:
+    """The launch of a product by this configuration; of parts of k, and of their sums."""
     if p.m == 0 or p.n == 0 or p.k == 0:
         return lambda *args: args[-1].zero_()
-    arguments = ("x", ("w", stacked), ("w", strips), "out")
-    return Launch(w4a16_gemm(), config, arguments)
+    operands = ("x", ("w", stacked), ("w", strips))
+    groups, split = p.k // GROUP, config.SPLIT
+    # As many parts of k as none is empty.
+    while (split - 1) * -(-groups // split) >= groups:
+        split -= 1
+    config = replace(config, SPLIT=split)
+    if split == 1:
+        return Launch(w4a16_gemm("dense"), config, (*operands, "out"))
+    work = (Output((p.m, split, p.n), hx.f32),)
+    parts = Launch(w4a16_gemm("parts"), config, (*operands, "work0"))
+    total = Launch(add_up(split, hx.f32), Nothing(), (("work0", rows_of), "out"))
+    return Steps(work, (parts, total))
+
+
+def fits_few(p: Dense) -> str | None:
+    """Whether few rows meet the weights, in sizes that blocks have room for."""
+    if not p.aligned:
+        return "takes tensors that start at a multiple of 16 bytes"
+    if not any(p.m <= m and p.k <= k for m, k in LINES):
+        told = " or ".join(f"{m} of {k} numbers" for m, k in LINES)
+        return f"takes up to {told}, got {p.m} of {p.k}"
+    return None
+
+
+def launch_few(p: Dense, config: FewConfig) -> Launch | Run:
+    """The launch of a product of few rows by this configuration."""
+    if p.m == 0 or p.n == 0 or p.k == 0:
+        return lambda *args: args[-1].zero_()
+    return Launch(few_rows(p.n, p.k), config, ("x", ("w", stacked), ("w", strips), "out"))
 
 
 w4a16_matmul = Operator(
     "w4a16_matmul(Tensor x, Tensor w) -> Tensor",
     describe=describe_dense,
     outputs=lambda p: Output((p.m, p.n), hx.f16),
-    variants=(Variant("wgmma", NEEDS, DENSE, launch_dense, fits),),
+    variants=(
+        Variant("few", STREAMS, FEW, launch_few, fits_few),
+        Variant("wgmma", NEEDS, DENSE, launch_dense, fits),
+    ),
     doc="""x ((q - zero) * scale), the weights in four bits, in groups of 128 along k.
 
     x: (m, k) in float16, row-major. w: what `pack(q, scale, zero)` gives of q (k, n), k a multiple
-    of 128 and n of 64. No weight is rounded, sums are in float32.
+    of 128 and n of 64, or what `from_awq`, `from_gptq` and `from_compressed_tensors` give. Sums are
+    in float32.
 
-    Gives (m, n) in float16. Variant: "wgmma", on Hopper.
+    Gives (m, n) in float16. Variants: "few", on Hopper, up to 16 rows, which rounds no weight, and
+    "wgmma", on Hopper, which rounds each of them once, to float16.
     """,
 )
 
@@ -199,35 +241,32 @@ def launch_moe(p: Routed, config: MoeConfig) -> Steps | Run:
     if bm != config.second.BM:
         raise LaunchError(f"moe: both products take the same rows per tile, not {bm} and others")
     blocks = most_blocks(p.pairs, p.experts, bm)
-    rows, high = blocks * bm, Rows(bm)
-    together = p.top_k if p.scope == "layer" else 1
-    tables = [Output((size,), hx.i32) for size in (p.experts, blocks, blocks, rows, p.pairs)]
-    shapes = ((p.pairs, p.hidden), (rows, p.n), (rows, p.width), (rows, p.hidden))
-    work = (*tables, *(Output(shape, hx.f16) for shape in shapes))
-    counts, expert, start, pair, place, ordered, c1, h, c2 = (f"work{i}" for i in range(len(work)))
+    rows, summed = blocks * bm, p.scope == "layer"
+    work = [Output((blocks,), hx.i32), Output((rows,), hx.i32), Output((rows,), hx.i32)]
+    work.append(Output((rows, p.width), hx.f16))
+    expert, pair, token, h = (f"work{i}" for i in range(4))
     ids, gates = ("ids", flat), ("gates", flat)
     w13, w2 = (("w13", stacked), ("w13", strips)), (("w2", stacked), ("w2", strips))
-    first, second = w4a16_gemm(True, True), w4a16_gemm(True)
-    launches = (
-        Launch(count_pairs, Nothing(), (ids, counts)),
-        Launch(route(p.experts), high, (ids, counts, expert, start, pair)),
-        Launch(gather(p.top_k), high, ("x", expert, start, pair, ordered, place)),
-        Launch(first, config.first, (ordered, *w13, expert, start, c1)),
-        Launch(gate_rows, high, (c1, expert, h)),
-        Launch(second, config.second, (h, *w2, expert, c2)),
-        Launch(combine(together), Nothing(), (c2, place, gates, "out")),
-    )
-    return Steps(work, launches)
+    c2 = "work4" if summed else "out"
+    launches = [
+        Launch(sort(p.experts, p.top_k), Rows(bm), (ids, expert, pair, token)),
+        Launch(w4a16_gemm("gated"), config.first, ("x", *w13, expert, token, h)),
+        Launch(w4a16_gemm("weighted"), config.second, (h, *w2, expert, pair, gates, c2)),
+    ]
+    if summed:
+        work.append(Output((p.pairs, p.hidden), hx.f16))
+        launches.append(Launch(add_up(p.top_k, hx.f16), Nothing(), (c2, "out")))
+    return Steps(tuple(work), tuple(launches))
 
 
 def fits_streamed(p: Routed) -> str | None:
     """Whether few rows meet each expert, in sizes that blocks have room for."""
     if not p.aligned:
         return "takes tensors that start at a multiple of 16 bytes"
-    if p.share > FEW or p.pairs > LOOK:
+    if p.share > SHARE or p.pairs > LOOK:
         return (
-            f"takes up to {FEW} rows per expert on average and {LOOK} together, got {p.share} and "
-            f"{p.pairs}"
+            f"takes up to {SHARE} rows per expert on average and {LOOK} together, got {p.share} "
+            f"and {p.pairs}"
         )
     if max(p.hidden, 2 * p.width) > KEPT:
         return f"takes hidden up to {KEPT} and width up to {KEPT // 2}"
@@ -261,7 +300,7 @@ def launch_streamed(p: Routed, config: StreamedConfig) -> Steps | Run:
     ]
     if summed:
         work.append(Output((p.pairs, p.hidden), hx.f32))
-        launches.append(Launch(add_up(p.top_k), Nothing(), (c2, "out")))
+        launches.append(Launch(add_up(p.top_k, hx.f32), Nothing(), (c2, "out")))
     return Steps(tuple(work), tuple(launches))
 
 
@@ -284,6 +323,6 @@ moe = Operator(
     Gives (tokens, hidden), or (tokens * top_k, hidden), in float16; h passes through float16.
     Nothing waits for the GPU, so a CUDA graph may hold it. Variants: "streamed", on Hopper, up to 4
     rows per expert on average, sums of a token's rows in float32 and rounded once; "wgmma", on
-    Hopper, where c1 and a token's rows pass through float16 too.
+    Hopper, where a token's rows pass through float16 too.
     """,
 )

@@ -104,6 +104,18 @@ def products(rcs, lots, ordered, sx, depth):
 
 
 @hx.device
+def over_cluster(parts, row, rows, column, columns, split):
+    """A corner of `parts`, summed over the blocks of a cluster in their order."""
+    total, part = [hx.register_tensor(f32, (rows, columns)) for _ in range(2)]
+    hx.fill(total, 0.0)
+    for other in hx.static_range(split):
+        theirs = hx.remote(parts[:, hx.ds(column, columns)], other)
+        hx.copy(theirs[row : row + rows, :], part)
+        total += part
+    return total
+
+
+@hx.device
 def known(expert, experts):
     """The same number, and that it is an expert's for all to see."""
     return hx.maximum(hx.minimum(expert, experts - 1), 0)
@@ -157,16 +169,10 @@ def gated_product(experts: int, hidden: int, width: int) -> hx.Kernel:
             for i, rc in enumerate(rcs):
                 hx.copy(rc, parts[i * columns : (i + 1) * columns, :])
             hx.cluster_sync()
-            sums = [hx.register_tensor(f32, (columns, wide)) for _ in rcs]
-            for i, total in enumerate(sums):
-                hx.fill(total, 0.0)
-                for other in hx.static_range(SPLIT):
-                    theirs = hx.remote(parts[:, hx.ds(rank * wide, wide)], other)
-                    part = hx.register_tensor(f32, (columns, wide))
-                    hx.copy(theirs[i * columns : (i + 1) * columns, :], part)
-                    total += part
+            gate, up = [
+                over_cluster(parts, i * columns, columns, rank * wide, wide, SPLIT) for i in (0, 1)
+            ]
             hx.cluster_sync()
-            gate, up = sums
             row = block * BM + rank * wide
             gh = hx.global_view(h[row:, column:], ((columns, wide), (1, width)))
             hx.copy(hx.cast(silu(gate) * up, f16), gh)
@@ -231,23 +237,24 @@ def weighted_product(experts: int, width: int, hidden: int, result: hx.DType) ->
 
 
 @cache
-def add_up(top_k: int) -> hx.Kernel:
-    """The kernel that gives each token the sum of its `top_k` rows, in the order of its choices."""
+def add_up(top_k: int, dtype: hx.DType) -> hx.Kernel:
+    """The kernel that gives each token the sum of its `top_k` rows, which are of type `dtype`, in
+    the order of its choices."""
     k, chunk = hx.dim("k"), 512
 
     @hx.kernel
-    def added(c: f32[pairs, k], out: f16[tokens, k]):
-        hx.attrs.cuda.grid_dim = hx.cdiv(k, chunk), tokens
+    def added(c: dtype[pairs, k], out: f16[tokens, k]):
+        hx.attrs.cuda.grid_dim = tokens, hx.cdiv(k, chunk)
         hx.attrs.cuda.block_dim = 128
-        column, token = hx.blockIdx.x * chunk, hx.blockIdx.y
+        column, token = hx.blockIdx.y * chunk, hx.blockIdx.x
         hx.primitive("griddepcontrol.wait")
         hx.primitive("griddepcontrol.launch")
         total = hx.register_tensor(f32, (1, chunk))
         hx.fill(total, 0.0)
         for j in hx.static_range(top_k):
-            one = hx.register_tensor(f32, (1, chunk))
+            one = hx.register_tensor(dtype, (1, chunk))
             hx.copy(hx.global_view(c[token * top_k + j :, column:], ((1, chunk), (k, 1))), one)
-            total += one
+            total += hx.cast(one, f32)
         hx.copy(hx.cast(total, f16), hx.global_view(out[token:, column:], ((1, chunk), (k, 1))))
 
     return added
