@@ -16,6 +16,7 @@ import hexcute_core as hx
 from hexcute_core.errors import MissingDependency
 from hexcute_kernels.attention.decode_configs import (
     LATENT,
+    SPLIT,
     CombineConfig,
     SplitConfig,
     combining,
@@ -77,6 +78,7 @@ CASES = (
     Case(Sizes(1, 1, 2, 1, 90, 64), SMALL, cap=1.5, cached=hx.f8e4m3, target="sm_90"),
     replace(FOUR, page=16, dtype=hx.bf16, cached=hx.f8e4m3, target="sm_90"),
     replace(FOUR, page=1, cached=hx.f8e4m3, target="sm_90"),
+    Case(Sizes(1, 1, 2, 2, 300, 64), SplitConfig(64, 3, 8, True), target="sm_90"),
     Case(Sizes(1, 8, 16, 2, 208, 128), SplitConfig(16, 2, 9), (130,), 16, 100, target="sm_90"),
     Case(Sizes(1, 1, 2, 2, 64, 64), SplitConfig(16, 3, 5), (0,), target="sm_90"),
     Case(Sizes(3, 1, 16, 1, 96, 192), TWO, (90, 0, 33), page=16, values=128),
@@ -138,7 +140,7 @@ def run(
     kind = Kind(
         dtype, cached, d, *p.tile, whole=p.whole, ragged=p.ragged, page=p.page,
         capped=p.cap > 0, alone=alone, logged=logged,
-        dependent=case.target == "sm_90", values=case.values,
+        dependent=case.target == "sm_90", early=case.config.EARLY, values=case.values,
     )  # fmt: skip
     o, logs = np.full((b, sq, h, p.dv), np.nan, q.dtype), np.full((b, h, sq), np.nan, np.float32)
     work = np.full((places, sq, hk, heads, workspace_width(p.dv)), np.nan, np.float32)
@@ -286,3 +288,16 @@ def test_a_block_finds_its_part_of_the_heads_once() -> None:
     except MissingDependency as error:
         pytest.skip(str(error))
     assert len(re.findall(r"MUFU\.RCP", text)) < 12
+
+
+@pytest.mark.parametrize(
+    ("h", "hk", "b", "sk", "early"),
+    [(32, 32, 1, 4096, True), (32, 32, 1, 65536, False), (16, 16, 1, 4096, True),
+     (32, 8, 1, 16384, False), (32, 8, 8, 16384, True), (32, 8, 8, 65536, False),
+     (32, 8, 64, 4096, False)],
+)  # fmt: skip
+def test_launches_come_early_where_that_was_measured(
+    h: int, hk: int, b: int, sk: int, early: bool
+) -> None:
+    assert early == SPLIT.choose("h200", problem(sk, b=b, h=h, hk=hk)).EARLY
+    assert not SPLIT.choose("h200", problem(sk, b=b, h=h, hk=hk, ragged=True)).EARLY

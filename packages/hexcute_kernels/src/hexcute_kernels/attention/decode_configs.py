@@ -44,11 +44,14 @@ class DecodeConfig:
 
 @dataclass(frozen=True)
 class SplitConfig:
-    """BN keys per tile, STAGES of them in shared memory; BLOCKS that fill a GPU."""
+    """BN keys per tile, STAGES of them in shared memory; BLOCKS that fill a GPU. EARLY, the launch
+    behind may begin at once, where launches may: its blocks stand ready, and where they have room
+    beside these they come to lie unevenly, which long sequences feel."""
 
     BN: int
     STAGES: int
     BLOCKS: int
+    EARLY: bool = False
 
     def blocks(self, problem: Cached) -> int:
         return problem.columns * self.places(problem)
@@ -160,9 +163,38 @@ SPLIT = Table(
         ),
         "h200": (
             Row(SplitConfig(32, 2, 2112), {"d": 128}, least={"b": 2}, equal={"ragged": "True"}),
-            Row(SplitConfig(32, 3, 264), {"d": 64, "sk": 2048, "tiles": 40}, least={"tiles": 20}),
+            Row(
+                SplitConfig(64, 3, 264, True),
+                most={"d": 64, "sk": 16384, "tiles": 40},
+                least={"tiles": 20},
+                equal={"ragged": "False"},
+            ),
+            Row(
+                SplitConfig(64, 3, 264, True),
+                most={"d": 64, "sk": 16384, "tiles": 19},
+                least={"tiles": 12, "sk": 4096},
+                equal={"ragged": "False"},
+            ),
             Row(SplitConfig(32, 3, 528), most={"d": 64}),
             Row(SplitConfig(32, 3, 528), most={"d": 128}, least={"tiles": 100}),
+            Row(
+                SplitConfig(32, 3, 264, True),
+                most={"d": 128, "sk": 4096, "tiles": 40},
+                least={"tiles": 24},
+                equal={"ragged": "False"},
+            ),
+            Row(
+                SplitConfig(32, 3, 264, True),
+                most={"d": 128, "sk": 16384},
+                least={"tiles": 41},
+                equal={"ragged": "False"},
+            ),
+            Row(
+                SplitConfig(32, 3, 528, True),
+                most={"d": 128, "sk": 4096, "tiles": 23},
+                least={"tiles": 12},
+                equal={"ragged": "False"},
+            ),
             Row(SplitConfig(32, 3, 528), most={"d": 128, "tiles": 24}, least={"tiles": 12}),
             Row(SplitConfig(32, 3, 264), most={"d": 128}),
             Row(SplitConfig(16, 3, 528)),
@@ -170,6 +202,7 @@ SPLIT = Table(
     },
     more=(
         SplitConfig(32, 6, 264),
+        SplitConfig(32, 6, 264, True),
         SplitConfig(32, 3, 324),
         SplitConfig(16, 6, 528),
         SplitConfig(64, 2, 396),

@@ -60,7 +60,8 @@ class Kind:
     of a page of the cache, a power of two; None where a sequence's keys lie one after another.
     `capped`: scores are cap tanh(score / cap). `alone`: there is one split, whose result goes to o;
     several go to the workspace. `logged`: the logarithm of a row's sum is a result. `dependent`:
-    the launch may begin before the one ahead has ended.
+    the launch may begin before the one ahead has ended; `early`, the one behind before this one
+    may go on.
     `values`: how many columns of a key are its value too; 0 where values lie in a cache of their
     own, d columns each.
     """
@@ -77,6 +78,7 @@ class Kind:
     alone: bool = False
     logged: bool = False
     dependent: bool = False
+    early: bool = False
     values: int = 0
 
     @property
@@ -97,11 +99,12 @@ class Kind:
 
 
 @hx.device
-def wait_for_others(dependent):
-    """Lets the launch behind begin, and waits for the one ahead."""
-    if dependent:
-        hx.primitive("griddepcontrol.wait")
-        hx.primitive("griddepcontrol.launch")
+def wait_for_others(dependent, early):
+    """Waits for the launch ahead and lets the one behind begin, `early` at once. That one waits for
+    the end of this one, and so for what this one waited for."""
+    order = ("launch", "wait") if early else ("wait", "launch")
+    for step in order if dependent else ():
+        hx.primitive("griddepcontrol." + step)
 
 
 @hx.device
@@ -195,7 +198,7 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
         if parts > 1:
             part, kh = kh % parts, kh // parts
             bg, bq = part % heads * group, part // heads * queries
-        wait_for_others(kind.dependent)
+        wait_for_others(kind.dependent, kind.early)
         share, first, splits = 0, z * blocks, blocks
         if several:
             share = share_of(lengths, sk, sq, left, blocks - b, BN, COUNT)
@@ -295,7 +298,7 @@ def combine(kind: Kind) -> hx.Kernel:
         hx.attrs.cuda.grid_dim = h, sq, b
         hx.attrs.cuda.block_dim = 32 * WARPS
         head, query, z = hx.blockIdx.x, hx.blockIdx.y, hx.blockIdx.z
-        wait_for_others(kind.dependent)
+        wait_for_others(kind.dependent, kind.early)
         first, count = z * splits, splits
         if kind.several:
             first, count = plan[z, 0], plan[z, 1]

@@ -262,7 +262,8 @@ def launch(dependent: bool) -> Callable[[Decoding, SplitConfig], Launch | Steps 
         kind = Kind(
             p.dtype, p.cached or p.dtype, p.d, group, queries, whole=p.whole, ragged=p.ragged,
             page=p.page, capped=p.cap > 0, alone=alone,
-            logged=p.with_lse, dependent=dependent, values=p.values,
+            logged=p.with_lse, dependent=dependent, early=dependent and config.EARLY,
+            values=p.values,
         )  # fmt: skip
         several = kind.several
         blocks = places if several else places // p.b
