@@ -56,6 +56,15 @@ def test_a_ratio_holds_within_one_run_and_process(tmp_path: Path) -> None:
     assert list(times[times["system"] == "cublas"]["time_us"]) == [40.0]
 
 
+def test_a_run_without_the_baseline_is_seen_by_way_of_shared_peers(tmp_path: Path) -> None:
+    write(tmp_path, row("cublas", 10.0), row("triton", 20.0), row("hexcute", 10.0))
+    write(tmp_path, row("triton", 30.0, run="2"), row("hexcute", 10.0, run="2"))
+    assert ratio(tmp_path, "triton") == pytest.approx(0.5)
+    assert ratio(tmp_path, "hexcute") == pytest.approx(1.5)
+    write(tmp_path, row("hexcute", 10.0, run="3"))
+    assert math.isnan(ratio(tmp_path, "hexcute"))
+
+
 def test_the_newest_row_counts_and_wrong_ones_never_do(tmp_path: Path) -> None:
     write(tmp_path, row("cublas", 10.0), row("hexcute", 20.0), row("hexcute", 5.0))
     write(tmp_path, row("triton", 1.0, status="wrong"), row("hidet_f16", 1.0, protocol="host"))

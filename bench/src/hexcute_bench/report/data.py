@@ -3,7 +3,8 @@
     ratio of a system on a shape = baseline's time / the system's time, both of one run and of
     one process
 
-A later row for the same shape and system replaces an earlier one.
+A later row for the same shape and system replaces an earlier one. A run without the baseline is
+seen by way of the peers that it shares with one that has it: theirs are the ratios of that run.
 """
 
 from __future__ import annotations
@@ -54,12 +55,31 @@ def timed(folder: Path, suite: str, baseline: str, protocol: str = GRAPH) -> pd.
     key = ["shape", "run", "process"]
     base = rows[rows["system"] == baseline].drop_duplicates(key, keep="last")
     base = base[[*key, "time_us"]].rename(columns={"time_us": "base_us"})
-    joined = rows.merge(base, on=key, how="left")
+    joined = _by_way_of_peers(rows.merge(base, on=key, how="left"), key)
     joined["ratio"] = joined["base_us"] / joined["time_us"]
     # A baseline that another process timed as its link has done its work in the ratio.
     here = joined["process"] == MAIN
     joined = joined[here | ~joined["system"].isin(joined[here]["system"])]
     return joined.drop_duplicates(["shape", "system"], keep="last")[columns].reset_index(drop=True)
+
+
+def _by_way_of_peers(joined: pd.DataFrame, key: list[str]) -> pd.DataFrame:
+    """The same with `base_us` where a run has not the baseline: what it would have taken there, the
+    geometric mean of what each shared peer says."""
+    peers = joined[joined["base_us"].notna() & ~joined["system"].str.startswith("hexcute")]
+    newest = peers.drop_duplicates(["shape", "system"], keep="last")
+    known = {
+        (row.shape, row.system): row.base_us / row.time_us
+        for row in newest[["shape", "system", "base_us", "time_us"]].itertuples(index=False)
+    }
+    for _, run in joined[joined["base_us"].isna()].groupby(key):
+        said = [
+            known[shape, system] * time
+            for shape, system, time in zip(run["shape"], run["system"], run["time_us"])
+            if (shape, system) in known
+        ]
+        joined.loc[run.index, "base_us"] = geometric_mean(said)
+    return joined
 
 
 def paper(suite: str, baseline: str) -> pd.DataFrame:

@@ -1,13 +1,13 @@
 """Configurations of attention, and which one a problem gets, as measured on an H200.
 
-wgmma: 64 queries per block where longer tiles would leave multiprocessors idle; else 128, and 192
-of narrow heads where there are many. Results take their decay under the next product, and most
-blocks of keys bring none. Under a mask, blocks of all heads run longest first.
+wgmma: 64 queries per block where longer tiles would leave multiprocessors idle; else 128, and 256
+of narrow heads. Where there is much to do, exponentials take the maximum of the blocks before, and
+groups run one machine code. Under a mask, blocks of all heads run longest first.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from hexcute_kernels.tables import Row, Table
@@ -84,54 +84,81 @@ def _row(width: int, config: WgmmaConfig, fills: int = 0, **most: int) -> Row[Wg
     return Row(config, most={"width": width, **most}, fills=fills)
 
 
-def _one(bn: int, order: str = "rows", lazy: bool = False) -> WgmmaConfig:
+def _one(bn: int, order: str = "rows", lazy: bool = False, early: bool = True) -> WgmmaConfig:
     """One group that multiplies, for what fills the GPU only with its 64 queries per block."""
-    return WgmmaConfig(64, bn, 1, False, ORDER=order, LAZY=lazy, RESCALE="after")
+    return WgmmaConfig(64, bn, 1, False, ORDER=order, LAZY=lazy, RESCALE="after", EARLY=early)
+
+
+def _guess(
+    bm: int, bn: int, groups: int, stages: int, order: str = "rows", merged: bool = True
+) -> WgmmaConfig:
+    """Groups in turns whose exponentials take the maximum of the blocks before."""
+    return WgmmaConfig(bm, bn, groups, True, stages, order, GUESS=True, EARLY=True, MERGED=merged)
 
 
 _EVEN = (
-    _row(64, WgmmaConfig(192, 128, 3, True, 3), 330, masked=0),
-    _row(64, WgmmaConfig(128, 128, 2, True, 3), 100, masked=0),
+    _row(64, _guess(256, 64, 4, 4, merged=False), 204, masked=0),
+    _row(64, _guess(256, 64, 4, 4), 102, masked=0),
+    _row(64, WgmmaConfig(128, 128, 2, True, 3, EARLY=True, MERGED=True), 102, masked=0),
     _row(64, _one(128), masked=0),
     _row(96, WgmmaConfig(128, 128, 2, True), 100, masked=0),
-    _row(96, _one(128), masked=0),
-    _row(128, WgmmaConfig(128, 128, 2, True), 100, masked=0),
+    _row(96, _one(128, early=False), masked=0),
+    _row(128, _guess(192, 80, 3, 3), 1100, masked=0),
+    _row(128, replace(_guess(128, 128, 2, 2), STAYS=True, QUERIES=2), 204, masked=0),
+    _row(128, WgmmaConfig(128, 128, 2, True, EARLY=True), 102, masked=0),
     _row(128, _one(128), masked=0),
     _row(192, WgmmaConfig(128, 112, 2, True), 200, masked=0),
     _row(192, WgmmaConfig(128, 96, 2, True), 100, masked=0),
-    _row(192, _one(112), masked=0),
-    _row(256, WgmmaConfig(128, 80, 2, False, RESCALE="after"), 100, masked=0),
+    _row(192, _one(112, early=False), masked=0),
+    _row(256, _guess(128, 64, 2, 2), 100, masked=0),
     _row(256, _one(80), masked=0),
 )
 """Where every block sees all keys."""
 _MASKED = (
-    _row(64, WgmmaConfig(192, 128, 3, True, 3, "heads"), 1300),
-    _row(64, WgmmaConfig(128, 128, 2, True, 3, "heads"), 200),
-    _row(64, _one(128, "heads", lazy=True)),
+    _row(64, _guess(256, 64, 4, 4, "heads"), 204),
+    _row(64, WgmmaConfig(128, 128, 2, True, 3, "heads", EARLY=True, MERGED=True), 204),
+    _row(64, _one(128, "heads", lazy=True), 204),
+    _row(64, WgmmaConfig(64, 128, 1, False, ORDER="heads", GUESS=True, EARLY=True)),
     _row(96, WgmmaConfig(128, 128, 2, True, ORDER="heads"), 200),
-    _row(96, _one(128, "heads", lazy=True)),
-    _row(128, WgmmaConfig(128, 128, 2, True, ORDER="heads"), 200),
+    _row(96, _one(128, "heads", lazy=True, early=False)),
+    _row(128, _guess(192, 80, 3, 3, "heads"), 1100),
+    _row(128, _guess(128, 128, 2, 2, "heads"), 204),
     _row(128, _one(128, "heads", lazy=True)),
     _row(192, WgmmaConfig(128, 96, 2, True, ORDER="heads"), 200),
-    _row(192, _one(112, "heads", lazy=True)),
-    _row(256, WgmmaConfig(128, 80, 2, False, ORDER="heads"), 100),
+    _row(192, _one(112, "heads", lazy=True, early=False)),
+    _row(256, WgmmaConfig(128, 80, 2, True, ORDER="heads", EARLY=True, MERGED=True), 204),
     _row(256, _one(80, "heads", lazy=True)),
 )
 """Where blocks at the end of a sequence see more keys than those at its beginning."""
 
-_PACKED = Row(
-    WgmmaConfig(128, 64, 2, False, ORDER="heads"),
-    most={"width": 256}, least={"sequences": 0, "width": 193}, fills=100,
-)  # fmt: skip
-"""Packed sequences of the widest heads, where numbers of rows take memory that tiles leave."""
+
+def _packed(width: int, config: WgmmaConfig, fills: int = 0, above: int = 0) -> Row[WgmmaConfig]:
+    """A row for packed sequences of heads wider than `above` and of at most this width."""
+    wide = {"width": above + 1} if above else {}
+    return Row(config, most={"width": width}, least={"sequences": 0, **wide}, fills=fills)
+
+
+_PACKED = (
+    _packed(64, WgmmaConfig(192, 128, 3, True, 3, "heads"), 1300),
+    _packed(64, WgmmaConfig(128, 128, 2, True, 3, "heads"), 200),
+    _packed(64, _one(128, "heads", lazy=True, early=False)),
+    _packed(128, WgmmaConfig(128, 128, 2, True, ORDER="heads"), 200),
+    _packed(128, _one(128, "heads", lazy=True, early=False)),
+    # Numbers of rows take memory that wider tiles would leave.
+    _packed(256, WgmmaConfig(128, 64, 2, False, ORDER="heads"), 100, above=192),
+    _packed(256, _one(80, "heads", lazy=True, early=False), above=192),
+)
+"""Packed sequences."""
 
 WGMMA = Table(
-    rows={"h200": (_PACKED, *_EVEN, *_MASKED, Row(WgmmaConfig(64, 80, 1, False)))},
+    rows={"h200": (*_PACKED, *_EVEN, *_MASKED, Row(WgmmaConfig(64, 80, 1, False)))},
     more=(
-        WgmmaConfig(192, 128, 3, True),
+        _guess(192, 128, 3, 3),
+        _guess(192, 64, 3, 4),
+        _guess(128, 128, 2, 3),
+        WgmmaConfig(128, 80, 2, False, RESCALE="after"),
         WgmmaConfig(128, 128, 2, False),
         WgmmaConfig(64, 64, 1, False, ORDER="heads"),
         WgmmaConfig(192, 128, 3, True, 3, STAYS=True),
-        WgmmaConfig(128, 128, 2, True, STAYS=True),
     ),
 )

@@ -37,8 +37,8 @@ from hexcute_kernels.parts.softmax import (
 
 b, hq, hk, sq, sk, lb, lh, ls = hx.dims("b hq hk sq sk lb lh ls")
 
-RESCALES = ("before", "after", "next")
-"""When a result takes its decay: before or after the exponentials, or under the next products."""
+RESCALES = ("after", "next")
+"""When a result takes its decay: after the exponentials, or under the next products."""
 REGISTERS = {1: (None, None), 2: (24, 240), 3: (32, 160), 4: (24, 112)}
 """What a thread keeps that loads and one that multiplies, by how many groups do; one needs no more
 than a launch gives."""
@@ -279,9 +279,6 @@ def warp_specialized_attention(
                                 else:
                                     keys.release()
                                     m, decay = raised(rs, m, factor, LAZY)
-                                    if RESCALE == "before":
-                                        hx.wait_gemm(0)
-                                        rescale(ro, decay, LAZY)
                                     p = exponentials(rs, m, factor)
                                     sums = sums * decay + hx.sum(p, 1, keep=SUMS)
                                     hx.wait_gemm(0)

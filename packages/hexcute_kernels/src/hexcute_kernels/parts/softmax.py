@@ -85,10 +85,16 @@ def hide(s, row, column, length, right, left, bounded_right, bounded_left):
     Query i sees keys below `length` and, where bounded, from i - left to i + right.
     """
     for i, j in hx.elements(s):
-        if column + j >= length:
+        # Known numbers on one side, one number for all elements on the other, need the fewest
+        # registers of a thread, unless a third bound is there.
+        if (column + j >= length) if bounded_left else (j >= length - column):
             s[i, j] = HIDDEN
-        if bounded_right and column + j > row + i + right:
-            s[i, j] = HIDDEN
+        if bounded_right:
+            beyond = column + j > row + i + right
+            if not bounded_left:
+                beyond = j - i > row + right - column
+            if beyond:
+                s[i, j] = HIDDEN
         if bounded_left and column + j < row + i - left:
             s[i, j] = HIDDEN
 
