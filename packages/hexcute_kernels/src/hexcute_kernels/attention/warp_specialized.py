@@ -57,12 +57,12 @@ def multiply(rs, q, k, ro, rp, s_v, values, decay, lazy):
 
 
 @hx.device
-def visible(s, cut, row, column, length, bounds, capped, scale, cap):
+def visible(s, cut, row, column, length, bounds, at_once, capped, scale, cap):
     """Scores of products s: capped, and hidden where the mask cuts the block."""
     if capped:
         s = cap * hx.tanh(s * (scale / cap))
     if cut:
-        hide(s, row, column, length, *bounds)
+        hide(s, row, column, length, *bounds, at_once=at_once)
     return s
 
 
@@ -178,6 +178,7 @@ def warp_specialized_attention(
         queries, keys, values = hx.pipeline(QUERIES), hx.pipeline(STAGES), hx.pipeline(STAGES)
         teams = GROUPS if PINGPONG else 1
         high = BM // teams
+        at_once = GUESS and not ragged and not bounded_left
         loading, multiplying = (BUSY if ragged or STAYS else REGISTERS)[GROUPS]
         if teams > 1:
             order = hx.turns(teams)
@@ -242,9 +243,8 @@ def warp_specialized_attention(
                     if tiles > 0:
                         with keys.consume() as s:
                             hx.gemm(rs, mine, s_k[:, :, s], accumulate=False)
-                        rs = visible(
-                            rs, True, top + nk - nq, last * BN, nk, bounds, capped, scale, cap
-                        )
+                        corner = top + nk - nq, last * BN, nk, bounds, at_once
+                        rs = visible(rs, True, *corner, capped, scale, cap)
                         m, decay = raised(rs, m, factor)
                         p = exponentials(rs, m, factor)
                         sums = hx.sum(p, 1, keep=SUMS)
@@ -260,7 +260,7 @@ def warp_specialized_attention(
                                 else:
                                     multiply(rs, mine, k_now, ro, rp, *v_now, pending, LAZY)
                                 hx.wait_gemm(1)
-                                corner = top + nk - nq, (last - i) * BN, nk, bounds
+                                corner = top + nk - nq, (last - i) * BN, nk, bounds, at_once
                                 rs = visible(rs, cut, *corner, capped, scale, cap)
                                 if GUESS:
                                     p = exponentials(rs, m, factor)

@@ -79,19 +79,18 @@ def rescale(r, decay, lazy=False):
 
 
 @hx.device
-def hide(s, row, column, length, right, left, bounded_right, bounded_left):
+def hide(s, row, column, length, right, left, bounded_right, bounded_left, at_once=False):
     """Hides what a row may not see of scores s, whose first is that of query `row`, key `column`.
 
-    Query i sees keys below `length` and, where bounded, from i - left to i + right.
+    Query i sees keys below `length` and, where bounded, from i - left to i + right. `at_once`:
+    places are compared with one number for all elements, which may need fewer registers.
     """
     for i, j in hx.elements(s):
-        # Known numbers on one side, one number for all elements on the other, need the fewest
-        # registers of a thread, unless a third bound is there.
-        if (column + j >= length) if bounded_left else (j >= length - column):
+        if (j >= length - column) if at_once else (column + j >= length):
             s[i, j] = HIDDEN
         if bounded_right:
             beyond = column + j > row + i + right
-            if not bounded_left:
+            if at_once:
                 beyond = j - i > row + right - column
             if beyond:
                 s[i, j] = HIDDEN
