@@ -95,6 +95,41 @@ def test_roles_of_two_texts_stay_apart() -> None:
     np.testing.assert_array_equal(c, np.stack([a.max(1), a.min(1)], 1).astype(np.float32))
 
 
+@hx.kernel
+def subtle(c: f32[m, 1], *, KIND: str, MERGED: bool = True):
+    hx.attrs.cuda.merge_roles = MERGED
+    hx.attrs.cuda.grid_dim = 1
+    s = hx.shared_tensor(f32, (64, 1))
+    with hx.warp_groups_producer():
+        hx.fill(s, 0.0)
+    for me in hx.static_range(2):
+        with hx.warp_groups_consumer():
+            x, y = hx.register_tensor(f32, (64, 1)), hx.register_tensor(f32, (64, 1))
+            hx.fill(x, 1.0)
+            if KIND == "tiles":
+                other = x if me == 0 else y
+                hx.fill(other, 2.0)
+                x = x * other
+            elif KIND == "zeros":
+                hx.fill(x, (0.0, -0.0)[me])
+                x = 1.0 / x
+            else:
+                x += hx.cast(hx.cast(m, hx.i64) * (2**40, 2**42)[me] >> 36, f32)
+            hx.copy(x, hx.global_view(c[me * 64 :, :], ((64, 1), (1, 1))))
+
+
+@pytest.mark.parametrize(
+    ("kind", "want"),
+    [("tiles", (4.0, 2.0)), ("zeros", (np.inf, -np.inf)), ("wide", (2049.0, 8193.0))],
+)
+def test_differences_that_are_easily_missed(kind: str, want: tuple[float, float]) -> None:
+    """Two tiles where the other role has one, zeros of two signs, numbers wider than 32 bits."""
+    for merged in (False, True):
+        c = np.full((128, 1), np.nan, np.float32)
+        subtle.compile("sm_90", KIND=kind, MERGED=merged).simulate(c)
+        np.testing.assert_array_equal(c[:, 0], np.repeat(np.float32(want), 64))
+
+
 def test_merging_is_decided_when_the_kernel_is_compiled() -> None:
     @hx.kernel
     def unsure(c: f32[m, k]):

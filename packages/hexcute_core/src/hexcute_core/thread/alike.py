@@ -36,6 +36,7 @@ from hexcute_core.scalar import (
     sub,
 )
 from hexcute_core.scalar.expr import ScalarBase
+from hexcute_core.scalar.numbers import fits
 from hexcute_core.scalar.visit import children, rebuild, substitute, walk
 from hexcute_core.thread.ir import (
     Assign,
@@ -170,15 +171,17 @@ def _unused(program: ThreadProgram) -> str:
 @dataclass
 class _Join:
     """Makes one text of `count`, whose `number` says which of them runs; of each, `names` has what
-    its names are in the first."""
+    its variables are called in the first, and `held` what its arrays are: no two of them alike."""
 
     number: Var
     count: int
     arrays: dict[str, tuple[DType, int]]
     names: list[dict[str, str]] = field(default_factory=list)
+    held: list[dict[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.names = [{} for _ in range(self.count)]
+        self.held = [{} for _ in range(self.count)]
 
     def body(self, bodies: Sequence[tuple[Stmt, ...]]) -> tuple[Stmt, ...]:
         """One block; an arrival at a barrier may stand in some of them alone."""
@@ -213,9 +216,9 @@ class _Join:
                 raise _Apart
             return one
         if isinstance(one, DeclareArray):
-            self.declare([p.array for p in parts])
+            _declare(self.held, [p.array for p in parts])
         if isinstance(one, For) or (isinstance(one, Assign) and one.declares):
-            self.declare([p.var.name for p in parts])
+            _declare(self.names, [p.var.name for p in parts])
         return replace(one, **{
             f.name: self.part(one, f.name, [getattr(p, f.name) for p in parts])
             for f in fields(one)
@@ -242,19 +245,16 @@ class _Join:
                     raise _Apart
         return joined
 
-    def declare(self, names: list[str]) -> None:
-        for known, name in zip(self.names, names):
-            known[name] = names[0]
-
     def array(self, names: list[str]) -> str:
         """The first's name of an array that each has to itself."""
-        for i, name in enumerate(names):
-            known = self.names[i].get(name)
-            if known is None and name != names[0]:
-                if self.arrays.get(name) != self.arrays.get(names[0]) or name not in self.arrays:
+        for held, name in zip(self.held, names):
+            if name not in held and name != names[0]:
+                kind = self.arrays.get(name)
+                if kind is None or kind != self.arrays.get(names[0]):
                     raise _Apart
-                self.names[i][name] = names[0]
-            elif known not in (None, names[0]):
+            held.setdefault(name, names[0])
+            # Two arrays of a role are not one of the first.
+            if [own for own, first in held.items() if first == names[0]] != [name]:
                 raise _Apart
         return names[0]
 
@@ -279,7 +279,8 @@ class _Join:
             array = self.array([p.array for p in parts if isinstance(p, Element)])
             return Element(array, tuple(map(self.same, below)), one.dtype)
         if not below:
-            return one if all(p == one for p in parts) else self.pick(parts)
+            # By their text: 0.0 equals -0.0.
+            return one if all(repr(p) == repr(one) for p in parts) else self.pick(parts)
         joined = iter([self.scalar(each) for each in below])
         return rebuild(one, lambda _: next(joined))
 
@@ -291,7 +292,8 @@ class _Join:
         numbers = [int(p.value) for p in parts if isinstance(p, Const) and dtype.is_integer]
         if len(numbers) == self.count:
             step = numbers[1] - numbers[0]
-            if all(n == numbers[0] + i * step for i, n in enumerate(numbers)):
+            even = all(n == numbers[0] + i * step for i, n in enumerate(numbers))
+            if even and all(fits(n, i32) for n in (*numbers, step, numbers[-1] - numbers[0])):
                 return cast(add(numbers[0], mul(self.number, step)), dtype)
         own = [self.renamed(p, i) for i, p in enumerate(parts)]
         chosen = own[-1]
@@ -311,6 +313,14 @@ class _Join:
             if isinstance(v, Var) and v.name in known
         }
         return substitute(e, own)
+
+
+def _declare(known: list[dict[str, str]], names: list[str]) -> None:
+    """From here on the first calls `names` by its own; what it called so before is gone."""
+    for called, name in zip(known, names):
+        for old in [own for own, first in called.items() if first == names[0]]:
+            del called[old]
+        called[name] = names[0]
 
 
 def _head(e: Scalar) -> tuple[object, ...]:
