@@ -55,6 +55,33 @@ def test_a_run_takes_the_rows_that_its_words_fill(stamps: int, count: int) -> No
     assert rows(stamps) == count
 
 
+class Left:
+    """A GPU's memory as a launch left it."""
+
+    def __init__(self, raw: Any) -> None:
+        self.raw = raw
+
+    def __getitem__(self, part: slice) -> Left:
+        return Left(self.raw[part])
+
+    def cpu(self) -> Left:
+        return self
+
+    def numpy(self) -> Any:
+        return self.raw
+
+
+def test_a_track_without_an_end_is_told_and_not_read() -> None:
+    buffer = StampBuffer.__new__(StampBuffer)
+    raw = np.zeros(track_bytes(ROOM), np.uint8)
+    vars(buffer).update(
+        _memory=Left(raw), _size=raw.size, _blocks=[(0, 0, 0)], _count=1, _runs=RUNS, _span=None
+    )
+    with pytest.raises(LaunchError, match="a track has no end: its stamps went on") as caught:
+        buffer.read()
+    assert caught.value.fix == "launch the kernel on less work"
+
+
 def test_what_stands_there_is_read() -> None:
     one = ((1000, 7), (3000, 2007), [(0, 10, 20)], 2, 5)
     # The run of two rows found no room behind two of one; room that is left is no room to come.
