@@ -113,7 +113,10 @@ def test_first_choices_beside_what_was_measured() -> None:
             if row["system"] == "cublas":
                 continue
             p = product(*(int(row[name]) for name in "mnk"))
-            config = config_of(row["config"], kinds[row["system"].removesuffix("_packed")])
+            name = row["system"].removesuffix("_packed")
+            config = config_of(row["config"], kinds[name])
+            if name == "dots" and config not in set(DOTS):
+                continue  # Those with eight rows are not tried any more.
             guess = microseconds(config.cut(p), p, "h200")
             if row["system"].endswith("_packed"):
                 guess += packing_us(packed_elements(p))
