@@ -114,7 +114,7 @@ def ranking(results: Path, folder: Path) -> list[Path]:
     times = rows.assign(time_us=rows["us"].astype(float), chosen=first, shape=shapes)
     # Of configurations that the model finds equal, the first.
     times = times[~times["chosen"] | ~times.duplicated(["shape", "chosen"])]
-    return _choices(times, folder, "ranking", "by the cost model alone")
+    return _choices(times, folder, "ranking", "model alone")
 
 
 def _choices(times: pd.DataFrame, folder: Path, name: str, remark: str) -> list[Path]:

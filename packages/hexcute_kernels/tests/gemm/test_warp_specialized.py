@@ -79,10 +79,10 @@ SHARING = {"BM": 192, "BN": 72, "STAGES": 2, "CONSUMERS": 3, "CLUSTER_N": 2, "SW
 @pytest.mark.parametrize(
     ("constants", "orders", "shape"),
     [
-        (APART, "kk", (264, 104, 136)),
-        (APART, "kk", (264, 104, 0)),
+        ({**APART, "EARLY": True}, "kk", (264, 104, 136)),
+        ({**APART, "EARLY": True}, "kk", (264, 104, 0)),
         ({**APART, "CLUSTER_M": 2, "SWAP": True}, "mn", (136, 264, 72)),
-        (SHARING, "kk", (200, 136, 72)),
+        ({**SHARING, "EARLY": True}, "kk", (200, 136, 72)),
         ({**SHARING, "SCHEDULE": "persistent"}, "mk", (200, 200, 72)),
     ],
 )
