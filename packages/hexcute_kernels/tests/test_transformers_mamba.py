@@ -85,5 +85,7 @@ def test_padded_sequences_and_other_models_of_the_same_kind() -> None:
         got = answers(model, ids, mask=mask)
     rows = mask.bool()
     same((got[0][rows], got[1]), (want[0][rows], want[1]), 64)
-    with pytest.raises(LaunchError, match="seq_idx packs several sequences into one"):
+    packed = pytest.raises(LaunchError, match="seq_idx packs several sequences into one")
+    with packed as caught:
         model.backbone.layers[0].mixer(torch.zeros(1, 3, 64), seq_idx=torch.zeros(1, 3))
+    assert caught.value.fix == "pass a batch, with an attention mask where sequences are padded"
