@@ -181,7 +181,7 @@ def test_an_unknown_operator_is_told_from_those_there_are() -> None:
         hexcute_kernels.operator_named("conv")
 
 
-ENGINES = "test_transformers.py"
+ENGINES = "test_transformers*.py"
 """The tests of what needs an engine, which those of the operators run without."""
 
 
@@ -193,7 +193,7 @@ def constants_in(tree: ast.AST) -> list[str]:
 def test_every_fix_has_a_case() -> None:
     """A fix that the tests of fixes do not quote has been tried by nobody."""
     here = Path(__file__).parent
-    files = [here / "test_operator_fixes.py", here / ENGINES, *here.glob("parallel/*.py")]
+    files = [here / "test_operator_fixes.py", *here.glob(ENGINES), *here.glob("parallel/*.py")]
     tried = [text for file in files for text in constants_in(ast.parse(file.read_text()))]
     untried = []
     for path in sorted(Path(hexcute_kernels.__file__).parent.rglob("*.py")):
