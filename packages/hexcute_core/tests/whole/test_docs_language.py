@@ -13,7 +13,7 @@ from hexcute_core.driver import bundle
 
 DOCS = Path(__file__).parents[4] / "docs"
 NAMES = ["language.md", "kernels.md", "timeline.md", "shipping.md", "tuning.md"]
-NAMES += ["porting.md", "debugging.md", "errors.md"]
+NAMES += ["porting.md", "debugging.md", "errors.md", "edges.md"]
 CHAPTERS = (
     "start", "copy", "rows", "product", "ahead", "roles", "attention", "attention_roles"
 )  # fmt: skip

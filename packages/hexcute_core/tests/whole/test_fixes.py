@@ -178,7 +178,7 @@ def test_a_ragged_shape_on_an_aligned_kernel_is_told_the_argument_that_helps():
     x = np.arange(8 * 61).reshape(8, 61).astype(np.float16)
     with pytest.raises(LaunchError, match="compiled for k a multiple of 8") as caught:
         copied.compile("sm_80").simulate(x, np.zeros_like(x))
-    assert caught.value.fix == "compile it with aligned=False, or call the kernel itself"
+    assert "aligned=False, or call the kernel itself" in caught.value.fix
     (argument,) = re.findall(r"(\w+)=False", caught.value.fix)
     y, again = np.zeros_like(x), np.zeros_like(x)
     copied.compile("sm_80", **{argument: False}).simulate(x, y)

@@ -160,7 +160,7 @@ def test_pointers_at_8_and_4_bytes_move_as_many(at: int, width: int, target: str
         assert f"x at a multiple of {width} bytes" in show_program(compiled.tile)
         with pytest.raises(LaunchError, match=f"for x at a multiple of {width} bytes") as caught:
             compiled.simulate(beginning(x, 2), starts, y)
-        assert caught.value.fix == "compile it with aligned=False, or call the kernel itself"
+        assert "aligned=False, or call the kernel itself" in caught.value.fix
         key = bind(part.signature, (x, y, 0), part.divisors).key
         text = part.specialise(target, key, {"PROMISED": 8}).explain()
         assert f"`x` is not known to begin at a multiple of 16 bytes but of {width}; wider" in text

@@ -26,6 +26,8 @@ from hexcute_core.runtime.specialisation import NARROW_LIMIT
 from hexcute_core.strides import reach
 from hexcute_core.tile.promise import Promise
 
+_UNALIGNED = "compile it with aligned=False, or call the kernel itself, or its simulate"
+
 
 def signature_of(definition: KernelDef) -> Signature:
     """How the runtime calls the kernel."""
@@ -129,7 +131,7 @@ def require(signature: Signature, divisors: Mapping[str, int], promise: Promise,
             raise LaunchError(
                 f"{signature.kernel}: compiled for {name} a multiple of {multiple}",
                 signature.span,
-                "compile it with aligned=False, or call the kernel itself",
+                _UNALIGNED,
             )
     if found.wide and not promise.wide:
         raise LaunchError(
@@ -152,12 +154,12 @@ def require(signature: Signature, divisors: Mapping[str, int], promise: Promise,
             raise LaunchError(
                 f"{signature.kernel}: compiled for {name} at a multiple of {multiple} bytes",
                 signature.span,
-                "compile it with aligned=False, or call the kernel itself",
+                _UNALIGNED,
             )
     missing = promise.aligned - set(found.aligned)
     if missing:
         raise LaunchError(
             f"{signature.kernel}: compiled for 16-byte aligned {sorted(missing)}",
             signature.span,
-            "compile it with aligned=False, or call the kernel itself",
+            _UNALIGNED,
         )
