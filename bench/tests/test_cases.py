@@ -19,17 +19,19 @@ from hexcute_bench.cases.fp8_grouped import (  # noqa: E402
 )
 from hexcute_bench.cases.fp8_quantize import Fp8QuantizeCase  # noqa: E402
 from hexcute_bench.cases.gemm import GemmCase  # noqa: E402
-from hexcute_bench.cases.moe import MoeCase, MoeSizes, align  # noqa: E402
+from hexcute_bench.cases.moe import MoeCase, MoeSizes, align, moe_work  # noqa: E402
 from hexcute_bench.cases.norms import EPS, NormsCase  # noqa: E402
 from hexcute_bench.cases.packed import PackedCase, lengths_of, packed_work  # noqa: E402
 from hexcute_bench.cases.scan import STATES, ScanCase  # noqa: E402
 from hexcute_bench.cases.tensors import F16_TOLERANCE, relative_error  # noqa: E402
+from hexcute_bench.cases.w4a16 import W4A16Case, w4a16_work  # noqa: E402
 from hexcute_bench.peers.marlin_format import (  # noqa: E402
     pack_scales,
     pack_weights,
     pack_zeros,
 )
 from hexcute_bench.shape import Shape  # noqa: E402
+from hexcute_bench.suites.moe import MODELS  # noqa: E402
 
 
 def test_the_error_sees_rounding_one_element_nan_and_shape() -> None:
@@ -199,6 +201,31 @@ def test_single_tokens_take_turns_through_all_experts_and_several_meet_some() ->
     sizes = MoeSizes(experts=256, top_k=8, hidden=64, width=64, group=32)
     case = MoeCase(Shape.of(tokens=32), "gemms", sizes, sets=1, device="cpu")
     assert 140 < case.ids[0].unique().numel() < 185
+
+
+def test_a_product_of_four_bits_is_checked_against_its_weights() -> None:
+    shape = Shape.of(m=3, n=64, k=256)
+    case = W4A16Case(shape, sets=2, device="cpu")
+    assert not torch.equal(case.w.q[0], case.w.q[1])
+    for index in range(2):
+        out = case.x[index].double() @ case.w.expert(index).double()
+        assert case.error(out.half(), index) < 2.0**-10
+        assert case.error(out.half(), 1 - index) > case.tolerance
+    strips = sum(part[0].nbytes for part in (case.w.scale, case.w.zero))
+    least = case.w.q[0].numel() / 2 + strips - case.w.zero[0].numel() / 2
+    assert w4a16_work(shape).bytes == least + case.x[0].nbytes + case.c[0].nbytes
+
+
+@pytest.mark.parametrize("sizes", [*MODELS.values(), MoeSizes()], ids=str)
+def test_a_layers_work_is_of_its_own_sizes(sizes: MoeSizes) -> None:
+    """One token meets its experts; so many tokens that they meet all of them, all weights."""
+    per_expert = sizes.hidden * sizes.width * 3
+    one, all_of_them = (moe_work(Shape.of(tokens=tokens), sizes) for tokens in (1, 1 << 14))
+    assert one.flops == 2 * sizes.top_k * per_expert
+    assert one.bytes > sizes.top_k * per_expert // 2
+    rows = 2 * (1 << 14) * (sizes.hidden + sizes.top_k * (sizes.hidden + 4 * sizes.width))
+    weights = sizes.experts * per_expert * (0.5 + 2.5 / sizes.group)
+    assert all_of_them.bytes == pytest.approx(weights + rows, rel=1e-6)
 
 
 def test_marlins_order_keeps_every_weight() -> None:

@@ -89,7 +89,7 @@ class MoeCase:
         size = self.sizes
         self.w13 = quantized(size.experts, size.hidden, 2 * size.width, size.group, device)
         self.w2 = quantized(size.experts, size.width, size.hidden, size.group, device)
-        self.sets = rotated_sets(moe_work(shape).bytes) if sets is None else sets
+        self.sets = rotated_sets(moe_work(shape, size).bytes) if sets is None else sets
         half = torch.float16
         self.x = [randn((self.tokens, size.hidden), half, device) for _ in range(self.sets)]
         self.ids = [self._routes(index, device) for index in range(self.sets)]
@@ -143,15 +143,15 @@ class MoeCase:
         return c2.view(self.tokens, size.top_k, size.hidden).sum(1)
 
 
-def moe_work(shape: Shape) -> Work:
+def moe_work(shape: Shape, sizes: MoeSizes = MoeSizes()) -> Work:
     """Both GEMMs of every token and expert; the weights of the experts that are met on average,
     read once at half a byte, and the activations."""
-    tokens = shape["tokens"]
-    pairs = tokens * TOP_K
-    met = EXPERTS * (1.0 - (1.0 - TOP_K / EXPERTS) ** tokens)
-    weights = met * HIDDEN * WIDTH * 3 * (0.5 + 2.5 / GROUP)
-    activations = 2.0 * (tokens * HIDDEN + pairs * HIDDEN + pairs * 4 * WIDTH)
-    return Work(2.0 * pairs * HIDDEN * WIDTH * 3, weights + activations)
+    tokens, hidden, width = shape["tokens"], sizes.hidden, sizes.width
+    pairs = tokens * sizes.top_k
+    met = sizes.experts * (1.0 - (1.0 - sizes.top_k / sizes.experts) ** tokens)
+    weights = met * hidden * width * 3 * (0.5 + 2.5 / sizes.group)
+    activations = 2.0 * (tokens * hidden + pairs * hidden + pairs * 4 * width)
+    return Work(2.0 * pairs * hidden * width * 3, weights + activations)
 
 
 @dataclass(frozen=True)

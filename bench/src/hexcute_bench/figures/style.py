@@ -45,6 +45,8 @@ LOOKS: dict[str, Look] = {
     "fa2": Look("FlashAttention 2", _SKY, "v"),
     "fa3": Look("FlashAttention 3", _SKY, "^"),
     "flashinfer": Look("FlashInfer", _ORANGE, "s"),
+    "humming": Look("Humming", _ORANGE, "P"),
+    "machete": Look("Machete", _SKY, "P"),
     "marlin": Look("Marlin (vLLM 0.25.1)", _GREEN, "P"),
     "marlin_092": Look("Marlin (vLLM 0.9.2)", _GREEN, "X"),
     "marlin_082": Look("Marlin (vLLM 0.8.2)", _GREY, "X"),

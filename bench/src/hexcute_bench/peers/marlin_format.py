@@ -28,7 +28,7 @@ def _tile_order() -> list[int]:
     return order
 
 
-def _words(nibbles: Any) -> Any:
+def words(nibbles: Any) -> Any:
     """The last axis packed eight to an int32, first nibble lowest."""
     import torch
 
@@ -46,7 +46,7 @@ def pack_weights(q: Any) -> Any:
     k, n = q.shape
     tiles = q.view(k // 16, 16, n // 16, 16).permute(0, 2, 1, 3).reshape(-1, 1024)
     order = torch.tensor(_tile_order(), device=q.device)
-    return _words(tiles[:, order].reshape(k // 16, n * 16))
+    return words(tiles[:, order].reshape(k // 16, n * 16))
 
 
 def _column_order(device: Any) -> Any:
@@ -69,7 +69,7 @@ def pack_zeros(zero: Any) -> Any:
     order = _column_order(zero.device)
     nibbles = torch.tensor(_NIBBLES, device=zero.device)
     turned = zero.view(-1, 64)[:, order].reshape(-1, 8)[:, nibbles]
-    return _words(turned.reshape(zero.shape))
+    return words(turned.reshape(zero.shape))
 
 
 def pack_stack(weights: Any) -> tuple[Any, Any, Any]:

@@ -15,7 +15,7 @@ from hexcute_bench.peers.marlin_format import pack_stack
 from hexcute_bench.peers.ours import TUNED, Hexcute, TunedHexcute, operator
 
 # How vLLM names "uint4 without a bias" to its operators.
-_UINT4 = (1 << 50) | 1024
+UINT4 = (1 << 50) | 1024
 _BLOCKS = (8, 16, 32, 48, 64)
 
 
@@ -43,14 +43,14 @@ class _Buffers:
         return case.out[index] if self.c2 is None else self.c2
 
 
-def _processors() -> int:
+def processors() -> int:
     import torch
 
     return int(torch.cuda.get_device_properties(0).multi_processor_count)
 
 
 class MarlinMoe(CasePeer):
-    """Marlin as vLLM 0.25.1 ships it."""
+    """Marlin as vLLM ships it: 0.25.1, or 0.33, which dropped an order of rows of k."""
 
     name = "marlin"
 
@@ -61,11 +61,13 @@ class MarlinMoe(CasePeer):
         order = vllm_operators("vllm._moe_C", "_moe_C", "moe_align_block_size")
         add = vllm_operators("vllm._moe_C", "_moe_C", "moe_sum")
         size, block = case.sizes, block_rows(case)
+        taken = {argument.name for argument in multiply.default._schema.arguments}
+        rows, whole = ((None, None), (True,)) if "perm" in taken else ((), ())
 
         def build() -> Run:
             first, second = pack_stack(case.w13), pack_stack(case.w2)
             buffers = _Buffers(case)
-            space = torch.zeros(_processors() * 4, dtype=torch.int32, device="cuda")
+            space = torch.zeros(processors() * 4, dtype=torch.int32, device="cuda")
             routes = [align(ids, size.experts, block) for ids in case.ids]
             gates = [gate.reshape(-1) for gate in case.gates]
 
@@ -78,9 +80,9 @@ class MarlinMoe(CasePeer):
                     else (buffers.pairs, size.hidden, size.width)
                 )
                 multiply(
-                    a, c, words, None, scale, None, None, zero, None, None, space, route.rows,
+                    a, c, words, None, scale, None, None, zero, *rows, space, route.rows,
                     route.experts, route.padded, gates[index], block,
-                    size.top_k if k_first else 1, not k_first, _UINT4, m, n, k, True, False,
+                    size.top_k if k_first else 1, not k_first, UINT4, m, n, k, *whole, False,
                     True, False, -1, -1, -1,
                 )  # fmt: skip
 
@@ -118,11 +120,11 @@ class MarlinNew(CasePeer):
         def build() -> Run:
             first, second = pack_stack(case.w13), pack_stack(case.w2)
             buffers = _Buffers(case)
-            space = torch.zeros(_processors() * 4, dtype=torch.int32, device="cuda")
+            space = torch.zeros(processors() * 4, dtype=torch.int32, device="cuda")
             routes = [align(ids, size.experts, block) for ids in case.ids]
             gates = [gate.reshape(-1) for gate in case.gates]
             widest = max(2 * size.width, size.hidden)
-            room = min(widest * routes[0].rows.numel(), _processors() * 4 * block * 256)
+            room = min(widest * routes[0].rows.numel(), processors() * 4 * block * 256)
             partial = torch.empty(room * (2 if block == 8 else 1), device="cuda")
 
             def run(index: int) -> None:

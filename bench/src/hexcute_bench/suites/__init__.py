@@ -16,12 +16,13 @@ from hexcute_bench.suites.gemm import GEMM_BF16, GEMM_SM80, GEMM_SM90, GEMM_UNTU
 from hexcute_bench.suites.gemm_sizes import GEMM_SIZES
 from hexcute_bench.suites.growth import GROWTH
 from hexcute_bench.suites.layout_algebra import LAYOUT_ALGEBRA
-from hexcute_bench.suites.moe import MOE, MOE_LAYER
+from hexcute_bench.suites.moe import MOE, MOE_LAYER, MOE_MIXTRAL, MOE_QWEN, MOE_WIDE
 from hexcute_bench.suites.norms import NORMS
 from hexcute_bench.suites.packed import MHA_PACKED
 from hexcute_bench.suites.scan import SELECTIVE_SCAN
 from hexcute_bench.suites.tables import BYTES_PER_INSTRUCTION, COMPILE_TIME, LINES_OF_CODE
 from hexcute_bench.suites.tutorial import TUTORIAL
+from hexcute_bench.suites.w4a16 import W4A16
 
 ALL: tuple[Suite, ...] = (
     GEMM_SM80,
@@ -40,6 +41,10 @@ ALL: tuple[Suite, ...] = (
     PAGED_DECODING,
     MOE,
     MOE_LAYER,
+    MOE_WIDE,
+    MOE_MIXTRAL,
+    MOE_QWEN,
+    W4A16,
     SELECTIVE_SCAN,
     NORMS,
     TUTORIAL,

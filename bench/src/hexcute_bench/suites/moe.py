@@ -1,13 +1,16 @@
 """Mixed-type MoE layer: f16 x uint4, 256 experts, top-8, hidden 7168, width 256, 16 token counts.
 
 The suite `moe` times the two GEMMs and SiLU; `moe_layer` adds the alignment of tokens and the
-weighted sum over the top k.
+weighted sum over the top k. The others time what `moe` does at the sizes of whole models.
 """
 
 from __future__ import annotations
 
-from hexcute_bench.cases.moe import MoeCase, moe_work
+from functools import partial
+
+from hexcute_bench.cases.moe import MoeCase, MoeSizes, moe_work
 from hexcute_bench.interface import KernelSuite
+from hexcute_bench.peers.humming import HummingMoe
 from hexcute_bench.peers.moe import (
     HexcuteMoe,
     MarlinMoe,
@@ -38,6 +41,7 @@ MOE = KernelSuite(
     peers=(
         HexcuteMoe(),
         tuned_moe(),
+        HummingMoe(),
         MarlinMoe(),
         MarlinNew(),
         MarlinOld(),
@@ -56,8 +60,37 @@ MOE_LAYER = KernelSuite(
     baseline="marlin",
     shapes=SHAPES,
     quick=QUICK,
-    peers=(HexcuteMoe(), tuned_moe(), MarlinMoe()),
+    peers=(HexcuteMoe(), tuned_moe(), HummingMoe(), MarlinMoe()),
     case=lambda shape: MoeCase(shape, "layer"),
     work=moe_work,
     regime=regime,
 )
+
+SOME_TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 2048, 4096, 8192, 16384)
+MODELS = {
+    "wide": MoeSizes(width=2048),
+    "mixtral": MoeSizes(experts=8, top_k=2, hidden=4096, width=14336),
+    "qwen": MoeSizes(experts=128, top_k=8, hidden=2048, width=768),
+}
+
+
+def _model(name: str, title: str) -> KernelSuite:
+    sizes = MODELS[name]
+    return KernelSuite(
+        name=f"moe_{name}",
+        title=f"FP16 x UINT4 MoE, two GEMMs and SiLU, {title}",
+        operator="moe",
+        baseline="humming",
+        shapes=tuple(Shape.of(tokens=tokens) for tokens in SOME_TOKENS),
+        quick=QUICK,
+        peers=(HexcuteMoe(), tuned_moe(), HummingMoe(), MarlinMoe()),
+        case=lambda shape: MoeCase(shape, "gemms", sizes),
+        work=partial(moe_work, sizes=sizes),
+        regime=regime,
+        note="not in the paper",
+    )
+
+
+MOE_WIDE = _model("wide", "DeepSeek-V3 unsharded")
+MOE_MIXTRAL = _model("mixtral", "Mixtral 8x7B")
+MOE_QWEN = _model("qwen", "Qwen3-30B-A3B")

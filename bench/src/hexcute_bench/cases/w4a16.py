@@ -1,0 +1,53 @@
+"""c[m,n] = x[m,k] W, f16 rows and weights of four bits in groups of 128 along k, W =
+(q - zero) * scale, checked against the float32 product."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hexcute_bench.cases.moe import GROUP, quantized
+from hexcute_bench.cases.tensors import (
+    F16_TOLERANCE,
+    exact_products,
+    poisoned,
+    randn,
+    relative_error,
+    rotated_sets,
+)
+from hexcute_bench.interface import Work
+from hexcute_bench.shape import Shape
+
+
+class W4A16Case:
+    """`x[i]` is [m,k], `c[i]` [m,n], and `w` a stack of weights [k,n], one for each set i."""
+
+    def __init__(self, shape: Shape, sets: int | None = None, device: str = "cuda") -> None:
+        import torch
+
+        exact_products(torch)
+        self.shape, self.tolerance = shape, F16_TOLERANCE
+        self.m, self.n, self.k = shape["m"], shape["n"], shape["k"]
+        self.sets = rotated_sets(w4a16_work(shape).bytes) if sets is None else sets
+        self.w = quantized(self.sets, self.k, self.n, GROUP, device)
+        half = torch.float16
+        self.x = [randn((self.m, self.k), half, device) for _ in range(self.sets)]
+        self.c = [poisoned((self.m, self.n), half, device) for _ in range(self.sets)]
+        self._references: dict[int, Any] = {}
+
+    def poison(self, index: int) -> None:
+        self.c[index].fill_(float("nan"))
+
+    def output(self, index: int) -> Any:
+        return self.c[index]
+
+    def error(self, output: Any, index: int) -> float:
+        if index not in self._references:
+            self._references[index] = self.x[index].float() @ self.w.expert(index)
+        return relative_error(output, self._references[index])
+
+
+def w4a16_work(shape: Shape) -> Work:
+    """2mnk operations; the weights once at half a byte with their scales and zero points, x and c
+    at 2 bytes per element."""
+    m, n, k = shape["m"], shape["n"], shape["k"]
+    return Work(2.0 * m * n * k, n * k * (0.5 + 2.5 / GROUP) + 2.0 * m * (n + k))
