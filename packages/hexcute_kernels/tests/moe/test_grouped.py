@@ -13,7 +13,7 @@ from hexcute_core import f16, f32
 from hexcute_kernels.moe.configs import W4A16Config, most_blocks
 from hexcute_kernels.moe.grouped import w4a16_gemm
 from hexcute_kernels.moe.sorting import sort
-from hexcute_kernels.moe.streamed import add_up
+from hexcute_kernels.moe.summing import add_up
 
 SMALL = W4A16Config(16, 128, 3, 1, EXACT=True)
 

@@ -13,7 +13,8 @@ from hexcute_core import f16, f32
 from hexcute_kernels.moe.arrange import arrange
 from hexcute_kernels.moe.configs import FewConfig, most_blocks
 from hexcute_kernels.moe.few import few_rows
-from hexcute_kernels.moe.streamed import add_up, gated_product, weighted_product
+from hexcute_kernels.moe.streamed import gated_product, weighted_product
+from hexcute_kernels.moe.summing import add_up
 
 HOW: dict[str, Any] = {"target": "sm_90"}
 GARBAGE = -7
@@ -68,6 +69,7 @@ def test_tables_of_any_routing(kind: str, tokens: int, experts: int, top_k: int)
         ("ends", 9, 6, 3, 384, 128, {"BN": 64, "DEPTH": 1, "SPLIT": 4}, {"BN": 128, "DEPTH": 1}),
         ("ragged", 20, 5, 1, 128, 256, {"WARPS": 8, "DEPTH": 1}, {"WARPS": 8, "DEPTH": 1}),
         ("apart", 1, 4, 4, 256, 256, {"SPLIT": 4, "DEPTH": 1}, {"BN": 128, "BLOCKS": 4}),
+        ("ragged", 5, 3, 2, 128, 640, {"SPLIT": 1, "DEPTH": 1}, {"DEPTH": 1, "SPLIT": 4}),
     ],
 )
 def test_a_layer_against_float64(

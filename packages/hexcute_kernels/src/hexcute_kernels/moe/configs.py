@@ -63,13 +63,14 @@ class FewConfig(GatedConfig):
 
 @dataclass(frozen=True)
 class WeightedConfig:
-    """The same of the second product, whose groups are not shared."""
+    """The same of the second product."""
 
     BM: int
     BN: int
     DEPTH: int
     WARPS: int
     BLOCKS: int
+    SPLIT: int = 1
 
 
 @dataclass(frozen=True)
@@ -146,18 +147,23 @@ FEW = Table(
 _FIRST = GatedConfig(8, 128, 2, 4, 4, 4)
 _WIDE = GatedConfig(8, 256, 1, 2, 8, 2)
 _SECOND = WeightedConfig(8, 128, 1, 4, 6)
+_DEEP = WeightedConfig(8, 128, 2, 4, 4, 8)
 
 STREAMED = Table(
     rows={
         "h200": (
             Row(
                 StreamedConfig(GatedConfig(8, 128, 2, 4, 4, 3), WeightedConfig(8, 128, 2, 4, 5)),
-                most={"pairs": 16},
+                most={"pairs": 16, "width": 4096},
             ),
-            Row(StreamedConfig(GatedConfig(8, 128, 7, 2, 4, 2), _SECOND), most={"pairs": 32}),
-            Row(StreamedConfig(_WIDE, _SECOND), most={"pairs": 64}),
-            Row(StreamedConfig(_FIRST, _SECOND), most={"pairs": 256}),
-            Row(StreamedConfig(_WIDE, _SECOND)),
+            Row(
+                StreamedConfig(GatedConfig(8, 128, 7, 2, 4, 2), _SECOND),
+                most={"pairs": 32, "width": 4096},
+            ),
+            Row(StreamedConfig(_WIDE, _SECOND), most={"pairs": 64, "width": 4096}),
+            Row(StreamedConfig(_FIRST, _SECOND), most={"pairs": 256, "width": 4096}),
+            Row(StreamedConfig(_WIDE, _SECOND), most={"width": 4096}),
+            Row(StreamedConfig(_FIRST, _DEEP)),
         ),
     },
     more=(

@@ -23,7 +23,8 @@ from hexcute_kernels.moe.few import few_rows
 from hexcute_kernels.moe.grouped import w4a16_gemm
 from hexcute_kernels.moe.packing import GROUP, ROWS, check_packed
 from hexcute_kernels.moe.sorting import sort
-from hexcute_kernels.moe.streamed import add_up, gated_product, weighted_product
+from hexcute_kernels.moe.streamed import gated_product, weighted_product
+from hexcute_kernels.moe.summing import add_up
 from hexcute_kernels.operator import Launch, Nothing, Operator, Problem, Run, Steps, Variant
 from hexcute_kernels.tensors import Output, check_contiguous, check_rank, dtype_of
 
@@ -39,7 +40,7 @@ LINES = ((8, 65536), (16, 16384))
 LOOK = 2048
 """Pairs that one block looks through at once."""
 KEPT = 24576
-"""Numbers of a token, or of two of its rows between the products, that a block has room for."""
+"""Numbers of a token, and of its rows between the products, that blocks have room for."""
 
 
 def stacked(w: torch.Tensor) -> torch.Tensor:
@@ -268,8 +269,8 @@ def fits_streamed(p: Routed) -> str | None:
             f"takes up to {SHARE} rows per expert on average and {LOOK} together, got {p.share} "
             f"and {p.pairs}"
         )
-    if max(p.hidden, 2 * p.width) > KEPT:
-        return f"takes hidden up to {KEPT} and width up to {KEPT // 2}"
+    if max(p.hidden, p.width) > KEPT:
+        return f"takes hidden and width up to {KEPT}"
     return None
 
 

@@ -104,12 +104,22 @@ def products(rcs, lots, ordered, sx, depth):
 
 
 @hx.device
+def meet(split):
+    """Waits for all threads of a cluster of `split` blocks."""
+    if split > 1:
+        hx.cluster_sync()
+    else:
+        hx.syncthreads()
+
+
+@hx.device
 def over_cluster(parts, row, rows, column, columns, split):
     """A corner of `parts`, summed over the blocks of a cluster in their order."""
     total, part = [hx.register_tensor(f32, (rows, columns)) for _ in range(2)]
     hx.fill(total, 0.0)
     for other in hx.static_range(split):
-        theirs = hx.remote(parts[:, hx.ds(column, columns)], other)
+        theirs = parts[:, hx.ds(column, columns)]
+        theirs = hx.remote(theirs, other) if split > 1 else theirs
         hx.copy(theirs[row : row + rows, :], part)
         total += part
     return total
@@ -201,60 +211,39 @@ def weighted_product(experts: int, width: int, hidden: int, result: hx.DType) ->
         DEPTH: int = 2,
         WARPS: int = 4,
         BLOCKS: int = 2,
+        SPLIT: int = 1,
     ):
-        steps = hx.cdiv(groups, DEPTH)
-        hx.attrs.cuda.grid_dim = hx.cdiv(hidden, BN), blocks
+        wide, steps = BM // SPLIT, hx.cdiv(groups, DEPTH * SPLIT)
+        hx.attrs.cuda.grid_dim = SPLIT, hx.cdiv(hidden, BN), blocks
+        hx.attrs.cuda.cluster_dim = SPLIT
         hx.attrs.cuda.block_dim = 32 * WARPS
         hx.attrs.cuda.min_blocks = BLOCKS
-        column, block = hx.blockIdx.x * BN, hx.blockIdx.y
+        rank, column, block = hx.blockIdx.x, hx.blockIdx.y * BN, hx.blockIdx.z
         sx = hx.shared_tensor(f16, (BM, GROUP * DEPTH * steps))
-        sc = hx.shared_tensor(f32, (BN, BM))
+        parts = hx.shared_tensor(f32, (BN, BM))
         # The kernel before had waited for the tables of experts and pairs when it let this begin.
         hx.primitive("griddepcontrol.launch")
         mine = number(expert, block)
         if mine >= 0:
-            at = known(mine, experts)
-            lots = [weights_of(q, strip, at, hidden, column, BN, 0, DEPTH, steps)]
+            at, begin, first = known(mine, experts), rank * (DEPTH * steps), block * BM
+            lots = [weights_of(q, strip, at, hidden, column, BN, begin, DEPTH, steps)]
             ordered = order(lots, BN, DEPTH, DEPTH * steps)
-            owners = [number(pair, block * BM + r) for r in range(BM)]
+            owners = [number(pair, first + rank * wide + r) for r in range(wide)]
             factors = [hx.register_tensor(f32, (1, 1)) for _ in owners]
             for p, factor in zip(owners, factors):
                 hx.copy(hx.global_view(gates[hx.minimum(p, pairs - 1) :], ((1, 1), (1, 1))), factor)
             rc = hx.register_tensor(f32, (BN, BM))
             hx.primitive("griddepcontrol.wait")
-            bring(h, (block * BM,), 0, sx)
+            bring(h, (first,), begin * GROUP, sx)
             products([rc], lots, ordered, sx, DEPTH)
-            hx.copy(rc, sc)
-            hx.syncthreads()
+            hx.copy(rc, parts)
+            meet(SPLIT)
             for r, p in enumerate(owners):
                 if p < pairs:
-                    one = hx.register_tensor(f32, (BN, 1))
-                    hx.copy(sc[:, r : r + 1], one)
+                    one = over_cluster(parts, 0, BN, rank * wide + r, 1, SPLIT)
                     gc = hx.global_view(c[p:, column:], ((BN, 1), (1, hidden)))
                     hx.copy(hx.cast(one * factors[r], result), gc)
+            if SPLIT > 1:
+                hx.cluster_sync()
 
     return weighted
-
-
-@cache
-def add_up(top_k: int, dtype: hx.DType) -> hx.Kernel:
-    """The kernel that gives each token the sum of its `top_k` rows, which are of type `dtype`, in
-    the order of its choices."""
-    k, chunk = hx.dim("k"), 512
-
-    @hx.kernel
-    def added(c: dtype[pairs, k], out: f16[tokens, k]):
-        hx.attrs.cuda.grid_dim = tokens, hx.cdiv(k, chunk)
-        hx.attrs.cuda.block_dim = 128
-        column, token = hx.blockIdx.y * chunk, hx.blockIdx.x
-        hx.primitive("griddepcontrol.wait")
-        hx.primitive("griddepcontrol.launch")
-        total = hx.register_tensor(f32, (1, chunk))
-        hx.fill(total, 0.0)
-        for j in hx.static_range(top_k):
-            one = hx.register_tensor(dtype, (1, chunk))
-            hx.copy(hx.global_view(c[token * top_k + j :, column:], ((1, chunk), (k, 1))), one)
-            total += hx.cast(one, f32)
-        hx.copy(hx.cast(total, f16), hx.global_view(out[token:, column:], ((1, chunk), (k, 1))))
-
-    return added
