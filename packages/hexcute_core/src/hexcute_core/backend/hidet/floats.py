@@ -183,6 +183,12 @@ def _need_sm89(scope: Scope, dtype: DType) -> None:
         )
 
 
+def bits_of(value: float, dtype: DType) -> int:
+    """The bits of a number rounded to f16 or bf16."""
+    value = float(typed(value, dtype))
+    return f16_bits(value) if dtype.name == "f16" else bf16_bits(value)
+
+
 def f16_bits(value: float) -> int:
     """The bits of a number that f16 has."""
     return int(struct.unpack("<H", struct.pack("<e", value))[0])

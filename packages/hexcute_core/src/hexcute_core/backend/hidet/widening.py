@@ -34,7 +34,7 @@ def _pure(name: str, ptx: str, inputs: tuple[str, ...] = _WORDS) -> Instruction:
 
 _PRMT = _pure("hx_prmt", "prmt.b32 %0, %1, %2, %3;")
 _AND_XOR = _pure("hx_and_xor", "lop3.b32 %0, %1, %2, %3, 0x6A;")
-_FMA = {
+FMA = {
     dtypes.f16: _pure("hx_fma_f16x2", "fma.rn.f16x2 %0, %1, %2, %3;"),
     dtypes.bf16: _pure("hx_fma_bf16x2", "fma.rn.bf16x2 %0, %1, %2, %3;"),
 }
@@ -147,20 +147,21 @@ def _behind(scope: Scope, fields: tuple[Field, Field], target: DType) -> Any:
     bytes_ = _bytes(scope, fields, moved)
     bits, offset = fields[0].bits, 1 << (fields[0].bits - 1) if fields[0].signed else 0
     mask = _both(((1 << bits) - 1) << s for s in shifts)
-    top = _both(_bits(before, target) ^ (offset << s) for s in shifts)
+    top = _both(floats.bits_of(before, target) ^ (offset << s) for s in shifts)
     value = scope.instruction(_AND_XOR, [bytes_, _word(mask), _word(top)])
     less = [before / (1 << s) + offset for s in shifts]
     if target == dtypes.f16 and not any(shifts):
-        return scope.instruction(_SUB_F16, [value, _word(_both(_bits(x, target) for x in less))])
-    scale = _both(_bits(1 / (1 << s), target) for s in shifts)
-    back = _both(_bits(-x, target) for x in less)
-    return scope.instruction(_FMA[target], [value, _word(scale), _word(back)])
+        last = _word(_both(floats.bits_of(x, target) for x in less))
+        return scope.instruction(_SUB_F16, [value, last])
+    scale = _both(floats.bits_of(1 / (1 << s), target) for s in shifts)
+    back = _both(floats.bits_of(-x, target) for x in less)
+    return scope.instruction(FMA[target], [value, _word(scale), _word(back)])
 
 
 def _bytes_f16(scope: Scope, fields: tuple[Field, Field]) -> Any:
     first, second = fields
     signed = first.signed
-    less = _word(_both([_bits(1024 + 128 * signed, dtypes.f16)] * 2))
+    less = _word(_both([floats.bits_of(1024 + 128 * signed, dtypes.f16)] * 2))
     if _held(first) == _held(second):
         word = _flipped(scope, first)
         order = first.byte | 4 << 4 | second.byte << 8 | 4 << 12
@@ -254,10 +255,6 @@ def _held(f: Field) -> tuple[str, Scalar]:
 def _entry(scope: Scope, f: Field) -> Any:
     word = registers.entry(scope, f.array, f.word)
     return word if cell(f.dtype).type_name == "uint32" else he.Cast(word, data_type("uint32"))
-
-
-def _bits(value: float, dtype: DType) -> int:
-    return floats.f16_bits(value) if dtype == dtypes.f16 else floats.bf16_bits(value)
 
 
 def _both(halves: Any) -> int:
