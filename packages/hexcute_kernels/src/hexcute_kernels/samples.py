@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hexcute_core.errors import LaunchError
-from hexcute_kernels.moe.packing import GROUP, HALF, packed_rows
+from hexcute_kernels.moe.packing import GROUP, packed_shape
 
 Value = int | float | bool | str | None
 Sizes = Mapping[str, Value]
@@ -111,13 +111,13 @@ class Maker:
             return self.normal(*batch, columns, rows, dtype=dtype).mT
         return self.normal(*batch, rows, columns, dtype=dtype)
 
-    def packed(self, k: int, n: int, *batch: int) -> Any:
+    def packed(self, k: int, n: int, group: int, *batch: int) -> Any:
         """Weights of four bits."""
         if self.empty:
-            return self.below(256, *batch, k // GROUP, packed_rows(n), HALF, dtype="uint8")
+            return self.below(256, *batch, *packed_shape(k, n, group), dtype="uint8")
         from hexcute_kernels.moe.packing import pack
 
-        groups = (*batch, k // GROUP, n)
+        groups = (*batch, k // group, n)
         q = self.below(16, *batch, k, n, dtype="uint8")
         scale = self.positive(*groups, dtype="float16") / 16
         return pack(q, scale, self.below(16, *groups, dtype="uint8"))
@@ -329,16 +329,20 @@ def causal_conv1d_update(
     return x, state, weight, bias, activation, None if slots is None else make.first(b)
 
 
-def w4a16_matmul(make: Maker, m: int, n: int, k: int) -> tuple[Any, ...]:
-    return make.normal(m, k), make.packed(k, n)
+def w4a16_matmul(
+    make: Maker, m: int, n: int, k: int, group: int = GROUP, dtype: str = "float16"
+) -> tuple[Any, ...]:
+    return make.normal(m, k, dtype=dtype), make.packed(k, n, group)
 
 
 def moe(
-    make: Maker, m: int, hidden: int, width: int, experts: int, top_k: int, scope: str = "layer"
-) -> tuple[Any, ...]:
-    w13, w2 = make.packed(hidden, 2 * width, experts), make.packed(width, hidden, experts)
+    make: Maker, m: int, hidden: int, width: int, experts: int, top_k: int, scope: str = "layer",
+    group: int = GROUP, dtype: str = "float16",
+) -> tuple[Any, ...]:  # fmt: skip
+    w13 = make.packed(hidden, 2 * width, group, experts)
+    w2 = make.packed(width, hidden, group, experts)
     ids = make.below(experts, m, top_k)
-    return make.normal(m, hidden), w13, w2, ids, make.positive(m, top_k), scope
+    return make.normal(m, hidden, dtype=dtype), w13, w2, ids, make.positive(m, top_k), scope
 
 
 def softmax(make: Maker, rows: int, columns: int, dtype: str = "float16") -> tuple[Any, ...]:

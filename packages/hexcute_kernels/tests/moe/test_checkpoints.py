@@ -20,7 +20,7 @@ from hexcute_kernels.moe import (  # noqa: E402
 )
 
 AWQ = (0, 2, 4, 6, 1, 3, 5, 7)
-SHAPES = [(256, 64, 128), (512, 128, 256), (384, 192, 384)]
+SHAPES = [(256, 64, 128), (512, 128, 256), (384, 192, 384), (256, 128, 64), (384, 64, 32)]
 """k, n and how many rows share a scale."""
 
 
@@ -44,11 +44,13 @@ def words(q: np.ndarray, axis: int, order: Sequence[int] = range(8)) -> Any:
 
 def expected(q: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> Any:
     """The kernels' order, written apart from `pack`."""
-    each = q.shape[-2] // scale.shape[-2] // 128
-    scale, zero = (np.repeat(t, each, -2) for t in (scale, zero))
+    group = q.shape[-2] // scale.shape[-2]
+    scale, zero = (np.repeat(t, max(1, group // 128), -2) for t in (scale, zero))
+    group = min(group, 128)
     lead = q.shape[:-2] or (1,)
     parts = [t.reshape(*lead, *t.shape[-2:]) for t in (q.astype(np.uint8), scale, zero)]
-    return torch.from_numpy(packed(*parts)).reshape(*q.shape[:-2], -1, q.shape[-1] * 17 // 16, 64)
+    shape = (*q.shape[:-2], -1, q.shape[-1] * (group + 8) // group, group // 2)
+    return torch.from_numpy(packed(*parts)).reshape(shape)
 
 
 @pytest.mark.parametrize("batch", [(), (3,)], ids=str)
@@ -104,12 +106,12 @@ def test_scales_in_bfloat16_that_float16_holds_are_taken() -> None:
 def test_what_cannot_be_is_told() -> None:
     q, scale, zero = numbers(256, 64, 128)
     qw, qz, scales = words(q, -2), words(zero, -1), torch.from_numpy(scale)
-    small = torch.ones(8, 64).half()
+    small = torch.ones(16, 64).half()
     for args, told in (
         ((qw.long(), qz, scales), "int32"),
         ((qw, qz, scales, None, 3), "version is 1 or 2"),
         ((qw, qz, scales[:, :32]), "scales and zero points"),
-        ((qw, torch.zeros(8, 8, dtype=torch.int32), small), "8 groups of 256 rows"),
+        ((qw, torch.zeros(16, 8, dtype=torch.int32), small), "16 groups of 256 rows"),
         ((qw, qz, scales, torch.zeros(9)), r"one of 2 groups for each of \(256,\) rows"),
         ((qw, qz, scales, torch.zeros(256)), "each of 2 groups 128 times"),
         ((qw, qz, scales[0]), "scales in floats of two dimensions"),

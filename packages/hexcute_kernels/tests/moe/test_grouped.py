@@ -5,17 +5,22 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from four_bits import packed, quantized, strips, weights, words
 
-from hexcute_core import f16, f32
+from hexcute_core import bf16, f16, f32
 from hexcute_kernels.moe.configs import W4A16Config, most_blocks
 from hexcute_kernels.moe.grouped import w4a16_gemm
 from hexcute_kernels.moe.sorting import sort
 from hexcute_kernels.moe.summing import add_up
 
 SMALL = W4A16Config(16, 128, 3, 1, EXACT=True)
+
+
+F16, BF16 = np.float16, ml_dtypes.bfloat16
+TYPES = {F16: f16, BF16: bf16}
 
 
 def close(got: np.ndarray, want: np.ndarray, bits: int = 10) -> None:
@@ -43,6 +48,24 @@ def test_dense_against_float64(m: int, n: int, k: int, config: W4A16Config) -> N
     kernel = w4a16_gemm()
     kernel.simulate(x, words(w), strips(w), c, target="sm_90", **asdict(config))
     close(c, x.astype(np.float64) @ weights(*numbers)[0], 10 if config.EXACT else 9)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize(("group", "kind"), [(64, F16), (32, F16), (128, BF16), (32, BF16)])
+def test_groups_and_types_against_float64(group: int, kind: Any, exact: bool) -> None:
+    """Weights that are not rounded give the product to the last rounding; rounded ones, where the
+    scale is of x's type too, to one more a weight."""
+    m, n, k = 11, 192, 256
+    q, scale, zero = quantized(0, 1, k, n, group=group)
+    numbers = q, scale.astype(kind).astype(np.float16), zero
+    x = np.random.default_rng(1).normal(size=(m, k)).astype(kind)
+    w, c = packed(*numbers), np.full((m, n), np.nan, kind)
+    config = asdict(replace(SMALL, EXACT=exact))
+    w4a16_gemm("dense", group, TYPES[kind]).simulate(
+        x, words(w), strips(w), c, target="sm_90", **config
+    )
+    digits = 10 if kind == F16 else 7
+    close(c, x.astype(np.float64) @ weights(*numbers)[0], digits if exact else digits - 1)
 
 
 @pytest.mark.parametrize(("k", "parts"), [(256, 2), (640, 3)])
@@ -164,5 +187,14 @@ def test_weights_come_by_tma_and_become_numbers_without_conversions() -> None:
     assert "HGMMA.64x16x16" in sass and not {"I2F.U16", "I2FP"} & set(
         sass.replace(".F32", " ").split()
     )
-    # A group's 64 weights of a thread for each half: one difference a pair, no product.
+    # A block's 64 weights of a thread for each half: one difference a pair, no product.
     assert (sass.count("HADD2 "), sass.count("HMUL2")) == (64, 0)
+
+
+def test_weights_in_bf16_take_as_many_instructions() -> None:
+    """A pair's difference is one fma, and where weights are rounded, their product another."""
+    for exact, each in ((True, 1), (False, 2)):
+        config = asdict(replace(SMALL, EXACT=exact))
+        sass = w4a16_gemm("dense", 128, bf16).compile("sm_90", **config).sass()
+        pairs = sum(sass.count(f"{name}.BF16_V2") for name in ("HFMA2", "HADD2", "HMUL2"))
+        assert pairs == 64 * each and not {"I2F.U16", "I2FP"} & set(sass.split())

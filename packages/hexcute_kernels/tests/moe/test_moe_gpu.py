@@ -22,18 +22,19 @@ def hopper() -> None:
         pytest.skip("no wgmma on this GPU")
 
 
-def quantized(*shape: int) -> tuple[Any, Any, Any]:
+def quantized(*shape: int, group: int = 128) -> tuple[Any, Any, Any]:
     """q of this shape, scales and zero points, of weights of about unit size after k products."""
     *batch, k, n = shape
     q = torch.randint(0, 16, shape, dtype=torch.uint8, device="cuda")
-    scale = (torch.rand((*batch, k // 128, n), device="cuda") + 0.5) / (6 * k**0.5)
+    scale = (torch.rand((*batch, k // group, n), device="cuda") + 0.5) / (6 * k**0.5)
     zero = torch.randint(0, 16, scale.shape, dtype=torch.uint8, device="cuda")
     return q, scale.half(), zero
 
 
 def wide(q: Any, scale: Any, zero: Any) -> Any:
-    over = scale.float().repeat_interleave(128, -2)
-    return (q.float() - zero.float().repeat_interleave(128, -2)) * over
+    group = q.shape[-2] // scale.shape[-2]
+    over = scale.float().repeat_interleave(group, -2)
+    return (q.float() - zero.float().repeat_interleave(group, -2)) * over
 
 
 def close(got: Any, want: Any, bits: int = 9) -> None:
@@ -41,14 +42,25 @@ def close(got: Any, want: Any, bits: int = 9) -> None:
     assert error < 2.0**-bits, error
 
 
-def dense(m: int, n: int, k: int, **how: Any) -> None:
-    numbers = quantized(k, n)
+def dense(
+    m: int, n: int, k: int, group: int = 128, dtype: Any = torch.float16, **how: Any
+) -> None:
+    numbers = quantized(k, n, group=group)
     w = pack(*numbers)
     assert all(torch.equal(a, b) for a, b in zip(unpack(w), numbers))
-    x = torch.randn(m, k, device="cuda").half()
-    out = torch.full((m, n), torch.nan, device="cuda").half()
+    x = torch.randn(m, k, device="cuda").to(dtype)
+    out = torch.full((m, n), torch.nan, device="cuda").to(dtype)
     w4a16_matmul(x, w, out=out, **how)
-    close(out, x.float() @ wide(*numbers))
+    close(out, x.float() @ wide(*numbers), 9 if dtype == torch.float16 else 6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("group", [32, 64, 128])
+def test_groups_and_types(group: int, dtype: Any) -> None:
+    for m in (1, 16, 33, 150):
+        dense(m, 320, 640, group, dtype)
+    layer("random", 5, 8, 2, 384, 128, group=group, dtype=dtype)
+    layer("random", 90, 8, 2, 384, 128, group=group, dtype=dtype)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -80,10 +92,13 @@ def test_parts_of_a_long_k() -> None:
 
 
 def layer(
-    kind: str, tokens: int, experts: int, top_k: int, hidden: int, width: int, **how: Any
-) -> None:
-    first, second = quantized(experts, hidden, 2 * width), quantized(experts, width, hidden)
-    x = torch.randn(tokens, hidden, device="cuda").half()
+    kind: str, tokens: int, experts: int, top_k: int, hidden: int, width: int, group: int = 128,
+    dtype: Any = torch.float16, **how: Any,
+) -> None:  # fmt: skip
+    first = quantized(experts, hidden, 2 * width, group=group)
+    second = quantized(experts, width, hidden, group=group)
+    x = torch.randn(tokens, hidden, device="cuda").to(dtype)
+    bits = 8 if dtype == torch.float16 else 5
     pairs = tokens * top_k
     ids = {
         "random": torch.rand(tokens, experts, device="cuda").topk(top_k, 1).indices,
@@ -98,10 +113,10 @@ def layer(
         c1 = x.float()[at // top_k] @ wide(*(part[e] for part in first))
         h = torch.nn.functional.silu(c1[:, :width]) * c1[:, width:]
         c2[at] = h @ wide(*(part[e] for part in second)) * gates.reshape(-1)[at, None]
-    close(moe(*args, scope="gemms", **how), c2, 8)
-    out = torch.full((tokens, hidden), torch.nan, device="cuda").half()
+    close(moe(*args, scope="gemms", **how), c2, bits)
+    out = torch.full((tokens, hidden), torch.nan, device="cuda").to(dtype)
     moe(*args, out=out, **how)
-    close(out, c2.view(tokens, top_k, hidden).sum(1), 8)
+    close(out, c2.view(tokens, top_k, hidden).sum(1), bits)
 
 
 @pytest.mark.parametrize("kind", ["random", "one", "few"])

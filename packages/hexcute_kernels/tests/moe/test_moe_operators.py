@@ -30,10 +30,10 @@ from hexcute_kernels.tables import constants  # noqa: E402
 from hexcute_kernels.tensors import torch_dtype  # noqa: E402
 
 
-def weights(*shape: int) -> Any:
+def weights(*shape: int, group: int = 128) -> Any:
     *batch, k, n = shape
     q = torch.zeros(shape, dtype=torch.uint8)
-    scale = torch.ones((*batch, k // 128, n), dtype=torch.float16)
+    scale = torch.ones((*batch, k // group, n), dtype=torch.float16)
     return on_gpu(pack(q, scale, torch.zeros_like(scale, dtype=torch.uint8)))
 
 
@@ -53,7 +53,7 @@ def test_dense() -> None:
         assert noted.constants["BM"] == 8
         for args, words in (
             ((zeros(5, 128), w), r"x \(m, 256\)"),
-            ((zeros(5, 256, dtype=torch.bfloat16), w), "takes float16"),
+            ((zeros(5, 256, dtype=torch.float32), w), "takes float16 or bfloat16|float16"),
             ((zeros(5, 256), zeros(2, 100, 64, dtype=torch.uint8)), "pack"),
             ((zeros(5, 256), w[:, :, :32]), "row-major|contiguous|pack"),
         ):
@@ -76,6 +76,23 @@ def test_parts_of_k_that_are_none_empty(m: int, n: int, k: int, split: int) -> N
     assert split == launch.config.SPLIT
     if isinstance(steps, Steps):
         assert steps.work[0].shape == (m, split, n)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("group", [32, 64, 128, 256])
+def test_the_weights_say_their_groups_and_x_its_type(group: int, dtype: Any) -> None:
+    """Results are of x's type, and each group that is packed has its kernel."""
+    w13, w2 = weights(4, 256, 512, group=group), weights(4, 256, 256, group=group)
+    x, gates = zeros(7, 256, dtype=dtype), zeros(7, 2, dtype=torch.float32)
+    with gpu("h200", "sm_90"):
+        one = w13[0].contiguous()
+        assert w4a16_matmul.describe(x, one).group == min(group, 128)
+        assert torch_dtype(w4a16_matmul.plan((x, one)).outputs[0].dtype) == dtype
+        for variant in ("streamed", "wgmma"):
+            args = (x, w13, w2, zeros(7, 2, dtype=torch.int32), gates, "layer")
+            assert moe.describe(*args).group == min(group, 128)
+            plan = moe.plan(args, variant=variant)
+            assert torch_dtype(plan.outputs[0].dtype) == dtype
 
 
 def test_a_layer() -> None:
@@ -104,6 +121,11 @@ def test_a_layer() -> None:
         assert nothing.shape == (0, 256)
         for args, words in (
             ((x, w13, w13, ids, gates), "hidden is 512 in w2"),
+            ((x, w13, weights(4, 256, 256, group=64), ids, gates), "groups of 128 .* w2 of 64"),
+            ((x, w13[:, :, ::2], w2, ids, gates), "contiguous|kernels' order"),
+            ((x, w13, w2.mT.contiguous(), ids, gates), "kernels' order"),
+            ((x.T.contiguous().T, w13, w2, ids, gates), "contiguous"),
+            ((x, w13.view(torch.int8), w2, ids, gates), "kernels' order"),
             ((x, w2, w2, ids, gates), "w2 of"),
             ((zeros(7, 128), w13, w2, ids, gates), "hidden is 256 in w2"),
             ((x, w13, w2, ids, gates[:, :1].contiguous()), "ids and gates"),
@@ -132,13 +154,12 @@ def follow(steps: Any, named: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("variant", ["streamed", "wgmma"])
-@pytest.mark.parametrize("scope", ["layer", "gemms"])
-def test_what_a_call_launches_computes_the_layer(
-    scope: str, variant: str
-) -> None:
+@pytest.mark.parametrize(("scope", "group"), [("layer", 128), ("gemms", 128), ("layer", 32)])
+def test_what_a_call_launches_computes_the_layer(scope: str, group: int, variant: str) -> None:
     """The launches of a call, each of them simulated, against float64."""
     experts, hidden, width, tokens, top_k = 5, 256, 128, 9, 2
-    first, second = quantized(1, experts, hidden, 2 * width), quantized(2, experts, width, hidden)
+    first = quantized(1, experts, hidden, 2 * width, group=group)
+    second = quantized(2, experts, width, hidden, group=group)
     w13, w2 = (pack_experts(*map(torch.from_numpy, numbers)) for numbers in (first, second))
     rng = np.random.default_rng(0)
     x = rng.normal(size=(tokens, hidden)).astype(np.float16)

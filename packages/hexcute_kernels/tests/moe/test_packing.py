@@ -11,35 +11,78 @@ from hexcute_core.errors import LaunchError
 
 torch = pytest.importorskip("torch")
 from hexcute_kernels.moe import pack, pack_experts, unpack  # noqa: E402
+from hexcute_kernels.moe.packing import (  # noqa: E402
+    GROUPS,
+    packed_shape,
+    some_columns,
+    some_rows,
+)
 
 
-def quantized(*shape: int) -> tuple[Any, Any, Any]:
+def quantized(*shape: int, group: int = 128) -> tuple[Any, Any, Any]:
     """q of this shape, its scales and its zero points."""
     torch.manual_seed(0)
     *batch, k, n = shape
     q = torch.randint(0, 16, shape, dtype=torch.uint8)
-    scale = torch.rand((*batch, k // 128, n)).half()
+    scale = torch.rand((*batch, k // group, n)).half()
     return q, scale, torch.randint(0, 16, scale.shape, dtype=torch.uint8)
 
 
-@pytest.mark.parametrize("shape", [(128, 64), (384, 192), (3, 256, 128)], ids=str)
-def test_each_number_has_its_place(shape: tuple[int, ...]) -> None:
-    q, scale, zero = quantized(*shape)
+SHAPES = [(128, 64), (384, 192), (3, 256, 128), (2, 3, 256, 128)]
+
+
+@pytest.mark.parametrize("group", [32, 64, 128])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_each_number_has_its_place(shape: tuple[int, ...], group: int) -> None:
+    q, scale, zero = quantized(*shape, group=group)
     *batch, k, n = shape
     w = pack(q, scale, zero)
-    assert w.shape == (*batch, k // 128, n * 17 // 16, 64) and w.is_contiguous()
+    assert w.shape == (*batch, k // group, n + 8 * n // group, group // 2) and w.is_contiguous()
+    parts = 128 // group
+    blocks = w.view(*batch, k // 128, n + parts * n // 16, 64)
     for i in range(0, k, 7):
         byte, shift = place(i % 128)
-        assert torch.equal(w[..., i // 128, :n, byte] >> shift & 15, q[..., i, :])
-    halves = w.view(torch.float16).flatten(-2)
-    assert torch.equal(halves[..., n * 32 : n * 33], scale)
-    assert torch.equal(halves[..., n * 33 :], zero.half() + 1024)
+        assert torch.equal(blocks[..., i // 128, :n, byte] >> shift & 15, q[..., i, :])
+    halves = blocks.view(torch.float16).flatten(-2)
+    for p in range(parts):
+        at = n * (32 + 2 * p)
+        assert torch.equal(halves[..., at : at + n], scale[..., p::parts, :])
+        assert torch.equal(halves[..., at + n : at + 2 * n], zero[..., p::parts, :].half() + 1024)
 
 
-@pytest.mark.parametrize("shape", [(128, 64), (640, 320), (2, 128, 64), (2, 3, 256, 128)], ids=str)
-def test_there_and_back(shape: tuple[int, ...]) -> None:
-    numbers = quantized(*shape)
+@pytest.mark.parametrize("group", [32, 64, 128])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_there_and_back(shape: tuple[int, ...], group: int) -> None:
+    numbers = quantized(*shape, group=group)
     assert all(torch.equal(a, b) for a, b in zip(unpack(pack_experts(*numbers)), numbers))
+
+
+@pytest.mark.parametrize("group", [256, 768])
+def test_wider_groups_are_groups_of_128(group: int) -> None:
+    q, scale, zero = quantized(768, 64, group=group)
+    each = [t.repeat_interleave(group // 128, 0) for t in (scale, zero)]
+    assert torch.equal(pack(q, scale, zero), pack(q, *each))
+
+
+@pytest.mark.parametrize("group", [32, 64, 128])
+def test_parts_are_what_packing_parts_gives(group: int) -> None:
+    q, scale, zero = quantized(2, 512, 256, group=group)
+    w = pack(q, scale, zero)
+    ranges = [(192, 256), (64, 128)]
+    columns = [torch.cat([t[..., a:b] for a, b in ranges], -1) for t in (q, scale, zero)]
+    assert torch.equal(some_columns(w, ranges), pack(*columns))
+    ranges = [(384, 512), (0, 128)]
+    rows = [
+        torch.cat([t[:, a // each : b // each] for a, b in ranges], 1)
+        for t, each in ((q, 1), (scale, group), (zero, group))
+    ]
+    assert torch.equal(some_rows(w, ranges), pack(*rows))
+
+
+def test_a_shape_says_how_weights_are_grouped() -> None:
+    """No tensor of one size of groups has the shape of another, whatever its columns are."""
+    shapes = [packed_shape(512, n, group) for n in range(64, 4096, 64) for group in GROUPS]
+    assert len(set(shapes)) == len(shapes)
 
 
 def test_what_cannot_be_is_told() -> None:
@@ -47,7 +90,10 @@ def test_what_cannot_be_is_told() -> None:
     for args, words in (
         ((q[:200], scale, zero), "k a multiple of 128"),
         ((q[:, :40], scale, zero), "n of 64"),
-        ((q, scale[:1], zero), r"to be \(2, 64\)"),
+        ((q, scale, zero[:1]), r"to be \(2, 64\)"),
+        ((q, scale[:, :32], zero), r"to be \(2, 64\)"),
+        ((q, scale[0], zero), r"to be \(2, 64\)"),
+        ((q, scale.repeat(8, 1), zero.repeat(8, 1)), "groups of 32, 64 or a multiple of 128"),
         ((q, scale.float(), zero), "float16 scale"),
         ((q + 1, scale, zero), "q holds 16"),
         ((q, scale, zero + 16), "zero holds"),
@@ -56,3 +102,14 @@ def test_what_cannot_be_is_told() -> None:
             pack(*args)
     with pytest.raises(LaunchError, match="what hexcute_kernels.moe.pack"):
         unpack(q)
+    w = pack(q, scale, zero)
+    for args, words in (
+        ((some_columns, w, [(0, 32)]), "within 64 columns and end at multiples of 64"),
+        ((some_rows, w, [(0, 384)]), "within 256 rows and end at multiples of 128"),
+        ((some_rows, w, [(64, 128)]), "end at multiples of 128"),
+        ((unpack, w[..., :-1, :]), "what hexcute_kernels.moe.pack|kernels' order"),
+        ((unpack, w.view(4, 34, 64)), "kernels' order"),
+        ((unpack, w.view(torch.int8)), "kernels' order"),
+    ):
+        with pytest.raises(LaunchError, match=words):
+            args[0](*args[1:])

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from four_bits import packed, quantized, strips, weights, words
 
-from hexcute_core import f16, f32
+from hexcute_core import bf16, f16, f32
 from hexcute_kernels.moe.arrange import arrange
 from hexcute_kernels.moe.configs import FewConfig, most_blocks
 from hexcute_kernels.moe.few import few_rows
@@ -103,6 +104,37 @@ def test_a_layer_against_float64(
     add_up(top_k, f32).simulate(c, out, **HOW)
     exact = c.reshape(tokens, top_k, hidden).astype(np.float64).sum(1)
     np.testing.assert_allclose(out, exact, rtol=2.0**-10, atol=2.0**-20)
+
+
+@pytest.mark.parametrize(("group", "kind"), [(64, np.float16), (32, ml_dtypes.bfloat16)])
+def test_groups_and_types_against_float64(group: int, kind: Any) -> None:
+    """Both products of a layer, each from what it is given."""
+    experts, hidden, width, pairs, gates = 3, 256, 128, 5, np.linspace(0.2, 1, 5, dtype=np.float32)
+    dtype = f16 if kind is np.float16 else bf16
+    w13 = quantized(4, experts, hidden, 2 * width, group=group)
+    w2 = quantized(5, experts, width, hidden, group=group)
+    x = np.random.default_rng(3).normal(size=(pairs, hidden)).astype(kind)
+    ids = routes("ragged", pairs, experts, 1)
+    expert, pair, token = tables(ids, experts, 1)
+    w, h = packed(*w13), np.full((pair.size, width), np.nan, kind)
+    how = {"BN": 64, "DEPTH": 1, **HOW}
+    gated_product(experts, hidden, width, group, dtype).simulate(
+        x, words(w), strips(w), expert, token, h, **how
+    )
+    both = np.einsum("pk,pkn->pn", x.astype(np.float64), weights(*w13)[ids])
+    mid = both[:, :width] / (1 + np.exp(-both[:, :width])) * both[:, width:]
+    used = pair[np.repeat(expert, 8) >= 0]
+    rows = np.flatnonzero(np.repeat(expert, 8) >= 0)[used < pairs]
+    bits = 10 if dtype == f16 else 7
+    assert np.abs(h[rows] - mid[pair[rows]]).max() < 2.0**-bits * np.abs(mid).max()
+    w, c = packed(*w2), np.full((pairs, hidden), np.nan, np.float32)
+    weighted_product(experts, width, hidden, f32, group, dtype).simulate(
+        h, words(w), strips(w), expert, pair, gates, c, **how
+    )
+    given = np.zeros((pairs, width))
+    given[pair[rows]] = h[rows]
+    want = np.einsum("pk,pkn->pn", given, weights(*w2)[ids]) * gates[:, None]
+    assert np.abs(c - want).max() < 2.0**-18 * np.abs(want).max()
 
 
 @pytest.mark.parametrize(

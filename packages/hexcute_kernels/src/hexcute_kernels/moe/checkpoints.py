@@ -8,7 +8,8 @@
                          8 more than the signed numbers, which leaves their differences as they are
 
 Words are int32, scales [k/g, n], of compressed-tensors [n, k/g]. In front of these a tensor may
-have more dimensions, as stacks of experts do. Groups g of k are multiples of 128, or all of k.
+have more dimensions, as stacks of experts do. Groups g of k are 32, 64 or
+multiples of 128, or all of k.
 Where `g_idx` gives a group for every row of the weights, rows of a group are brought together, and
 the result comes with the order in which x's columns meet them.
 
@@ -20,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hexcute_core.errors import LaunchError
-from hexcute_kernels.moe.packing import GROUP, pack
+from hexcute_kernels.moe.packing import GROUP, GROUPS, pack
 
 if TYPE_CHECKING:
     import torch
@@ -127,7 +128,7 @@ def _in_groups(name: str, q: Any, groups: int, g_idx: Any) -> tuple[Any, Any]:
 
 
 def _packed(name: str, q: Any, scales: Any, zero: Any) -> Any:
-    """What `pack` gives, each group as so many of 128 as it has."""
+    """What `pack` gives."""
     import torch as torch_module
 
     *batch, k, n = q.shape
@@ -138,9 +139,9 @@ def _packed(name: str, q: Any, scales: Any, zero: Any) -> Any:
             f"(..., {k}, {n}), got {tuple(scales.shape)} and {tuple(zero.shape)}"
         )
     size = k // groups if groups and k % groups == 0 else 0
-    if size % GROUP or size == 0:
+    if size == 0 or (size not in GROUPS and size % GROUP):
         raise LaunchError(
-            f"{name}: {groups} groups of {k} rows, each is to have a multiple of {GROUP}",
+            f"{name}: {groups} groups of {k} rows, each is to have 32, 64 or a multiple of {GROUP}",
             fix="quantize in groups of 128, or with one scale for a column",
         )
     half = scales.to(torch_module.float16)
@@ -149,6 +150,4 @@ def _packed(name: str, q: Any, scales: Any, zero: Any) -> Any:
             f"{name}: scales in {scales.dtype} that float16 does not hold exactly",
             fix="convert them with scales.to(torch.float16) where that is close enough",
         )
-    each = size // GROUP
-    half, zero = (t.repeat_interleave(each, -2) for t in (half, zero))
     return pack(q.contiguous(), half.contiguous(), zero.contiguous())

@@ -12,29 +12,23 @@ from functools import cache
 import hexcute_core as hx
 from hexcute_core import f16, f32, u16
 from hexcute_kernels.moe.packing import GROUP, packed_rows
-from hexcute_kernels.moe.streamed import (
-    HALVES,
-    bring,
-    order,
-    over_cluster,
-    products,
-    weights_of,
-)
+from hexcute_kernels.moe.streamed import HALVES
+from hexcute_kernels.moe.streaming import bring, order, over_cluster, products, weights_of
 
 tokens = hx.dim("tokens")
 
 
 @cache
-def few_rows(n: int, k: int) -> hx.Kernel:
-    """The kernel for weights of n columns and k rows."""
-    groups = k // GROUP
+def few_rows(n: int, k: int, group: int = GROUP, dtype: hx.DType = f16) -> hx.Kernel:
+    """The kernel for weights of n columns and k rows, in groups of `group`."""
+    blocks_of_k, lines, parts = k // GROUP, packed_rows(n, group), GROUP // group
 
     @hx.kernel
     def few(
-        x: f16[tokens, k],
-        q: u16[1, groups, packed_rows(n), HALVES],
-        strip: f16[1, groups, packed_rows(n) * HALVES],
-        c: f16[tokens, n],
+        x: dtype[tokens, k],
+        q: u16[1, blocks_of_k, lines, HALVES],
+        strip: f16[1, blocks_of_k, lines * HALVES],
+        c: dtype[tokens, n],
         *,
         BM: int = 8,
         BN: int = 128,
@@ -43,27 +37,27 @@ def few_rows(n: int, k: int) -> hx.Kernel:
         WARPS: int = 4,
         BLOCKS: int = 3,
     ):
-        wide, steps = BM // SPLIT, hx.cdiv(groups, DEPTH * SPLIT)
+        wide, steps = BM // SPLIT, hx.cdiv(blocks_of_k, DEPTH * SPLIT)
         hx.attrs.cuda.grid_dim = SPLIT, hx.cdiv(n, BN), hx.cdiv(tokens, BM)
         hx.attrs.cuda.cluster_dim = SPLIT
         hx.attrs.cuda.block_dim = 32 * WARPS
         hx.attrs.cuda.min_blocks = BLOCKS
         rank, column, row = hx.blockIdx.x, hx.blockIdx.y * BN, hx.blockIdx.z * BM
-        sx = hx.shared_tensor(f16, (BM, GROUP * DEPTH * steps))
-        parts = hx.shared_tensor(f32, (BN, BM))
+        sx = hx.shared_tensor(dtype, (BM, GROUP * DEPTH * steps))
+        sums = hx.shared_tensor(f32, (BN, BM))
         begin = rank * (DEPTH * steps)
-        lots = [weights_of(q, strip, 0, n, column, BN, begin, DEPTH, steps)]
+        lots = [weights_of(q, strip, 0, n, column, BN, begin, DEPTH, steps, parts)]
         rc = hx.register_tensor(f32, (BN, BM))
         ordered = order(lots, BN, DEPTH, DEPTH * steps)
         hx.primitive("griddepcontrol.wait")
         hx.primitive("griddepcontrol.launch")
         bring(x, (row,), begin * GROUP, sx)
         products([rc], lots, ordered, sx, DEPTH)
-        hx.copy(rc, parts)
+        hx.copy(rc, sums)
         hx.cluster_sync()
-        total = over_cluster(parts, 0, BN, rank * wide, wide, SPLIT)
+        total = over_cluster(sums, 0, BN, rank * wide, wide, SPLIT)
         hx.cluster_sync()
         gc = hx.global_view(c[row + rank * wide :, column:], ((BN, wide), (1, n)))
-        hx.copy(hx.cast(total, f16), gc)
+        hx.copy(hx.cast(total, dtype), gc)
 
     return few

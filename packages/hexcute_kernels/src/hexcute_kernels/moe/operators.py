@@ -1,4 +1,4 @@
-"""w4a16_matmul(x, w) and moe(x, w13, w2, ids, gates): f16 tokens, weights of four bits."""
+"""w4a16_matmul(x, w) and moe(x, w13, w2, ids, gates): x in f16 or bf16, weights of four bits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hexcute_kernels.moe.configs import (
 )
 from hexcute_kernels.moe.few import few_rows
 from hexcute_kernels.moe.grouped import w4a16_gemm
-from hexcute_kernels.moe.packing import GROUP, ROWS, check_packed
+from hexcute_kernels.moe.packing import GROUP, ROWS, check_packed, in_blocks
 from hexcute_kernels.moe.sorting import sort
 from hexcute_kernels.moe.streamed import gated_product, weighted_product
 from hexcute_kernels.moe.summing import add_up
@@ -31,6 +31,7 @@ from hexcute_kernels.tensors import Output, check_contiguous, check_rank, dtype_
 if TYPE_CHECKING:
     import torch
 
+DTYPES = (hx.f16, hx.bf16)
 NEEDS = ("wgmma", "tma")
 STREAMS = ("clusters",)
 SHARE = 4
@@ -47,11 +48,11 @@ def stacked(w: torch.Tensor) -> torch.Tensor:
     """Packed weights as a stack of experts, of one where they are not stacked, in words."""
     import torch as torch_module
 
-    return (w.unsqueeze(0) if w.dim() == 3 else w).view(torch_module.uint16)
+    return in_blocks(w.unsqueeze(0) if w.dim() == 3 else w).view(torch_module.uint16)
 
 
 def strips(w: torch.Tensor) -> torch.Tensor:
-    """The same memory as f16 numbers, each group's in a row: its scales and zero points among
+    """The same memory as f16 numbers, each block's in a row: its scales and zero points among
     them."""
     import torch as torch_module
 
@@ -75,25 +76,29 @@ def fits(p: Any) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Dense(Problem):
-    """m x n results, each a sum over k."""
+    """m x n results, each a sum over k, of weights in groups of `group` along k."""
 
     m: int
     n: int
     k: int
+    group: int = GROUP
+    dtype: hx.DType = hx.f16
     batch: int | None = None
 
 
 def describe_dense(x: torch.Tensor, w: torch.Tensor) -> Dense:
     """The product that a call asks for. Raises LaunchError."""
     name = "w4a16_matmul"
-    dtype_of(name, (hx.f16,), x=x)
+    dtype = dtype_of(name, DTYPES, x=x)
     check_rank(name, 2, "x (m, k)", x=x)
     check_rank(name, 3, "weights packed from (k, n)", w=w)
     check_contiguous(name, x=x, w=w)
-    n, k = check_packed(name, "w", w), w.shape[0] * GROUP
-    if x.shape[1] != k:
-        raise LaunchError(f"{name} takes x (m, {k}) beside these weights, got {tuple(x.shape)}")
-    return Dense(m=x.shape[0], n=n, k=k)
+    found = check_packed(name, "w", w)
+    if x.shape[1] != found.k:
+        raise LaunchError(
+            f"{name} takes x (m, {found.k}) beside these weights, got {tuple(x.shape)}"
+        )
+    return Dense(m=x.shape[0], n=found.n, k=found.k, group=found.group, dtype=dtype)
 
 
 def launch_dense(p: Dense, config: W4A16Config) -> Launch | Steps | Run:
@@ -107,10 +112,10 @@ def launch_dense(p: Dense, config: W4A16Config) -> Launch | Steps | Run:
         split -= 1
     config = replace(config, SPLIT=split)
     if split == 1:
-        return Launch(w4a16_gemm("dense"), config, (*operands, "out"))
+        return Launch(w4a16_gemm("dense", p.group, p.dtype), config, (*operands, "out"))
     work = (Output((p.m, split, p.n), hx.f32),)
-    parts = Launch(w4a16_gemm("parts"), config, (*operands, "work0"))
-    total = Launch(add_up(split, hx.f32), Nothing(), (("work0", rows_of), "out"))
+    parts = Launch(w4a16_gemm("parts", p.group, p.dtype), config, (*operands, "work0"))
+    total = Launch(add_up(split, hx.f32, p.dtype), Nothing(), (("work0", rows_of), "out"))
     return Steps(work, (parts, total))
 
 
@@ -128,25 +133,27 @@ def launch_few(p: Dense, config: FewConfig) -> Launch | Run:
     """The launch of a product of few rows by this configuration."""
     if p.m == 0 or p.n == 0 or p.k == 0:
         return lambda *args: args[-1].zero_()
-    return Launch(few_rows(p.n, p.k), config, ("x", ("w", stacked), ("w", strips), "out"))
+    kernel = few_rows(p.n, p.k, p.group, p.dtype)
+    return Launch(kernel, config, ("x", ("w", stacked), ("w", strips), "out"))
 
 
 w4a16_matmul = Operator(
     "w4a16_matmul(Tensor x, Tensor w) -> Tensor",
     describe=describe_dense,
-    outputs=lambda p: Output((p.m, p.n), hx.f16),
+    outputs=lambda p: Output((p.m, p.n), p.dtype),
     variants=(
         Variant("few", STREAMS, FEW, launch_few, fits_few),
         Variant("wgmma", NEEDS, DENSE, launch_dense, fits),
     ),
-    doc="""x ((q - zero) * scale), the weights in four bits, in groups of 128 along k.
+    doc="""x ((q - zero) * scale), the weights in four bits, in groups of 32, 64 or more along k.
 
-    x: (m, k) in float16, row-major. w: what `pack(q, scale, zero)` gives of q (k, n), k a multiple
-    of 128 and n of 64, or what `from_awq`, `from_gptq` and `from_compressed_tensors` give. Sums are
-    in float32.
+    x: (m, k) in float16 or bfloat16, row-major. w: what `pack(q, scale, zero)` gives of q (k, n), k
+    a multiple of 128 and n of 64, or what `from_awq`, `from_gptq` and `from_compressed_tensors`
+    give. Sums are in float32.
 
-    Gives (m, n) in float16. Variants: "few", on Hopper, up to 16 rows, which rounds no weight, and
-    "wgmma", on Hopper, which rounds each of them once, to float16.
+    Gives (m, n) in x's type. Variants: "few", on Hopper, up to 16 rows, which rounds no weight, and
+    "wgmma", on Hopper, which rounds each of them once, to x's type, and scales too, where bfloat16
+    does not hold them.
     """,
 )
 
@@ -154,7 +161,7 @@ w4a16_matmul = Operator(
 @dataclass(frozen=True, kw_only=True)
 class Routed(Problem):
     """`m` tokens of `hidden` numbers, to `top_k` of `experts` each, `width` wide; `scope` says
-    where the layer ends."""
+    where the layer ends. Weights are in groups of `group` along k."""
 
     m: int
     hidden: int
@@ -162,6 +169,8 @@ class Routed(Problem):
     experts: int
     top_k: int
     scope: str
+    group: int = GROUP
+    dtype: hx.DType = hx.f16
 
     @property
     def pairs(self) -> int:
@@ -192,23 +201,28 @@ def describe_moe(
     scope: str,
 ) -> Routed:
     """The layer that a call asks for. Raises LaunchError."""
-    dtype_of("moe", (hx.f16,), x=x)
+    dtype = dtype_of("moe", DTYPES, x=x)
     dtype_of("moe", (hx.i32,), ids=ids)
     dtype_of("moe", (hx.f32,), gates=gates)
     check_rank("moe", 2, "x (tokens, hidden), ids and gates (tokens, top_k)", x=x, ids=ids)
     check_rank("moe", 4, "weights packed from (experts, k, n)", w13=w13, w2=w2)
     check_contiguous("moe", x=x, w13=w13, w2=w2, ids=ids, gates=gates)
-    both, hidden = check_packed("moe", "w13", w13), check_packed("moe", "w2", w2)
-    experts, width = w13.shape[0], both // 2
-    if both % (2 * ROWS) or w2.shape[:2] != (experts, width // GROUP) or width % GROUP:
+    first, second = check_packed("moe", "w13", w13), check_packed("moe", "w2", w2)
+    experts, width, hidden = w13.shape[0], first.n // 2, second.n
+    if first.n % (2 * ROWS) or w2.shape[0] != experts or second.k != width or width % GROUP:
         raise LaunchError(
             "moe: w13 is of (experts, hidden, 2 width) and w2 of (experts, width, hidden), width "
-            f"a multiple of {GROUP}; got {experts} experts, 2 width {both}, and w2 of "
-            f"({w2.shape[0]}, {w2.shape[1] * GROUP}, {hidden})"
+            f"a multiple of {GROUP}; got {experts} experts, 2 width {first.n}, and w2 of "
+            f"({w2.shape[0]}, {second.k}, {hidden})"
         )
-    if hidden != w13.shape[1] * GROUP or x.shape[1] != hidden:
+    if first.group != second.group:
         raise LaunchError(
-            f"moe: hidden is {hidden} in w2, {w13.shape[1] * GROUP} in w13, {x.shape[1]} in x"
+            f"moe: w13 is in groups of {first.group} along k and w2 of {second.group}",
+            fix="pack both with scales of one size of groups, the smaller one",
+        )
+    if hidden != first.k or x.shape[1] != hidden:
+        raise LaunchError(
+            f"moe: hidden is {hidden} in w2, {first.k} in w13, {x.shape[1]} in x"
         )
     if ids.shape != gates.shape or ids.shape[0] != x.shape[0]:
         raise LaunchError(
@@ -218,13 +232,14 @@ def describe_moe(
     if scope not in ("layer", "gemms"):
         raise LaunchError(f"moe: scope is 'layer' or 'gemms', got {scope!r}")
     return Routed(
-        m=x.shape[0], hidden=hidden, width=width, experts=experts, top_k=ids.shape[1], scope=scope
-    )
+        m=x.shape[0], hidden=hidden, width=width, experts=experts, top_k=ids.shape[1], scope=scope,
+        group=first.group, dtype=dtype,
+    )  # fmt: skip
 
 
 def output(p: Routed) -> Output:
     """A row per token, or a row per pair."""
-    return Output((p.m if p.scope == "layer" else p.pairs, p.hidden), hx.f16)
+    return Output((p.m if p.scope == "layer" else p.pairs, p.hidden), p.dtype)
 
 
 @dataclass(frozen=True)
@@ -244,19 +259,19 @@ def launch_moe(p: Routed, config: MoeConfig) -> Steps | Run:
     blocks = most_blocks(p.pairs, p.experts, bm)
     rows, summed = blocks * bm, p.scope == "layer"
     work = [Output((blocks,), hx.i32), Output((rows,), hx.i32), Output((rows,), hx.i32)]
-    work.append(Output((rows, p.width), hx.f16))
+    work.append(Output((rows, p.width), p.dtype))
     expert, pair, token, h = (f"work{i}" for i in range(4))
     ids, gates = ("ids", flat), ("gates", flat)
     w13, w2 = (("w13", stacked), ("w13", strips)), (("w2", stacked), ("w2", strips))
-    c2 = "work4" if summed else "out"
+    c2, how = "work4" if summed else "out", (p.group, p.dtype)
     launches = [
         Launch(sort(p.experts, p.top_k), Rows(bm), (ids, expert, pair, token)),
-        Launch(w4a16_gemm("gated"), config.first, ("x", *w13, expert, token, h)),
-        Launch(w4a16_gemm("weighted"), config.second, (h, *w2, expert, pair, gates, c2)),
+        Launch(w4a16_gemm("gated", *how), config.first, ("x", *w13, expert, token, h)),
+        Launch(w4a16_gemm("weighted", *how), config.second, (h, *w2, expert, pair, gates, c2)),
     ]
     if summed:
-        work.append(Output((p.pairs, p.hidden), hx.f16))
-        launches.append(Launch(add_up(p.top_k, hx.f16), Nothing(), (c2, "out")))
+        work.append(Output((p.pairs, p.hidden), p.dtype))
+        launches.append(Launch(add_up(p.top_k, p.dtype, p.dtype), Nothing(), (c2, "out")))
     return Steps(tuple(work), tuple(launches))
 
 
@@ -284,14 +299,14 @@ def launch_streamed(p: Routed, config: StreamedConfig) -> Steps | Run:
     blocks = most_blocks(p.pairs, p.experts, bm)
     rows, summed = blocks * bm, p.scope == "layer"
     work = [Output((blocks,), hx.i32), Output((rows,), hx.i32), Output((rows,), hx.i32)]
-    work.append(Output((rows, p.width), hx.f16))
+    work.append(Output((rows, p.width), p.dtype))
     expert, pair, token, h = (f"work{i}" for i in range(4))
     ids, gates = ("ids", flat), ("gates", flat)
     # What is still to be added up is not rounded.
-    result = hx.f32 if summed else hx.f16
+    result = hx.f32 if summed else p.dtype
     c2 = "work4" if summed else "out"
-    first = gated_product(p.experts, p.hidden, p.width)
-    second = weighted_product(p.experts, p.width, p.hidden, result)
+    first = gated_product(p.experts, p.hidden, p.width, p.group, p.dtype)
+    second = weighted_product(p.experts, p.width, p.hidden, result, p.group, p.dtype)
     launches = [
         Launch(arrange(p.experts, p.top_k, p.pairs), Rows(bm), (ids, expert, pair, token)),
         Launch(first, config.first, ("x", ("w13", stacked), ("w13", strips), expert, token, h)),
@@ -301,7 +316,7 @@ def launch_streamed(p: Routed, config: StreamedConfig) -> Steps | Run:
     ]
     if summed:
         work.append(Output((p.pairs, p.hidden), hx.f32))
-        launches.append(Launch(add_up(p.top_k, hx.f32), Nothing(), (c2, "out")))
+        launches.append(Launch(add_up(p.top_k, hx.f32, p.dtype), Nothing(), (c2, "out")))
     return Steps(tuple(work), tuple(launches))
 
 
@@ -316,14 +331,15 @@ moe = Operator(
     doc="""A mixture of experts: out[t] = sum over j of gates[t, j] (h W2[e]), where e = ids[t, j],
     h = silu(c1's left half) * c1's right half and c1 = x[t] W13[e].
 
-    x: (tokens, hidden) in float16. w13, w2: what `pack_experts(q, scale, zero)` gives of q
-    (experts, hidden, 2 width) and (experts, width, hidden). ids: (tokens, top_k) in int32, each
+    x: (tokens, hidden) in float16 or bfloat16. w13, w2: what `pack_experts(q, scale, zero)` gives
+    of q (experts, hidden, 2 width) and (experts, width, hidden), both in groups of 32, 64 or 128
+    along k. ids: (tokens, top_k) in int32, each
     from 0 to experts - 1, where others give results that mean nothing. gates: the same in float32.
     scope: "layer", or "gemms" for the rows before they are added up, times their gates.
 
-    Gives (tokens, hidden), or (tokens * top_k, hidden), in float16; h passes through float16.
+    Gives (tokens, hidden), or (tokens * top_k, hidden), in x's type; h passes through it.
     Nothing waits for the GPU, so a CUDA graph may hold it. Variants: "streamed", on Hopper, up to 4
     rows per expert on average, sums of a token's rows in float32 and rounded once; "wgmma", on
-    Hopper, where a token's rows pass through float16 too.
+    Hopper, where a token's rows pass through x's type too.
     """,
 )

@@ -14,13 +14,13 @@ tokens, pairs = hx.dims("tokens pairs")
 
 
 @cache
-def add_up(top_k: int, dtype: hx.DType) -> hx.Kernel:
+def add_up(top_k: int, dtype: hx.DType, result: hx.DType = f16) -> hx.Kernel:
     """The kernel that gives each token the sum of its `top_k` rows, which are of type `dtype`, in
-    the order of its choices."""
+    the order of its choices, rounded to `result`."""
     k, chunk = hx.dim("k"), 512
 
     @hx.kernel
-    def added(c: dtype[pairs, k], out: f16[tokens, k]):
+    def added(c: dtype[pairs, k], out: result[tokens, k]):
         hx.attrs.cuda.grid_dim = tokens, hx.cdiv(k, chunk)
         hx.attrs.cuda.block_dim = 128
         column, token = hx.blockIdx.y * chunk, hx.blockIdx.x
@@ -32,6 +32,6 @@ def add_up(top_k: int, dtype: hx.DType) -> hx.Kernel:
             one = hx.register_tensor(dtype, (1, chunk))
             hx.copy(hx.global_view(c[token * top_k + j :, column:], ((1, chunk), (k, 1))), one)
             total += hx.cast(one, f32)
-        hx.copy(hx.cast(total, f16), hx.global_view(out[token:, column:], ((1, chunk), (k, 1))))
+        hx.copy(hx.cast(total, result), hx.global_view(out[token:, column:], ((1, chunk), (k, 1))))
 
     return added

@@ -2,7 +2,7 @@
 
     Dense      w (n, k), bias (n) or none           float16 or bfloat16
     Blockwise  w (n, k), scale (n/128, k/128)       float8_e4m3fn, a float32 scale for 128 x 128
-    FourBits   w (k/128, n + n/16, 64)              what `hexcute_kernels.moe.pack` gives
+    FourBits   w (k/g, n + 8n/g, g/2), g 32, 64, 128   what `hexcute_kernels.moe.pack` gives
 
 Nothing is unpacked, quantized or rounded: a part holds the numbers that the whole holds there. Each
 weight may be a stack of experts, one more dimension in front.
@@ -18,7 +18,7 @@ import hexcute_core as hx
 from hexcute_core.errors import LaunchError
 from hexcute_core.unions import assert_never
 from hexcute_kernels.fp8.blockwise import BLOCK
-from hexcute_kernels.moe.packing import GROUP, ROWS, check_packed, some_columns
+from hexcute_kernels.moe.packing import GROUP, ROWS, check_packed, some_columns, some_rows
 from hexcute_kernels.parallel.cuts import Range, merged, uneven
 from hexcute_kernels.tensors import dtype_of
 
@@ -110,7 +110,8 @@ def extents(weight: Weight) -> tuple[int, int]:
         case Dense(w) | Blockwise(w):
             return int(w.shape[-2]), int(w.shape[-1])
         case FourBits(w):
-            return check_packed("FourBits", "w", w), int(w.shape[-3]) * GROUP
+            found = check_packed("FourBits", "w", w)
+            return found.n, found.k
         case _:
             assert_never(weight)
 
@@ -190,7 +191,7 @@ def _taken(weight: Weight, dim: str, ranges: Sequence[Range], rank: int) -> Weig
         case FourBits(w):
             if dim == "n":
                 return FourBits(some_columns(w, ranges))
-            return FourBits(_joined(w, -3, _blocks(ranges)))
+            return FourBits(some_rows(w, ranges))
         case _:
             assert_never(weight)
 

@@ -6,6 +6,10 @@ weight = (nibble - zero) * scale, in the type of scale: nibble - zero is exact, 
 from __future__ import annotations
 
 import hexcute_core as hx
+from hexcute_core import bf16, f16
+
+ABOVE = {f16: 1024, bf16: 128}
+"""The power of two behind which the last bit of a number counts ones."""
 
 
 @hx.device
@@ -18,8 +22,15 @@ def nibbles(packed, place, zero, scale):
 @hx.device
 def differences(packed, place, zero):
     """nibble - zero of the nibbles that stand `place` up in the words `packed`, exactly, where zero
-    (rows, 1) holds 1024 more than the zero points: 1024 + nibble is those bits of an f16."""
-    return ((packed >> (4 * place) & 15) + 1024) - zero
+    (rows, 1), of f16 or bf16, holds `ABOVE` more than the zero points: `ABOVE` + nibble is those
+    bits of such a number."""
+    return ((packed >> (4 * place) & 15) + ABOVE[zero.dtype]) - zero
+
+
+@hx.device
+def shifts(zero, dtype):
+    """Zero points in f16, 1024 more than they are, as `differences` in `dtype` takes them."""
+    return zero if zero.dtype == dtype else hx.cast(zero - (ABOVE[f16] - ABOVE[dtype]), dtype)
 
 
 @hx.device

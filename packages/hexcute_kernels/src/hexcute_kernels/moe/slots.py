@@ -1,0 +1,115 @@
+"""Slots of shared memory that hold a block of k: rows of x, weights of four bits, and what scales
+and shifts these; how they are filled, and multiplied.
+
+    weight[j, k] = (q[j, k] - zero[g, j]) scale[g, j],  g the group of k
+
+The weights are the product's rows: each thread unpacks in registers what the Tensor Core reads from
+it, once for all tokens of the tile.
+"""
+
+from __future__ import annotations
+
+import hexcute_core as hx
+from hexcute_core import f16, f32, u16
+from hexcute_kernels.moe.packing import GROUP, WORDS
+from hexcute_kernels.parts.unpack import differences, shifts
+
+PLACES = GROUP // WORDS
+"""Numbers of a block of k in a word."""
+
+
+@hx.device
+def ring(high, half, stages, parts, dtype):
+    """Slots for a block of k: of `high` rows of x, and of two lots of `half` rows of weights, with
+    what scales and shifts each of their `parts`."""
+    lots = [
+        (
+            hx.shared_tensor(u16, (half, WORDS, stages)),
+            [hx.shared_tensor(f16, (half, 1, stages)) for _ in range(parts)],
+            [hx.shared_tensor(f16, (half, 1, stages)) for _ in range(parts)],
+        )
+        for _ in range(2)
+    ]
+    return hx.shared_tensor(dtype, (high, GROUP, stages)), lots, hx.pipeline(stages)
+
+
+@hx.device
+def load_slots(gx, q, strip, expert, columns, total, begin, tiles, slots):
+    """Fills slot after slot with a block of k, `tiles` of them from `begin` on: rows of x, and for
+    each lot the weights of columns from its entry of `columns` on."""
+    groups, (sx, lots, pipe) = q.shape[1], slots
+    for i in range(tiles):
+        with pipe.produce() as s:
+            hx.copy(gx[:, :, begin + i], sx[:, :, s])
+            for column, (sq, scales, zeros) in zip(columns, lots):
+                wide = sq.shape[0]
+                a_tile = ((wide, WORDS, groups), (hx.along(2), hx.along(3), hx.along(1)))
+                a_strip = ((wide, 1, groups), (hx.along(2), hx.along(1), hx.along(1)))
+                gq = hx.global_view(q[expert, :, column:, :], a_tile)
+                hx.copy(gq[:, :, begin + i], sq[:, :, s])
+                for p in hx.static_range(len(scales)):
+                    at = total * (WORDS + 2 * p) + column
+                    gs = hx.global_view(strip[expert, :, at:], a_strip)
+                    gz = hx.global_view(strip[expert, :, at + total :], a_strip)
+                    hx.copy(gs[:, :, begin + i], scales[p][:, :, s])
+                    hx.copy(gz[:, :, begin + i], zeros[p][:, :, s])
+
+
+@hx.device
+def taken(lot, s, dtype):
+    """The words of a slot, and the scales and zero points of its parts, in registers."""
+    sq, scales, zeros = lot
+    words = hx.register_tensor(u16, sq.shape[:2])
+    hx.copy(sq[:, :, s], words)
+    strips = [hx.register_tensor(f16, (sq.shape[0], 1)) for _ in [*scales, *zeros]]
+    for shared, strip in zip([*scales, *zeros], strips):
+        hx.copy(shared[:, :, s], strip)
+    count = len(scales)
+    return words, strips[:count], [shifts(zero, dtype) for zero in strips[count:]]
+
+
+@hx.device
+def multiply_rounded(rcs, slots, tiles):
+    """rcs = the products of `tiles` slots with each of two lots, in turns: while one is multiplied,
+    the other is unpacked, and its weights rounded."""
+    sx, lots, pipe = slots
+    for rc in rcs:
+        hx.fill(rc, 0.0)
+    for i in range(tiles):
+        s = pipe.wait()
+        words = [taken(lot, s, sx.dtype) for lot in lots]
+        factors = [[hx.cast(scale, sx.dtype) for scale in scales] for _, scales, _ in words]
+        for place in hx.static_range(PLACES):
+            rx = sx[:, place * WORDS : (place + 1) * WORDS, s]
+            for rc, (rq, _, zeros), scales in zip(rcs, words, factors):
+                p = place * len(zeros) // PLACES
+                weights = differences(rq, place, zeros[p]) * scales[p]
+                hx.gemm(rc, weights, rx, asynchronous=True)
+                hx.wait_gemm(1)
+            if place == 0 and i > 0:
+                pipe.release()
+    hx.wait_gemm(0)
+    pipe.release()
+
+
+@hx.device
+def multiply_exactly(rcs, slots, tiles):
+    """The same without rounding a weight: a group's products are summed apart, in one tile for both
+    lots, before its scales meet them. One warp group does that while another multiplies."""
+    sx, lots, pipe = slots
+    for rc in rcs:
+        hx.fill(rc, 0.0)
+    for _ in range(tiles):
+        s = pipe.wait()
+        part = hx.register_tensor(f32, rcs[0].shape)
+        for lot, rc in zip(lots, rcs):
+            rq, scales, zeros = taken(lot, s, sx.dtype)
+            each = PLACES // len(zeros)
+            for p in hx.static_range(len(zeros)):
+                for place in hx.static_range(p * each, (p + 1) * each):
+                    rx = sx[:, place * WORDS : (place + 1) * WORDS, s]
+                    weights = differences(rq, place, zeros[p])
+                    hx.gemm(part, weights, rx, accumulate=place > p * each, asynchronous=True)
+                hx.wait_gemm(0)
+                rc += part * scales[p]
+        pipe.release()
