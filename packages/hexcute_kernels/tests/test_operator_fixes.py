@@ -23,7 +23,7 @@ from stand_ins import OnGpu, gpu, on_gpu  # noqa: E402
 
 from hexcute_kernels.gpus import gpu_named  # noqa: E402
 from hexcute_kernels.measured import COLUMNS, config_of, read_csv  # noqa: E402
-from hexcute_kernels.moe import from_gptq, pack, w4a16_matmul  # noqa: E402
+from hexcute_kernels.moe import from_gptq, moe, pack, w4a16_matmul  # noqa: E402
 from hexcute_kernels.registration import traced  # noqa: E402
 from hexcute_kernels.samples import parse as parse_sizes  # noqa: E402
 from hexcute_kernels.samples import sample  # noqa: E402
@@ -42,9 +42,16 @@ def zeros(*shape: int, dtype: Any = None) -> Any:
     return on_gpu(torch.zeros(shape, dtype=dtype or torch.float16))
 
 
-def packed(k: int) -> Any:
-    q, scale = torch.zeros(k, 64, dtype=torch.uint8), torch.ones(k // 128, 64).half()
-    return on_gpu(pack(q, scale, torch.zeros(k // 128, 64, dtype=torch.uint8)))
+def packed(k: int, n: int = 64, group: int = 128) -> Any:
+    q, scale = torch.zeros(k, n, dtype=torch.uint8), torch.ones(k // group, n).half()
+    return on_gpu(pack(q, scale, torch.zeros(k // group, n, dtype=torch.uint8)))
+
+
+def layer(group: int) -> Any:
+    """An expert whose second weights are in groups of so many."""
+    w13, w2 = packed(128, 256).unsqueeze(0), packed(128, 128, group).unsqueeze(0)
+    ids = zeros(2, 1, dtype=torch.int32)
+    return moe(zeros(2, 128), w13, w2, ids, zeros(2, 1, dtype=torch.float32))
 
 
 def stored(
@@ -216,7 +223,11 @@ CALLS: list[tuple[str, Any, Any]] = [
     ("quantize with one size of groups, which divides k",
      lambda: stored(g_idx=torch.zeros(256)), lambda: stored(g_idx=torch.arange(256) // 128)),
     ("quantize in groups of 128, or with one scale for a column",
-     lambda: stored(8), lambda: stored(1)),
+     lambda: stored(16), lambda: stored(1)),
+    ("quantize in such groups, or with one scale for a column",
+     lambda: packed(256, group=16), lambda: packed(256, group=32)),
+    ("pack both with scales of one size of groups, the smaller one",
+     lambda: layer(64), lambda: layer(128)),
     ("convert them with scales.to(torch.float16) where that is close enough",
      lambda: stored(spread=1e-6), lambda: stored(spread=1e-6, to=torch.float16)),
     ("write each once: m=64,n=4096,k=4096,dtype=float16", lambda: parse_sizes("m=64 n=4096"),
