@@ -84,7 +84,7 @@ def test_explain_as_json_and_as_a_page(file, tmp_path, monkeypatch, capsys):
     assert main(["page", f"{file}:plain", "--target", "sm_80"]) == 0
     assert capsys.readouterr().out == "copied.html\n"
     page = (tmp_path / "copied.html").read_text()
-    assert page == named(f"{file}:plain").compile("sm_80").explain(form="html")
+    assert page == named(f"{file}:plain").compile("sm_80").explain(form="html", machine=True)
     assert main(["page", f"{file}:plain", "--out", "no/such/folder.html"]) == 1
     assert "no/such/folder.html cannot be written" in capsys.readouterr().err
 

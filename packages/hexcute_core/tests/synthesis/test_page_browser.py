@@ -1,6 +1,7 @@
 """The page of a kernel in Chromium: its program finds what Python finds, and answers the mouse and
 the keyboard."""
 
+import inspect
 import json
 import re
 import shutil
@@ -15,14 +16,39 @@ import hexcute_core as hx
 from cute_layout import ComposedLayout, Swizzle
 from hexcute_core.arch import arch
 from hexcute_core.synthesis.conflicts import Access, choose
+from hexcute_core.synthesis.explain.listing import Listing
 from hexcute_core.synthesis.explain.page import explain_html
 from hexcute_core.synthesis.explain.scene import scene
+from hexcute_core.thread.timeline import Stretch, Timeline, Track
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
 
+def _line(text):
+    lines, first = inspect.getsourcelines(staged_gemm)
+    found = next(number for number, line in enumerate(lines, first) if text in line)
+    return f"{Path(inspect.getsourcefile(staged_gemm)).name}:{found}"
+
+
+GEMM = _line("hx.gemm(")
 ASKED = (Path(__file__).parents[1] / "support" / "page_questions.js").read_text()
+
+
+CODE = (
+    Listing("CUDA", "a < b\n\n  c\n  d\n", ("", "", GEMM, GEMM)),
+    Listing("machine code", "/*00*/     MMA ;\nX\n/*10*/ MMA ;\n", (GEMM, "", GEMM)),
+)
+
+
+def a_run():
+    """A timeline of two tracks, of which one multiplies at the line of the product."""
+    copied = Stretch("copy", 0.0, 250.0, "", "")
+    tracks = (
+        Track((0, 0, 0), "producer", 0.0, 1000.0, (copied,)),
+        Track((0, 0, 0), "consumer", 0.0, 1000.0, (Stretch("multiply", 500.0, 900.0, GEMM, ""),)),
+    )
+    return Timeline("staged_gemm", "clocks", tracks)
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +56,7 @@ def asked(tmp_path_factory):
     """(solution, what the page's program answers)"""
     folder = tmp_path_factory.mktemp("page")
     solution = hx.kernel(staged_gemm).compile("sm_80").solution
-    html = explain_html(solution, arch("sm_80"), None, {"CUDA": "a < b\n"})
+    html = explain_html(solution, arch("sm_80"), None, CODE, a_run())
     file = folder / "page.html"
     file.write_text(html.replace("</body>", f"<script>{ASKED}</script></body>"))
     flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}/user"]
@@ -99,3 +125,23 @@ def test_a_line_marks_what_came_of_it_and_candidates_are_filtered(asked):
     sections = {section for section, _ in told["marked"]}
     assert {"source", "operations"} <= sections and len({where for _, where in told["marked"]}) == 1
     assert told["candidates"] and all("clocks" in row for row in told["candidates"])
+
+
+def test_a_line_shows_the_code_that_came_of_it(asked):
+    _, told = asked
+    assert told["linked"] == [
+        [f"CUDA: 2 of 5 lines come of {GEMM}", "    3  c\n    4  d\n"],
+        [f"machine code: 2 of 4 lines come of {GEMM}",
+         "    1  /*00*/  MMA ;\n   ⋮\n    3  /*10*/  MMA ;\n"],
+    ]  # fmt: skip
+    assert told["unlinked"] == 0
+
+
+def test_the_timeline_is_drawn_pointed_at_and_zoomed(asked):
+    _, told = asked
+    assert told["lanes"] == ["block 0,0,0: producer", "block 0,0,0: consumer"]
+    assert told["stretch"] == (
+        f"block 0,0,0: consumer: multiply for 400 clocks, from 500 clocks on, {GEMM}"
+    )
+    assert told["chosen"] == [GEMM]
+    assert told["spans"] == [[0, 1000], [250, 750], [375, 875], [0, 1000]]

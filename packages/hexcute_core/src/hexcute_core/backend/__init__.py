@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from hexcute_core.backend.source import CudaSource
+from hexcute_core.backend.source import CudaSource, LocatedSource
 from hexcute_core.errors import BackendError
 from hexcute_core.thread import ThreadProgram
 
@@ -19,12 +19,13 @@ class Backend(Protocol):
     """A backend's module."""
 
     emit: Callable[[ThreadProgram, str], CudaSource]
+    located: Callable[[ThreadProgram, str], LocatedSource]
     load: Callable[[], None]
     version: Callable[[], str]
 
 
 BACKENDS: dict[str, str] = {"hidet": "hexcute_core.backend.hidet"}
-"""Backend name -> module with an `emit(program, arch)`, a `load()` and a `version()`."""
+"""Backend name -> module with what a `Backend` has."""
 
 
 def _module(backend: str) -> Backend:
@@ -46,6 +47,12 @@ def emit(program: ThreadProgram, arch: str, backend: str = "hidet") -> CudaSourc
     return _module(backend).emit(program, arch)
 
 
+def located(program: ThreadProgram, arch: str, backend: str = "hidet") -> LocatedSource:
+    """What `emit` gives, to the letter, and for each line of it where in the kernel it comes from;
+    raises as `emit` does."""
+    return _module(backend).located(program, arch)
+
+
 def load(backend: str = "hidet") -> None:
     """Imports the code generator, which the first `emit` would do otherwise."""
     _module(backend).load()
@@ -56,4 +63,6 @@ def version(backend: str = "hidet") -> str:
     return _module(backend).version()
 
 
-__all__ = ["BACKENDS", "Backend", "CudaSource", "emit", "load", "version"]
+__all__ = [
+    "BACKENDS", "Backend", "CudaSource", "LocatedSource", "emit", "load", "located", "version",
+]  # fmt: skip

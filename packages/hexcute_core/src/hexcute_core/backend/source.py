@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hexcute_core.errors import SourceSpan
+
 
 @dataclass(frozen=True)
 class CudaSource:
@@ -17,3 +19,12 @@ class CudaSource:
     text: str
     entry: str
     version: str
+
+
+@dataclass(frozen=True)
+class LocatedSource:
+    """`spans` has for each line of the source's text the place in the kernel that it was made for,
+    None for what no statement stands for."""
+
+    source: CudaSource
+    spans: tuple[SourceSpan | None, ...]

@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 
 from hexcute_core.commands.command import Command, Tell
-from hexcute_core.commands.options import compiled, of_kernel, write
+from hexcute_core.commands.options import blocks, compiled, of_kernel, of_run, settings, write
 from hexcute_core.driver import CompiledKernel
+from hexcute_core.driver.simulation import make_arguments
+from hexcute_core.errors import MissingDependency
+from hexcute_core.thread.timeline import Timeline
 
 _SHOWN = 12
 
@@ -25,13 +28,27 @@ def _explain(options: argparse.Namespace, tell: Tell) -> int:
 
 def _page_options(parser: argparse.ArgumentParser) -> None:
     of_kernel(parser)
+    of_run(parser)
+    parser.add_argument("--trace", metavar="TRACE.json", help="a timeline to show, as it was saved")
     parser.add_argument("--out", metavar="FILE", help="where to write it; else NAME.html")
 
 
 def _page(options: argparse.Namespace, tell: Tell) -> int:
+    """Writes the page, with the timeline that is named, or of the run that `--shape` asks for, and
+    without machine code where it cannot be compiled, which the page says."""
     kernel = compiled(options)
     path = options.out or f"{kernel.signature.kernel}.html"
-    write(path, kernel.explain(form="html"))
+    timeline = None
+    if options.trace is not None:
+        timeline = Timeline.load(options.trace)
+    elif options.shape:
+        args = make_arguments(kernel.signature, settings("--shape", options.shape), options.seed)
+        timeline = kernel.timeline(*args, blocks=blocks(options))
+    try:
+        text = kernel.explain(form="html", machine=True, timeline=timeline)
+    except MissingDependency:
+        text = kernel.explain(form="html", timeline=timeline)
+    write(path, text)
     tell(path)
     return 0
 

@@ -14,6 +14,7 @@ from hexcute_core.driver.built import Built
 from hexcute_core.driver.cache import Cache
 from hexcute_core.driver.grid import GridFunction
 from hexcute_core.driver.launchable import Launchable
+from hexcute_core.driver.linked import cuda, linked
 from hexcute_core.driver.listings import Listings
 from hexcute_core.driver.pipeline import Compilation, Observer, Request
 from hexcute_core.driver.resources import machine_of
@@ -134,17 +135,20 @@ class CompiledKernel(Listings):
         rejected: int | None = 12,
         form: Literal["text", "json", "html"] = "text",
         machine: bool = False,
+        timeline: Timeline | None = None,
     ) -> str:
         """Layouts, instructions with bytes, bank conflicts, cost, where tiles fill most registers,
         and rejected candidates.
 
         As text it lists `rejected` candidates that lost (None: all); as JSON or as an HTML page
         it has them all. The page also has the source by clocks, every layout to point at, what the
-        lanes of a warp touch in shared memory, and the code; it needs nothing beside itself. With
-        `machine`, the kernel is compiled, and its registers, spills, shared bytes and blocks a
-        multiprocessor are told as well, on the page its PTX and machine code too.
+        lanes of a warp touch in shared memory, and the code, by the lines it is of; it needs
+        nothing beside itself. With `machine`, the kernel is compiled, and its registers, spills,
+        shared bytes and blocks a multiprocessor are told as well, on the page its PTX and machine
+        code too. A `timeline` of the kernel is drawn on the page. Raises OptionError.
         """
         options.listing(rejected, form)
+        options.drawn(timeline, form, self._signature.span)
         options.flags(self._signature.span, machine=machine)
         arch = self._request.arch
         code = machine_of(self.built, arch) if machine else None
@@ -153,10 +157,11 @@ class CompiledKernel(Listings):
         if form == "html":
             from hexcute_core.synthesis.explain.page import explain_html
 
-            texts = {"CUDA": self.source()}
             if machine:
-                texts |= {"PTX": self.ptx(), "machine code": self.sass()}
-            return explain_html(self.solution, arch, code, texts)
+                listings = linked(self.thread, self._request.code, self.built)
+            else:
+                listings = (cuda(self.thread, self._request.code),)
+            return explain_html(self.solution, arch, code, listings, timeline)
         return explain_text(self.solution, arch, rejected, code)
 
     def picture(self) -> str:

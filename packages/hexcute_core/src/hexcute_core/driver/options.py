@@ -8,6 +8,7 @@ from typing import cast
 from hexcute_core.arch import arch
 from hexcute_core.arch.registry import names
 from hexcute_core.errors import OptionError, SourceSpan
+from hexcute_core.thread.timeline import Timeline
 
 FORMS = ("text", "json", "html")
 
@@ -41,6 +42,15 @@ def observer(value: object, span: SourceSpan | None = None) -> None:
     if value is not None and not callable(value):
         message = f"trace is {shown(value)}, which cannot be called"
         raise OptionError(message, span, "pass a function of a stage's name and its value")
+
+
+def drawn(timeline: object, form: str, span: SourceSpan | None = None) -> None:
+    """Refuses a timeline that is none, or that no page is to show."""
+    if timeline is not None and (form != "html" or not isinstance(timeline, Timeline)):
+        raise OptionError(
+            f"timeline is {shown(timeline)}, and the form is {form}", span,
+            'pass what kernel.timeline(...) gave, with form="html"',
+        )  # fmt: skip
 
 
 def mapping(name: str, value: object, span: SourceSpan | None = None) -> Mapping[str, object]:

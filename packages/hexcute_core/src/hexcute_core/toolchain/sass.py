@@ -11,18 +11,22 @@ from hexcute_core.toolchain.cubin import Cubin
 from hexcute_core.toolchain.discovery import SASS_FIX, find_tool
 
 _TOOLS = (("nvdisasm", ("-c",)), ("cuobjdump", ("-sass",)))
+_LINES = ("nvdisasm", ("-c", "-gi"))
 _TIMEOUT_S = 120
 
 
-def sass(cubin: Cubin | bytes) -> str:
-    """Disassembles a cubin. Raises `MissingDependency` where no disassembler is installed."""
+def sass(cubin: Cubin | bytes, *, lines: bool = False) -> str:
+    """Disassembles a cubin, with `lines` by nvdisasm alone, in front of an instruction the lines of
+    the source that it is of. Raises `MissingDependency` where no disassembler is installed."""
     image = cubin.cubin if isinstance(cubin, Cubin) else cubin
-    for name, flags in _TOOLS:
+    tools = (_LINES,) if lines else _TOOLS
+    for name, flags in tools:
         tool = find_tool(name)
         if tool is not None:
             return _run(tool, flags, image)
     raise MissingDependency(
-        "SASS needs nvdisasm or cuobjdump, and neither was found", fix=SASS_FIX
+        "lines of machine code need nvdisasm, which was not found" if lines
+        else "SASS needs nvdisasm or cuobjdump, and neither was found", fix=SASS_FIX,
     )
 
 

@@ -7,7 +7,7 @@ into calls of one-instruction functions (`asm`), `codegen` prints.
 from __future__ import annotations
 
 from hexcute_core.backend.hidet import shim
-from hexcute_core.backend.source import CudaSource
+from hexcute_core.backend.source import CudaSource, LocatedSource
 from hexcute_core.thread import ThreadProgram
 
 
@@ -19,6 +19,19 @@ def emit(program: ThreadProgram, arch: str) -> CudaSource:
 
         text, entry = translate(program, arch)
     return CudaSource(text, entry, version())
+
+
+def located(program: ThreadProgram, arch: str) -> LocatedSource:
+    """The same with the span of each line; see `hexcute_core.backend.located`."""
+    with shim.ours():
+        load()
+        from hexcute_core.backend.hidet.kernel import translate
+        from hexcute_core.backend.hidet.marks import Marks
+
+        marks = Marks()
+        text, entry = translate(program, arch, marks)
+        bare, spans = marks.read(text)
+    return LocatedSource(CudaSource(bare, entry, version()), spans)
 
 
 def load() -> None:

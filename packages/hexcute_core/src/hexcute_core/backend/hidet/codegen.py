@@ -150,6 +150,9 @@ class Codegen(CUDACodegen):  # type: ignore[misc]
     def visit_Neg(self, e: Any) -> Doc:
         return "(-" + self(e.a) + ")"
 
+    def visit_Mark(self, mark: Any) -> Doc:
+        return NewLine() + mark.text
+
     def visit_ForStmt(self, stmt: Any) -> Doc:
         var, extent = self(stmt.loop_var), self(stmt.extent)
         doc = Doc()

@@ -15,6 +15,7 @@ from hexcute_core.backend.hidet import stamps, tensor_maps, wgmma
 from hexcute_core.backend.hidet.asm import OWN
 from hexcute_core.backend.hidet.codegen import Codegen
 from hexcute_core.backend.hidet.inflight import in_flight
+from hexcute_core.backend.hidet.marks import Marks
 from hexcute_core.backend.hidet.passes import lower
 from hexcute_core.backend.hidet.resident import declarations
 from hexcute_core.backend.hidet.scope import Scope, call
@@ -30,11 +31,13 @@ PREFIX = "hexcute_"
 """Entry names start with it, so that a kernel may be called `min` or `double`."""
 
 
-def translate(program: ThreadProgram, arch: str) -> tuple[str, str]:
-    """(CUDA source, entry name) of `program`."""
+def translate(
+    program: ThreadProgram, arch: str, marks: Marks | None = None
+) -> tuple[str, str]:
+    """(CUDA source, entry name) of `program`; with `marks` the source has them."""
     entry = PREFIX + re.sub(r"\W", "_", program.name, flags=re.ASCII)
     try:
-        module = build_module(program, arch, entry)
+        module = build_module(program, arch, entry, marks)
         text = str(Codegen()(lower(module))).strip() + "\n"
     except HexcuteError:
         raise
@@ -43,9 +46,11 @@ def translate(program: ThreadProgram, arch: str) -> tuple[str, str]:
     return text, entry
 
 
-def build_module(program: ThreadProgram, arch: str, entry: str) -> IRModule:
+def build_module(
+    program: ThreadProgram, arch: str, entry: str, marks: Marks | None = None
+) -> IRModule:
     """The Hidet module of `program`: one kernel and the device functions it calls."""
-    scope = Scope(arch, products=in_flight(program.body), known=_extents(program))
+    scope = Scope(arch, products=in_flight(program.body), known=_extents(program), marks=marks)
     if program.maps or program.cluster_dim != (1, 1, 1):
         _need_hopper(scope, program)
     params = []

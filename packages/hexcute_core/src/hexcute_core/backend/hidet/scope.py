@@ -14,6 +14,7 @@ from hidet.ir.type import FuncType, TensorType, VoidType, data_type
 from hexcute_core.arch.features import Feature, capability_of, features, first_with
 from hexcute_core.backend.hidet.asm import Instruction, function
 from hexcute_core.backend.hidet.inflight import InFlight
+from hexcute_core.backend.hidet.marks import Marks
 from hexcute_core.backend.hidet.storage import Cell
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import BackendError, SourceSpan
@@ -46,7 +47,7 @@ class Scope:
     `maps` the address of each tensor map, `products` what `inflight` found, `shared` the arena's
     32-bit address, `shared_units` the same as a matrix descriptor holds it, `residents` the PTX
     names of arrays that `resident` leaves to the assembler, `stamping` where the next stamp goes
-    and how many still fit.
+    and how many still fit, `marks` the spans of what is printed, where somebody asks for them.
     """
 
     arch: str
@@ -63,6 +64,7 @@ class Scope:
     shared: Any = None
     shared_units: Any = None
     stamping: Any = None
+    marks: Marks | None = None
     span: SourceSpan | None = None
 
     def has(self, feature: Feature) -> bool:

@@ -71,7 +71,8 @@ def emit(scope: Scope, stmt: Stmt | Pair | Halves | Products) -> list[Any]:
     """The Hidet statements of one thread statement; errors carry its source line."""
     with scope.at(getattr(stmt, "span", None)):
         try:
-            return _emit(scope, stmt)
+            made = _emit(scope, stmt)
+            return made if scope.marks is None else [*scope.marks.of(scope.span), *made]
         except HexcuteError:
             raise
         except Exception as error:

@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import json
 import linecache
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 
 from hexcute_core.arch import Arch
 from hexcute_core.synthesis.explain.explanation import Explanation, explanation
+from hexcute_core.synthesis.explain.lanes import lanes
+from hexcute_core.synthesis.explain.listing import Listing, linked, whole
 from hexcute_core.synthesis.explain.machine import Machine
 from hexcute_core.synthesis.explain.scene import scene
 from hexcute_core.synthesis.explain.text import bound_line, narrow_lines, resource_lines
 from hexcute_core.synthesis.graph import build_graph
 from hexcute_core.synthesis.solution import Solution
+from hexcute_core.thread.timeline import Timeline
 
-_SECTIONS = ("source", "layouts", "accesses", "operations", "candidates", "code")
+_SECTIONS = ("source", "timeline", "layouts", "accesses", "operations", "candidates", "code")
+_PROGRAMS = ("page.js", "lines.js", "lanes.js")
 _HEAT = ("", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█")
 
 
@@ -30,9 +34,10 @@ def explain_html(
     solution: Solution,
     arch: Arch,
     machine: Machine | None = None,
-    code: Mapping[str, str] | None = None,
+    code: Sequence[Listing] = (),
+    timeline: Timeline | None = None,
 ) -> str:
-    """The page; `code` are the texts to show of what the kernel became, by name."""
+    """The page; `code` are the texts to show of what the kernel became, `timeline` a run of it."""
     found = explanation(solution, arch, machine)
     title = escape(f"{found.kernel} for {found.target}")
     body = [
@@ -42,9 +47,15 @@ def explain_html(
         *(f'<p class="warning">{escape(w)}</p>' for w in found.warnings),
         *(f'<p class="warning">{escape(line)}</p>' for line in narrow_lines(found)),
         _bars(found),
-        "<nav>" + "".join(f'<a href="#{name}">{name}</a>' for name in _SECTIONS) + "</nav>",
+        "<nav>" + "".join(f'<a href="#{name}">{name}</a>' for name in _SECTIONS
+                          if timeline is not None or name != "timeline") + "</nav>",
         "</header><main>",
-        _section("source", *_source(solution, found)),
+        _section(
+            "source",
+            *_source(solution, found, code),
+            '<div id="linked" aria-live="polite"></div>',
+        ),
+        *(() if timeline is None else (_timeline(timeline),)),
         _section(
             "layouts",
             '<p class="soft">Point at an element to see who has it; click it, or give a number, to '
@@ -61,17 +72,19 @@ def explain_html(
         ),
         _section("operations", *_operations(found)),
         _section("candidates", *_candidates(found)),
-        _section("code", *_code(code or {})),
+        _section("code", *_code(code)),
         "</main>",
     ]
-    return _whole(title, body, json.dumps(scene(solution), separators=(",", ":")))
+    data = {**scene(solution), "code": linked(code)}
+    if timeline is not None:
+        data["timeline"] = lanes(timeline)
+    return _whole(title, body, json.dumps(data, separators=(",", ":")))
 
 
 def _whole(title: str, body: Iterable[str], data: str) -> str:
     assets = files("hexcute_core.synthesis.explain") / "assets"
-    style, program = (
-        (assets / name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
-    )
+    style = (assets / "page.css").read_text(encoding="utf-8")
+    program = "\n".join((assets / name).read_text(encoding="utf-8") for name in _PROGRAMS)
     # A name in the data must not end the script that holds it.
     safe = data.replace("<", "\\u003c")
     return "\n".join([
@@ -109,8 +122,12 @@ def _bars(found: Explanation) -> str:
     return f'<div class="bars">{"".join(rows)}</div>'
 
 
-def _source(solution: Solution, found: Explanation) -> Iterator[str]:
-    """The lines of the kernel and of its device functions, each with its share of the clocks."""
+def _source(
+    solution: Solution, found: Explanation, code: Sequence[Listing]
+) -> Iterator[str]:
+    """The lines of the kernel and of its device functions, each with its share of the clocks; those
+    that something came of can be chosen."""
+    became = {where for listing in code for where in listing.where} - {""}
     clocks: dict[str, float] = {}
     for o in found.operations:
         clocks[o.where] = clocks.get(o.where, 0.0) + o.clocks
@@ -122,14 +139,16 @@ def _source(solution: Solution, found: Explanation) -> Iterator[str]:
             where = f"{name}:{number}"
             spent = clocks.get(where, 0.0)
             heat = _HEAT[min(len(_HEAT) - 1, round(8 * spent / most))] if spent else ""
-            link = f' data-where="{escape(where)}" tabindex="0"' if where in clocks else ""
+            some = where in clocks or where in became
+            link = f' data-where="{escape(where)}" tabindex="0"' if some else ""
             text = escape(linecache.getline(file, number).rstrip("\n"))
             told = f"{spent:.0f}" if spent else ""
             rows.append(
                 f'<tr{link}><td class="number soft">{number}</td><td class="heat">{heat}</td>'
                 f'<td class="number soft">{told}</td><td>{text}</td></tr>'
             )
-        yield f'<p class="soft">{escape(name)}: lines, and the clocks of each; click one</p>'
+        yield f'<p class="soft">{escape(name)}: lines, and the clocks of each; click one to see '
+        yield "what came of it</p>"
         yield f'<div class="scroll"><table class="source">{"".join(rows)}</table></div>'
 
 
@@ -168,13 +187,23 @@ def _candidates(found: Explanation) -> Iterator[str]:
     yield _table(("line", "subject", "candidate", "reason"), rows, True)
 
 
-def _code(code: Mapping[str, str]) -> Iterator[str]:
-    if not code:
+def _timeline(timeline: Timeline) -> str:
+    missing = f"; {timeline.lost} rows of stamps were lost" if timeline.lost else ""
+    return _section(
+        "timeline",
+        '<p class="soft">What one thread of each warp group did, and when. Point at a stretch, '
+        "click it to see its line; + and -, or Ctrl and the wheel, zoom; arrow keys move, 0 shows "
+        "all"
+        f"{escape(missing)}.</p>",
+        '<div class="controls" id="legend"></div>',
+        '<p class="told" id="stretch" aria-live="polite"></p><div id="lanes"></div>',
+    )
+
+
+def _code(code: Sequence[Listing]) -> Iterator[str]:
+    if len(code) < 2:
         yield '<p class="soft">explain(form="html", machine=True) brings PTX and machine code.</p>'
-    for name, text in code.items():
-        lines = text.count("\n")
-        yield f"<details><summary>{escape(name)}, {lines} lines</summary>"
-        yield f"<pre>{escape(text)}</pre></details>"
+    yield from whole(code)
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]], lines: bool = False) -> str:

@@ -6,7 +6,7 @@ const SIDE = 32, BANKS = 32, WORD = 32;
 const $ = (id) => document.getElementById(id);
 
 function node(name, attributes, ...children) {
-  const svg = ["svg", "g", "rect", "text", "title"].includes(name);
+  const svg = ["svg", "g", "rect", "text", "title", "line"].includes(name);
   const made = svg ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
   for (const [key, value] of Object.entries(attributes || {})) {
     if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
@@ -219,23 +219,7 @@ function drawAccess(access) {
   for (const b of $("copies").children) b.setAttribute("aria-pressed", b.dataset.index === String(scene.accesses.indexOf(access)));
 }
 
-// ---- lines ----
-function mark(where) {
-  for (const row of document.querySelectorAll("tr[data-where]")) row.classList.toggle("marked", where !== null && row.dataset.where === where);
-  if (where !== null) location.hash = `line=${where}`;
-}
-
-document.addEventListener("click", (event) => {
-  const row = event.target.closest("tr[data-where]");
-  if (!row) return;
-  mark(row.classList.contains("marked") ? null : row.dataset.where);
-  const there = [...document.querySelectorAll("tr.marked")].find((r) => r.closest("section") !== row.closest("section"));
-  if (there) there.scrollIntoView({ block: "nearest" });
-});
-document.addEventListener("keydown", (event) => {
-  if (event.key === "Enter" && event.target.matches("tr[data-where]")) event.target.click();
-});
-
+// ---- candidates, light and dark ----
 $("filter").addEventListener("input", (event) => {
   const words = event.target.value.toLowerCase();
   for (const row of document.querySelectorAll("#candidates tbody tr")) row.hidden = !row.textContent.toLowerCase().includes(words);
@@ -248,4 +232,3 @@ document.documentElement.classList.toggle("dark", matchMedia("(prefers-color-sch
 if (scene.tensors.length) choose(scene.tensors[0]);
 $("copies").append(...scene.accesses.map((a, i) => node("button", { "data-index": i, onclick: () => drawAccess(a) }, `${a.where} ${a.does} ${a.tensor}`)));
 if (scene.accesses.length) drawAccess(scene.accesses[0]);
-if (location.hash.startsWith("#line=")) mark(decodeURIComponent(location.hash.slice(6)));
