@@ -60,6 +60,12 @@ class _Weights:
         )  # fmt: skip
 
 
+@functools.lru_cache(maxsize=2)
+def _stacked(stack: Quantized) -> _Weights:
+    """A stack of experts, kept for the other cases of it."""
+    return _weights(stack)
+
+
 def _weights(stack: Quantized, expert: int | None = None) -> _Weights:
     """A stack of weights, or one of them, in Humming's order."""
     import torch
@@ -112,7 +118,7 @@ def _layer(case: MoeCase, summed: tuple[Any, Any] | None) -> Run:
 
     activate = _humming("forward").may_process_input
     size, pairs = case.sizes, case.tokens * case.sizes.top_k
-    first, second = _weights(case.w13), _weights(case.w2)
+    first, second = _stacked(case.w13), _stacked(case.w2)
     half = {"dtype": torch.float16, "device": case.x[0].device}
     c1, h = (torch.empty((pairs, wide * size.width), **half) for wide in (2, 1))
     c2 = torch.empty((pairs, size.hidden), **half) if summed else None

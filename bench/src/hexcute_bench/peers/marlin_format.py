@@ -7,6 +7,7 @@ fragments side by side: thread t and fragment j own columns 16 j + t // 4 and 8 
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 _NIBBLES = (0, 2, 4, 6, 1, 3, 5, 7)
@@ -72,6 +73,7 @@ def pack_zeros(zero: Any) -> Any:
     return words(turned.reshape(zero.shape))
 
 
+@functools.lru_cache(maxsize=2)
 def pack_stack(weights: Any) -> tuple[Any, Any, Any]:
     """The words, scales and zero points of all experts, stacked."""
     import torch

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from hexcute_bench.cases.moe import MoeCase, align
+from hexcute_bench.cases.moe import MoeCase, Quantized, align
 from hexcute_bench.errors import PeerAbsent
 from hexcute_bench.interface import Candidate, CasePeer, Run
 from hexcute_bench.peers.common import module
@@ -208,12 +208,17 @@ class VllmTriton(CasePeer):
         ]
 
 
+@functools.lru_cache(maxsize=2)
+def _packed(stack: Quantized) -> Any:
+    """A stack in our kernels' order."""
+    return module("hexcute_kernels.moe").pack_experts(stack.q, stack.scale, stack.zero)
+
+
 def _hexcute_moe(case: MoeCase) -> Hexcute:
     """Our `moe(x, w13, w2, ids, gates, scope=...)`, on weights that its `pack_experts` has brought
     into their order."""
     operator("moe")
-    pack = module("hexcute_kernels.moe").pack_experts
-    first, second = (pack(stack.q, stack.scale, stack.zero) for stack in (case.w13, case.w2))
+    first, second = _packed(case.w13), _packed(case.w2)
     return Hexcute(
         "hexcute",
         "moe",

@@ -74,6 +74,7 @@ class _Packed:
     zero: Any
 
 
+@functools.lru_cache(maxsize=2)
 def pack(weights: Quantized) -> _Packed:
     """The kernel's order of a stack of weights."""
     q = weights.q.transpose(1, 2)

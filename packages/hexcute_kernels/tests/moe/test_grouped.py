@@ -180,6 +180,12 @@ def test_weights_come_by_tma_and_become_numbers_without_conversions() -> None:
     takes = [line for line in copies if "-> words" in line]
     assert len(loads) == len(takes) == 2 and all("tma.load" in line for line in loads)
     assert all("ldmatrix.x4" in line and "0 bank conflicts" in line for line in takes)
+    strips = [line for line in copies if " copy gs" in line or " copy gz" in line]
+    assert len(strips) == 4 and all("tma.load" in line for line in strips)
+    # What was unpacked goes from registers to the product: only the result is written back.
+    assert [line.split(" -> ")[0].split()[-1] for line in copies if "st.shared" in line] == [
+        "numbers"
+    ]
     (gather,) = (line for line in copies if " copy gx" in line)
     assert "cp.async.16" in gather
     assert not compiled.built.local_memory

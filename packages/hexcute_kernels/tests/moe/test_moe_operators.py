@@ -109,8 +109,11 @@ def test_a_layer() -> None:
         many = zeros(500, 256), w13, w2, zeros(500, 2, dtype=torch.int32)
         gated = zeros(500, 2, dtype=torch.float32)
         assert moe.plan((*many, gated, "layer")).config == ROUTED.rows["h200"][-1].config
-        with pytest.raises(LaunchError, match="up to 4 rows per expert on average .* got 250"):
+        with pytest.raises(LaunchError, match="up to 32 rows per expert on average .* got 250"):
             moe.plan((*many, gated, "layer"), variant="streamed")
+        some = tuple(t[:40] for t in (many[0], ids.new_zeros(40, 2), gated))
+        some = some[0], w13, w2, on_gpu(some[1]), some[2], "layer"
+        assert moe.plan(some, variant="streamed").variant == "streamed"
         odd = StreamedConfig(plan.config.first, WeightedConfig(16, 128, 2, 4, 4))
         with pytest.raises(LaunchError, match="same rows per block"):
             moe.plan((x, w13, w2, ids, gates, "layer"), config=odd)

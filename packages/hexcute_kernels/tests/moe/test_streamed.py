@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from typing import Any
 
@@ -34,11 +35,12 @@ def routes(kind: str, tokens: int, experts: int, top_k: int) -> np.ndarray:
     return ids.reshape(-1).astype(np.int32)
 
 
-def tables(ids: np.ndarray, experts: int, top_k: int) -> tuple[np.ndarray, ...]:
+def tables(ids: np.ndarray, experts: int, top_k: int, high: int = 8) -> tuple[np.ndarray, ...]:
     """expert, pair and token, as the kernel fills them."""
-    blocks = most_blocks(ids.size, experts, 8)
-    expert, pair, token = (np.full(n, GARBAGE, np.int32) for n in (blocks, 8 * blocks, 8 * blocks))
-    arrange(experts, top_k, ids.size).simulate(ids, expert, pair, token, BM=8, **HOW)
+    blocks = most_blocks(ids.size, experts, high)
+    rows = high * blocks
+    expert, pair, token = (np.full(n, GARBAGE, np.int32) for n in (blocks, rows, rows))
+    arrange(experts, top_k, ids.size).simulate(ids, expert, pair, token, BM=high, **HOW)
     return expert, pair, token
 
 
@@ -46,13 +48,16 @@ def tables(ids: np.ndarray, experts: int, top_k: int) -> tuple[np.ndarray, ...]:
 @pytest.mark.parametrize(
     ("tokens", "experts", "top_k"), [(1, 8, 8), (1, 3, 1), (33, 5, 3), (60, 40, 5), (7, 256, 8)]
 )
-def test_tables_of_any_routing(kind: str, tokens: int, experts: int, top_k: int) -> None:
+@pytest.mark.parametrize("high", [8, 16])
+def test_tables_of_any_routing(
+    kind: str, tokens: int, experts: int, top_k: int, high: int
+) -> None:
     ids = routes(kind, tokens, experts, top_k)
-    expert, pair, token = tables(ids, experts, top_k)
+    expert, pair, token = tables(ids, experts, top_k, high)
     assert ((expert >= -1) & (expert < experts)).all()
     met = []
     for block in np.flatnonzero(expert >= 0):
-        rows, owners = (t[8 * block : 8 * block + 8] for t in (pair, token))
+        rows, owners = (t[high * block : high * (block + 1)] for t in (pair, token))
         real = rows < ids.size
         assert real[0] and (np.diff(real.astype(int)) <= 0).all()
         assert (ids[rows[real]] == expert[block]).all()
@@ -70,7 +75,8 @@ def test_tables_of_any_routing(kind: str, tokens: int, experts: int, top_k: int)
         ("ends", 9, 6, 3, 384, 128, {"BN": 64, "DEPTH": 1, "SPLIT": 4}, {"BN": 128, "DEPTH": 1}),
         ("ragged", 20, 5, 1, 128, 256, {"WARPS": 8, "DEPTH": 1}, {"WARPS": 8, "DEPTH": 1}),
         ("apart", 1, 4, 4, 256, 256, {"SPLIT": 4, "DEPTH": 1}, {"BN": 128, "BLOCKS": 4}),
-        ("ragged", 5, 3, 2, 128, 640, {"SPLIT": 1, "DEPTH": 1}, {"DEPTH": 1, "SPLIT": 4}),
+        ("ragged", 4, 2, 1, 128, 384, {"SPLIT": 1, "DEPTH": 1}, {"DEPTH": 1, "SPLIT": 4}),
+        ("ends", 9, 3, 2, 128, 128, {"BM": 16, "TOGETHER": True}, {"BM": 16, "TOGETHER": True}),
     ],
 )
 def test_a_layer_against_float64(
@@ -83,7 +89,7 @@ def test_a_layer_against_float64(
     x = rng.normal(size=(tokens, hidden)).astype(np.float16)
     gates = rng.uniform(0, 1, pairs).astype(np.float32)
     ids = routes(kind, tokens, experts, top_k)
-    expert, pair, token = tables(ids, experts, top_k)
+    expert, pair, token = tables(ids, experts, top_k, first.get("BM", 8))
     h = np.full((pair.size, width), np.nan, np.float16)
     w = packed(*w13)
     gated_product(experts, hidden, width).simulate(
@@ -138,12 +144,22 @@ def test_groups_and_types_against_float64(group: int, kind: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "kernel", [gated_product(256, 7168, 256), weighted_product(256, 256, 7168, f16)]
+    ("kernel", "strip"),
+    [(gated_product(256, 7168, 256), 16), (weighted_product(256, 256, 7168, f16), 8)],
 )
-def test_weights_stream_by_sixteen_bytes_and_nothing_beside_them(kernel: Any) -> None:
+def test_weights_stream_by_sixteen_bytes_and_nothing_beside_them(kernel: Any, strip: int) -> None:
+    """A strip of two groups of 256 rows has no more than eight bytes for each thread."""
     compiled = kernel.compile("sm_90")
-    copies = [line for line in compiled.explain(rejected=0).splitlines() if " copy gq" in line]
-    assert copies and all("16 bytes per instruction" in line for line in copies)
+    copies = [line for line in compiled.explain(rejected=0).splitlines() if " copy " in line]
+    for tensor, to, width in (
+        ("gq", "r", 16), ("gs", "s", strip), ("gz", "s", strip), ("view", "sx", 16),
+    ):  # fmt: skip
+        some = [line for line in copies if re.search(rf" copy {tensor}\w* -> {to}(_\d+)?:", line)]
+        moved = [int(re.findall(r"(\d+) bytes per", line)[0]) for line in some]
+        assert moved and min(moved) >= width, tensor
+    # Weights never meet shared memory: what threads write there is sums alone.
+    written = [line.split(" -> ")[1] for line in copies if "st.shared" in line]
+    assert written and all(to.startswith("sums:") for to in written)
     assert not compiled.built.local_memory
     sass = compiled.sass()
     assert "HMMA.16816.F32" in sass and not {"I2F.U16", "I2FP"} & set(

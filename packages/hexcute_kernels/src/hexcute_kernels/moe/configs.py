@@ -41,9 +41,9 @@ class MoeConfig:
 
 
 @dataclass(frozen=True)
-class GatedConfig:
+class FewConfig:
     """BM rows and BN columns, gate's and up's, a block of WARPS, of which BLOCKS run on a
-    multiprocessor; SPLIT of them share the groups of k, and each has DEPTH on the way."""
+    multiprocessor; SPLIT of them share the blocks of k, and each has DEPTH on the way."""
 
     BM: int
     BN: int
@@ -52,13 +52,16 @@ class GatedConfig:
     WARPS: int
     BLOCKS: int
 
-
-@dataclass(frozen=True)
-class FewConfig(GatedConfig):
-    """The same of a dense product."""
-
     def blocks(self, problem: Sized) -> int:
         return tiles(problem, self.BM, self.BN) * self.SPLIT
+
+
+@dataclass(frozen=True)
+class GatedConfig(FewConfig):
+    """The same of a layer's first product. TOGETHER, blocks of the same weights run side by side,
+    so that an expert of more than BM rows has its weights fetched from memory once."""
+
+    TOGETHER: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ class WeightedConfig:
     WARPS: int
     BLOCKS: int
     SPLIT: int = 1
+    TOGETHER: bool = False
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 DTYPES = (hx.f16, hx.bf16)
 NEEDS = ("wgmma", "tma")
 STREAMS = ("clusters",)
-SHARE = 4
-"""Pairs of an expert on average up to which weights are streamed."""
+SHARE, PAYS = 32, 4
+"""Pairs of an expert on average up to which weights can be streamed, and are where nothing else is
+asked for."""
 LINES = ((8, 65536), (16, 16384))
 """Rows and their lengths up to which a dense product streams its weights."""
 LOOK = 2048
@@ -289,6 +290,11 @@ def fits_streamed(p: Routed) -> str | None:
     return None
 
 
+def pays_streamed(p: Routed) -> str | None:
+    """Whether that is faster than tiles of many rows."""
+    return f"pays up to {PAYS} rows per expert, got {p.share}" if p.share > PAYS else None
+
+
 def launch_streamed(p: Routed, config: StreamedConfig) -> Steps | Run:
     """The launches of a layer of few rows per expert by this configuration."""
     if p.pairs == 0:
@@ -325,7 +331,7 @@ moe = Operator(
     describe=describe_moe,
     outputs=output,
     variants=(
-        Variant("streamed", STREAMS, STREAMED, launch_streamed, fits_streamed),
+        Variant("streamed", STREAMS, STREAMED, launch_streamed, fits_streamed, pays_streamed),
         Variant("wgmma", NEEDS, ROUTED, launch_moe, fits),
     ),
     doc="""A mixture of experts: out[t] = sum over j of gates[t, j] (h W2[e]), where e = ids[t, j],

@@ -29,6 +29,18 @@ def known(expert, experts):
     return hx.maximum(hx.minimum(expert, experts - 1), 0)
 
 
+def grid(split, tiles, blocks, together):
+    """A grid of so many tiles of columns and blocks of rows."""
+    return (split, blocks, tiles) if together else (split, tiles, blocks)
+
+
+@hx.device
+def place(together):
+    """Which part, tile and block this block has of `grid`."""
+    x, y, z = hx.blockIdx.x, hx.blockIdx.y, hx.blockIdx.z
+    return (x, z, y) if together else (x, y, z)
+
+
 @cache
 def gated_product(
     experts: int, hidden: int, width: int, group: int = GROUP, dtype: hx.DType = f16
@@ -53,14 +65,16 @@ def gated_product(
         SPLIT: int = 2,
         WARPS: int = 4,
         BLOCKS: int = 3,
+        TOGETHER: bool = False,
     ):
         columns, wide = BN // 2, BM // SPLIT
         steps = hx.cdiv(blocks_of_k, DEPTH * SPLIT)
-        hx.attrs.cuda.grid_dim = SPLIT, hx.cdiv(width, columns), blocks
+        hx.attrs.cuda.grid_dim = grid(SPLIT, hx.cdiv(width, columns), blocks, TOGETHER)
         hx.attrs.cuda.cluster_dim = SPLIT
         hx.attrs.cuda.block_dim = 32 * WARPS
         hx.attrs.cuda.min_blocks = BLOCKS
-        rank, column, block = hx.blockIdx.x, hx.blockIdx.y * columns, hx.blockIdx.z
+        rank, tile, block = place(TOGETHER)
+        column = tile * columns
         sx = hx.shared_tensor(dtype, (BM, GROUP * DEPTH * steps))
         sums = hx.shared_tensor(f32, (BN, BM))
         hx.primitive("griddepcontrol.wait")
@@ -117,13 +131,15 @@ def weighted_product(
         WARPS: int = 4,
         BLOCKS: int = 2,
         SPLIT: int = 1,
+        TOGETHER: bool = False,
     ):
         wide, steps = BM // SPLIT, hx.cdiv(blocks_of_k, DEPTH * SPLIT)
-        hx.attrs.cuda.grid_dim = SPLIT, hx.cdiv(hidden, BN), blocks
+        hx.attrs.cuda.grid_dim = grid(SPLIT, hx.cdiv(hidden, BN), blocks, TOGETHER)
         hx.attrs.cuda.cluster_dim = SPLIT
         hx.attrs.cuda.block_dim = 32 * WARPS
         hx.attrs.cuda.min_blocks = BLOCKS
-        rank, column, block = hx.blockIdx.x, hx.blockIdx.y * BN, hx.blockIdx.z
+        rank, tile, block = place(TOGETHER)
+        column = tile * BN
         sx = hx.shared_tensor(dtype, (BM, GROUP * DEPTH * steps))
         sums = hx.shared_tensor(f32, (BN, BM))
         # The kernel before had waited for the tables of experts and pairs when it let this begin.
