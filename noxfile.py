@@ -181,7 +181,7 @@ def operators(session: nox.Session) -> None:
     """Calls of operators with torch, on a stand-in of a GPU: choice, errors, opcheck, compile; and
     the parallel forms in 1 to 4 processes."""
     compiler(session, *TESTING, "torch")
-    names = ("operators", "operator_fixes", "calls", "shipping", "tuning")
+    names = ("operators", "operator_fixes", "calls", "shipping", "tuning", "docs_operators")
     tests = [f"packages/hexcute_kernels/tests/test_{name}.py" for name in names]
     tests.append("packages/hexcute_kernels/tests/parallel")
     session.run("python", "-m", "pytest", *tests, *session.posargs)

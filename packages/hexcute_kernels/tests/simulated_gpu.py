@@ -22,6 +22,7 @@ NUMPY = {
     torch.float16: np.float16,
     torch.float32: np.float32,
     torch.int32: np.int32,
+    torch.uint16: np.uint16,
 }
 
 

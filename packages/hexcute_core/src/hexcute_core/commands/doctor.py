@@ -76,7 +76,7 @@ def _asked(name: str, what: Callable[[], str]) -> Need:
 
 
 def _hidet() -> Need:
-    return _asked("hidet", backend.version)
+    return _asked("hidet", lambda: backend.version().replace("-", " ", 1))
 
 
 def _nvrtc() -> Need:
