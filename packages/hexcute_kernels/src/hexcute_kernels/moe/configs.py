@@ -113,23 +113,30 @@ DENSE = Table(
 )
 
 
-def _routed(high: int, stages: int) -> MoeConfig:
-    """Both products by `high` tokens per tile, no weight rounded."""
+def _routed(high: int, stages: int, run: int) -> MoeConfig:
+    """Both products by `high` tokens per tile, no weight rounded, `run` tiles of the second one
+    after another."""
+    last = {16: 4, 32: 4, 48: 3, 64: 3, 80: 3}.get(high, 2)
     return MoeConfig(
         W4A16Config(high, 256, stages, LOADS=2, EXACT=True),
-        W4A16Config(high, 128, 3 if high <= 80 else 2, 1, TEAMS=2, RUN=14, EXACT=True),
+        W4A16Config(high, 128, last, 1, TEAMS=2, RUN=run, EXACT=True),
     )
 
 
 ROUTED = Table(
     rows={
         "h200": (
-            Row(_routed(48, 5), most={"share": 36}),
-            Row(_routed(80, 4), most={"share": 144}),
-            Row(_routed(112, 3)),
+            Row(_routed(48, 5, 14), most={"share": 36, "width": 512}),
+            Row(_routed(80, 4, 14), most={"share": 144, "width": 512}),
+            Row(_routed(112, 3, 14), most={"width": 512}),
+            Row(_routed(16, 6, 4), most={"share": 8}),
+            Row(_routed(32, 5, 4), most={"share": 16}),
+            Row(_routed(48, 5, 4), most={"share": 36}),
+            Row(_routed(80, 4, 4), most={"share": 144}),
+            Row(_routed(112, 3, 4)),
         ),
     },
-    more=(_routed(16, 6), _routed(32, 5), _routed(64, 4), _routed(96, 3)),
+    more=(_routed(64, 4, 14), _routed(96, 3, 14)),
 )
 """`share` is how many rows an expert gets on average."""
 
@@ -167,7 +174,7 @@ STREAMED = Table(
             Row(StreamedConfig(_WIDE, _SECOND), most={"pairs": 64, "width": 4096}),
             Row(StreamedConfig(_FIRST, _SECOND), most={"pairs": 256, "width": 4096}),
             Row(StreamedConfig(_WIDE, _SECOND), most={"width": 4096}),
-            Row(StreamedConfig(_FIRST, _DEEP)),
+            Row(StreamedConfig(GatedConfig(8, 128, 2, 2, 4, 4), _DEEP)),
         ),
     },
     more=(
