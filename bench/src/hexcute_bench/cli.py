@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from hexcute_bench import suites
@@ -38,6 +39,9 @@ def parser() -> argparse.ArgumentParser:
         help="graph: device time; host: each launch waited for, as the paper measured",
     )  # fmt: skip
     run.add_argument("--seconds", type=float, default=float("inf"), help="begin no shape after")
+    run.add_argument("--rounds", type=int, help="samples of each system")
+    run.add_argument("--replay-us", type=float, help="work in a sample, microseconds")
+    run.add_argument("--pause-s", type=float, help="rest before a sample, seconds")
     figures = commands.add_parser("figures", help="draw every figure from the CSV files")
     _results(figures)
     figures.add_argument("--figures", type=Path, default=FIGURES, help="folder of the figures")
@@ -106,7 +110,9 @@ def _contents(suite: Suite) -> str:
 
 def _run(options: argparse.Namespace) -> int:
     chosen = suites.find(options.suites)
-    settings = Settings.of(options.quick, options.protocol)
+    given = {name: getattr(options, name) for name in ("rounds", "replay_us", "pause_s")}
+    asked = {name: value for name, value in given.items() if value is not None}
+    settings = replace(Settings.of(options.quick, options.protocol), **asked)
     until = os.environ.setdefault(_UNTIL, str(time.monotonic() + options.seconds))
     seconds = float(until) - time.monotonic()
     order = Order(options.out, settings, tuple(options.peers), tuple(options.shapes), seconds)

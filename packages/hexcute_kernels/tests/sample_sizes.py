@@ -6,6 +6,7 @@ SIZES = {
     "matmul": "m=64,n=512,k=256",
     "bmm": "batch=3,m=64,n=128,k=64,b_major=n",
     "linear": "m=300,n=256,k=128,dtype=bfloat16,activation=gelu",
+    "grouped_matmul": "m=300,n=256,k=128,experts=4",
     "attention": "b=1,sq=256,h=4,hk=2,d=64,causal=true",
     "attention_with_lse": "b=1,sq=64,h=2,d=128,sequences=3",
     "decode_attention": "b=2,sk=4096,h=8,hk=2,d=128,ragged=true",

@@ -12,7 +12,7 @@ from hexcute_bench.suites.decoding import GQA_DECODING, PAGED_DECODING
 from hexcute_bench.suites.fp8 import FP8_BLOCKWISE
 from hexcute_bench.suites.fp8_grouped import FP8_GROUPED
 from hexcute_bench.suites.fp8_quantize import FP8_QUANTIZE
-from hexcute_bench.suites.gemm import GEMM_BF16, GEMM_SM80, GEMM_SM90, GEMM_UNTUNED
+from hexcute_bench.suites.gemm import GEMM_BF16, GEMM_FEW, GEMM_SM80, GEMM_SM90, GEMM_UNTUNED
 from hexcute_bench.suites.gemm_sizes import GEMM_SIZES
 from hexcute_bench.suites.growth import GROWTH
 from hexcute_bench.suites.layout_algebra import LAYOUT_ALGEBRA
@@ -29,6 +29,7 @@ ALL: tuple[Suite, ...] = (
     GEMM_SM90,
     GEMM_UNTUNED,
     GEMM_BF16,
+    GEMM_FEW,
     GEMM_SIZES,
     FP8_BLOCKWISE,
     FP8_GROUPED,

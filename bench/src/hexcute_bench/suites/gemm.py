@@ -86,6 +86,22 @@ GEMM_BF16 = KernelSuite(
     note="not in the paper: the type that both libraries take",
 )
 
+FEW = tuple(Shape.of(m=m, n=n, k=k) for m in (1, 4, 8, 16) for n, k in LAYERS)
+
+GEMM_FEW = KernelSuite(
+    name="gemm_few",
+    title="FP16 GEMM, 1 to 16 rows",
+    operator="matmul",
+    baseline="cublas",
+    shapes=FEW,
+    quick=FEW[::8],
+    peers=(*hexcute_gemm(), Cublas()),
+    case=GemmCase,
+    work=gemm_work,
+    regime=lambda shape: "M<=4" if shape["m"] <= 4 else "M>=8",
+    note="not in the paper: as called",
+)
+
 LARGE = (Shape.of(m=8192, n=8192, k=8192),)
 
 GEMM_UNTUNED = KernelSuite(

@@ -21,6 +21,7 @@ FAMILIES: dict[str, str] = {
     "matmul": "gemm",
     "bmm": "gemm",
     "linear": "gemm",
+    "grouped_matmul": "gemm",
     "attention": "attention",
     "attention_with_lse": "attention",
     "decode_attention": "attention",

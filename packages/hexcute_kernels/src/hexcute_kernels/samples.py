@@ -82,18 +82,15 @@ class Maker:
         return drawn.to(kind)
 
     def positive(self, *shape: int, dtype: Value = "float32") -> Any:
-        return self.normal(*shape, dtype=dtype).abs() if not self.empty else self.normal(
-            *shape, dtype=dtype
-        )
+        drawn = self.normal(*shape, dtype=dtype)
+        return drawn if self.empty else drawn.abs()
 
     def below(self, end: int, *shape: int, dtype: Value = "int32") -> Any:
         """Whole numbers from 0 to end - 1."""
-        kind = self.dtype(dtype)
+        how = {"dtype": self.dtype(dtype), "device": self.device}
         if self.empty:
-            return self.torch.empty(shape, dtype=kind, device=self.device)
-        return self.torch.randint(
-            end, shape, dtype=kind, device=self.device, generator=self._random
-        )
+            return self.torch.empty(shape, **how)
+        return self.torch.randint(end, shape, generator=self._random, **how)
 
     def first(self, count: int) -> Any:
         """The whole numbers from 0 on."""
@@ -144,6 +141,13 @@ def linear(
 ) -> tuple[Any, ...]:  # fmt: skip
     x, w = matmul(make, m, n, k, dtype, b_major=b_major)
     return x, w, make.normal(n, dtype=dtype) if bias else None, activation
+
+
+def grouped_matmul(
+    make: Maker, m: int, n: int, k: int, experts: int, dtype: str = "float16"
+) -> tuple[Any, ...]:
+    a, b = make.normal(m, k, dtype=dtype), make.normal(experts, n, k, dtype=dtype)
+    return a, b, make.ascending(experts, m)
 
 
 def attention(
@@ -369,10 +373,10 @@ def layer_norm(
 _BY_NAME: dict[str, Callable[..., tuple[Any, ...]]] = {
     function.__name__: function
     for function in (
-        matmul, bmm, linear, attention, decode_attention, append_to_cache, fp8_blockwise_matmul,
-        fp8_rowwise_matmul, fp8_grouped_matmul, quantize_blockwise, quantize_weights,
-        selective_scan, selective_state_update, causal_conv1d, causal_conv1d_update, w4a16_matmul,
-        moe, latent_decode_attention, softmax, rms_norm, layer_norm, ssd_scan,
+        matmul, bmm, linear, grouped_matmul, attention, decode_attention, append_to_cache,
+        latent_decode_attention, fp8_blockwise_matmul, fp8_rowwise_matmul, fp8_grouped_matmul,
+        quantize_blockwise, quantize_weights, selective_scan, selective_state_update, ssd_scan,
+        causal_conv1d, causal_conv1d_update, w4a16_matmul, moe, softmax, rms_norm, layer_norm,
     )
 } | {
     "attention_with_lse": attention, "decode_attention_with_lse": decode_attention,

@@ -14,7 +14,7 @@ from hexcute_core.errors import LaunchError
 from hexcute_kernels.fp8 import fp8_grouped_matmul
 from hexcute_kernels.fp8.blockwise import blockwise_gemm
 from hexcute_kernels.fp8.configs import GROUPED
-from hexcute_kernels.fp8.groups import most_tiles, place
+from hexcute_kernels.parts.groups import most_tiles, place
 from hexcute_kernels.tables import constants
 
 E4M3 = ml_dtypes.float8_e4m3fn

@@ -3,15 +3,19 @@ the time of a call."""
 
 from __future__ import annotations
 
+import math
+import random
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 import hexcute_kernels
-from hexcute_kernels.gemm import bmm, linear, matmul
+from hexcute_kernels.gemm import bmm, grouped_matmul, linear, matmul
 from hexcute_kernels.gemm.candidates import MMA, THIN, WGMMA
+from hexcute_kernels.gemm.grouped_operator import GROUPED
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu
@@ -82,6 +86,29 @@ def test_no_rows_and_no_matrices() -> None:
     assert torch.equal(linear(whole(16, 0), whole(8, 0), bias), bias.expand(16, 8))
 
 
+def ends(*rows: int) -> Any:
+    """Where experts' rows begin, and the last's end."""
+    return torch.tensor(rows, dtype=torch.int32, device="cuda")
+
+
+@pytest.mark.skipif(not HOPPER, reason="the kernel is Hopper's")
+@pytest.mark.parametrize("config", [None, *GROUPED], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_grouped_products(config: Any, dtype: Any) -> None:
+    """Rows of many lengths, none too; those of no expert stay as they were."""
+    rng = random.Random(0)
+    rows = [3]
+    for _ in range(40):
+        rows.append(rows[-1] + rng.choice([0, 1, 7, 64, 128, 130, 500]))
+    a, b = whole(rows[-1] + 9, 200, dtype=dtype), whole(40, 264, 200, dtype=dtype)
+    out = torch.full((len(a), 264), math.nan, device="cuda", dtype=dtype)
+    grouped_matmul(a, b, ends(*rows), out=out, config=config)
+    for expert, (first, last) in enumerate(pairwise(rows)):
+        want = a[first:last].float() @ b[expert].float().t()
+        assert torch.equal(out[first:last], want.to(dtype))
+    assert out[:3].isnan().all() and out[rows[-1] :].isnan().all()
+
+
 def calls() -> dict[str, tuple[str, tuple[Any, ...]]]:
     """Operators with arguments, matrices in all orders among them."""
     a, b, bias = whole(64, 128), whole(72, 128), whole(72)
@@ -89,6 +116,7 @@ def calls() -> dict[str, tuple[str, tuple[Any, ...]]]:
         "matmul": ("matmul", (a, b)),
         "matmul turned": ("matmul", (turned(a), turned(b))),
         "bmm": ("bmm", (whole(3, 64, 128), turned(whole(3, 72, 128)))),
+        "grouped": ("grouped_matmul", (a, whole(3, 72, 128), ends(0, 5, 5, 64))),
         "linear": ("linear", (a, b, bias, "gelu")),
         "linear of rows": ("linear", (whole(2, 3, 128), b)),
         "linear turned": ("linear", (turned(a), b, None, "relu")),
@@ -96,7 +124,7 @@ def calls() -> dict[str, tuple[str, tuple[Any, ...]]]:
     return made
 
 
-NAMES = ["matmul", "matmul turned", "bmm", "linear", "linear of rows", "linear turned"]
+NAMES = ["matmul", "matmul turned", "bmm", "grouped", "linear", "linear of rows", "linear turned"]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -18,7 +18,7 @@ from functools import cache
 
 import hexcute_core as hx
 from hexcute_core import f8e4m3, f32, i32
-from hexcute_kernels.fp8.groups import STEP
+from hexcute_kernels.parts.groups import begins, store_between
 from hexcute_kernels.parts.operands import k_tiles, matrix, operand_type
 from hexcute_kernels.parts.schedule import await_launch_ahead, in_clusters
 
@@ -118,31 +118,6 @@ def scaled_by_rows(part, sa, sb, row, column):
     hx.copy(hx.global_view(sa[row:], ((high, 1), (1, 1))), ra)
     hx.copy(hx.global_view(sb[column:], ((1, wide), (1, 1))), rb)
     return part * ra * rb
-
-
-@hx.device
-def begins(table, t, high):
-    """The row where tile number t begins, its expert, and the first row and the end of that one."""
-    if table is None:
-        return t * high, None, None
-    # TMA stores nothing that may begin before a tensor.
-    return table[1, t] * STEP, hx.maximum(table[0, t], 0), (table[2, t], table[3, t])
-
-
-@hx.device
-def store_between(s_c, c, start, column, first, last, rows):
-    """Writes those rows of s_c, of which the first is row `start` of c, that come between rows
-    `first` and `last`, by numbers in `rows`."""
-    high, shape = s_c.shape[0], s_c.shape
-    if start >= first and start + high <= last:
-        gc = c[hx.maximum(start, 0) :, hx.maximum(column, 0) :]
-        hx.copy(s_c, hx.global_view(gc, (shape, (c.shape[-1], 1))))
-    else:
-        r, row = hx.register_tensor(s_c.dtype, shape), hx.iota((high,), 0) + start
-        hx.copy(hx.where((row >= first) & (row < last), row, -1), rows)
-        hx.sync_role()
-        hx.copy(s_c, r)
-        hx.copy(r, hx.global_view(c[:, column:], (shape, (rows, 1))))
 
 
 @cache

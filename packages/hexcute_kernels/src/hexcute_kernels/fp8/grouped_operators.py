@@ -10,9 +10,9 @@ import hexcute_core as hx
 from hexcute_core.errors import LaunchError
 from hexcute_kernels.fp8.blockwise import BLOCK, blockwise_gemm
 from hexcute_kernels.fp8.configs import GROUPED, BlockwiseConfig
-from hexcute_kernels.fp8.groups import most_tiles, place
 from hexcute_kernels.fp8.operators import NEEDS, OUT, Blockwise, fits
 from hexcute_kernels.operator import Argument, Launch, Operator, Run, Steps, Variant
+from hexcute_kernels.parts.groups import most_tiles, place
 from hexcute_kernels.tensors import Output, check_contiguous, check_rank, dtype_of, order_of
 
 if TYPE_CHECKING:

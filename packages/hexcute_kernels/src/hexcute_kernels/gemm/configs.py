@@ -79,6 +79,23 @@ class WgmmaConfig:
 
 
 @dataclass(frozen=True)
+class GroupedConfig:
+    """Tile BM x BN x BK, STAGES, CONSUMERS warp groups that multiply and store apart, GROUP rows of
+    tiles that run together, PARTS of a tile's columns stored one by one."""
+
+    BM: int
+    BN: int
+    BK: int
+    STAGES: int
+    CONSUMERS: int
+    GROUP: int = 8
+    PARTS: int = 2
+
+    def blocks(self, problem: Sized) -> int:
+        return tiles(problem, self.BM, self.BN)
+
+
+@dataclass(frozen=True)
 class ThinConfig:
     """Tile BM x BN x BK, of which BN lies along the shorter side of the result, STAGES, CONSUMERS
     warp groups that multiply, SPLITS of K over the blocks of a cluster, and whether blocks may come

@@ -8,6 +8,9 @@ four rows, where TMA can fetch float32 scales of rows, so its first rows may be 
     used[0]        how many tiles there are
 
 Bounds are what `place` is told: where experts begin and the last ends, or how many rows each has.
+
+    begins           where a tile begins, and whose rows it has
+    store_between    those rows of a tile that are its expert's, to their places
 """
 
 from __future__ import annotations
@@ -66,3 +69,28 @@ def place(experts: int, counted: bool) -> hx.Kernel:
             hx.copy(hx.sum(tiles, 1), hx.global_view(used, ((1, 1), (1, 1))))
 
     return place_tiles
+
+
+@hx.device
+def begins(table, t, high):
+    """The row where tile number t begins, its expert, and the first row and the end of that one."""
+    if table is None:
+        return t * high, None, None
+    # TMA stores nothing that may begin before a tensor.
+    return table[1, t] * STEP, hx.maximum(table[0, t], 0), (table[2, t], table[3, t])
+
+
+@hx.device
+def store_between(s_c, c, start, column, first, last, rows):
+    """Writes those rows of s_c, of which the first is row `start` of c, that come between rows
+    `first` and `last`, by numbers in `rows`."""
+    high, shape = s_c.shape[0], s_c.shape
+    if start >= first and start + high <= last:
+        gc = c[hx.maximum(start, 0) :, hx.maximum(column, 0) :]
+        hx.copy(s_c, hx.global_view(gc, (shape, (c.shape[-1], 1))))
+    else:
+        r, row = hx.register_tensor(s_c.dtype, shape), hx.iota((high,), 0) + start
+        hx.copy(hx.where((row >= first) & (row < last), row, -1), rows)
+        hx.sync_role()
+        hx.copy(s_c, r)
+        hx.copy(r, hx.global_view(c[:, column:], (shape, (rows, 1))))
