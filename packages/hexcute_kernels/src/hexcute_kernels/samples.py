@@ -88,14 +88,10 @@ class Maker:
     def below(self, end: int, *shape: int, dtype: Value = "int32") -> Any:
         """Whole numbers from 0 to end - 1."""
         how = {"dtype": self.dtype(dtype), "device": self.device}
-        if self.empty:
-            return self.torch.empty(shape, **how)
         return self.torch.randint(end, shape, generator=self._random, **how)
 
     def first(self, count: int) -> Any:
         """The whole numbers from 0 on."""
-        if self.empty:
-            return self.torch.empty(count, dtype=self.torch.int32, device=self.device)
         return self.torch.arange(count, dtype=self.torch.int32, device=self.device)
 
     def ascending(self, parts: int, end: int) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import erf
+from math import erf, erfc
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import hexcute_core as hx
 from hexcute_kernels.gemm.pipelined import pipelined_gemm
 from hexcute_kernels.gemm.thin import thin_gemm
 from hexcute_kernels.gemm.warp_specialized import warp_specialized_gemm
+from hexcute_kernels.parts.epilogue import gelu
 
 PIPELINED = (pipelined_gemm, "sm_80", {"BM": 64, "BN": 64, "BK": 32, "STAGES": 3, "WARPS": 4})
 TILE = (warp_specialized_gemm, "sm_90", {"BM": 64, "BN": 64, "STAGES": 2, "CONSUMERS": 1})
@@ -89,3 +90,22 @@ def test_batches_of_odd_rows(kernel: str) -> None:
 def test_tiles_whose_rows_are_columns_of_the_result(aligned: bool) -> None:
     shape = (104, 72, 40) if aligned else (33, 25, 41)
     run(SWAPPED, shape, batch=2, orders="mk", aligned=aligned, bias=True, activation="relu")
+
+
+def test_gelu_keeps_its_digits_everywhere() -> None:
+    """Where x is far below zero, by erf none would be left; what is no number stays none."""
+
+    @hx.kernel
+    def each(x: hx.f32[4096], y: hx.f32[4096]):
+        hx.attrs.cuda.block_dim, hx.attrs.cuda.grid_dim = 128, 1
+        r = hx.register_tensor(hx.f32, (4096,))
+        hx.copy(hx.global_view(x, ((4096,), (1,))), r)
+        hx.copy(gelu(r), hx.global_view(y, ((4096,), (1,))))
+
+    x = np.linspace(-9, 9, 4096, dtype=np.float32)
+    x[-4:] = np.inf, -np.inf, np.nan, 1e30
+    y = np.empty_like(x)
+    each.simulate(x, y, target="sm_90")
+    want = [0.5 * v * erfc(-v / 2**0.5) for v in x[:-4].tolist()]
+    np.testing.assert_allclose(y[:-4], want, rtol=2**-16)
+    assert y[-4] == np.inf and np.isnan(y[-3:-1]).all() and y[-1] == np.float32(1e30)

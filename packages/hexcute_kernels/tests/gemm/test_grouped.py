@@ -18,8 +18,8 @@ from hexcute_kernels.parts.groups import most_tiles, place
 from hexcute_kernels.tables import constants
 
 TYPES: dict[hx.DType, Any] = {hx.bf16: ml_dtypes.bfloat16, hx.f16: np.float16}
-HALVES: dict[str, Any] = {"BM": 128, "BN": 64, "STAGES": 3}
-ALONE: dict[str, Any] = {"BM": 64, "BN": 64, "CONSUMERS": 1, "STAGES": 3, "PARTS": 1}
+HALVES: dict[str, Any] = {"BM": 128, "BN": 64, "STAGES": 3, "PARTS": 2}
+ALONE: dict[str, Any] = {"BM": 64, "BN": 64, "CONSUMERS": 1, "STAGES": 3}
 
 
 @pytest.mark.parametrize(
@@ -39,10 +39,10 @@ def test_against_float64(
     experts, high = len(bounds) - 1, config["BM"]
     a, b = (rng.normal(size=s).astype(TYPES[dtype]) for s in ((m, k), (experts, n, k)))
     c = np.full((m, n), np.nan, TYPES[dtype])
-    table = np.full((4, most_tiles(m, experts, high)), -7, np.int32)
+    table = np.full((4, most_tiles(m, experts, high, True)), -7, np.int32)
     used = np.full(1, -7, np.int32)
     ends = np.array(bounds, np.int32)
-    place(experts, False).simulate(ends, table, used, m, target="sm_90", BM=high)
+    place(experts, False, True).simulate(ends, table, used, m, target="sm_90", BM=high)
     grouped_gemm(dtype).simulate(a, b, table, used, c, target="sm_90", **config)
     want = np.full(c.shape, np.nan)
     for expert, (first, last) in enumerate(pairwise(bounds)):

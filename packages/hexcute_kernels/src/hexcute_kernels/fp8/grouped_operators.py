@@ -12,7 +12,7 @@ from hexcute_kernels.fp8.blockwise import BLOCK, blockwise_gemm
 from hexcute_kernels.fp8.configs import GROUPED, BlockwiseConfig
 from hexcute_kernels.fp8.operators import NEEDS, OUT, Blockwise, fits
 from hexcute_kernels.operator import Argument, Launch, Operator, Run, Steps, Variant
-from hexcute_kernels.parts.groups import most_tiles, place
+from hexcute_kernels.parts.groups import Rows, most_tiles, place
 from hexcute_kernels.tensors import Output, check_contiguous, check_rank, dtype_of, order_of
 
 if TYPE_CHECKING:
@@ -36,13 +36,6 @@ class Grouped(Blockwise):
         if self.batch is None:
             tiles = most_tiles(self.m, self.experts, high)
         return -(-tiles // 4) * 4
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The constant of the kernel that places tiles of BM rows."""
-
-    BM: int
 
 
 def describe(

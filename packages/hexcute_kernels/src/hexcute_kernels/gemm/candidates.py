@@ -187,17 +187,30 @@ def _few_rows(m: int, *widths: tuple[int, int]) -> Iterator[Row[WgmmaConfig]]:
         yield Row(config, {"m": m}, 113, {"m": m // 2 + 1, **HEAVY})
 
 
+def _halves(*widths: tuple[int, int]) -> Iterator[Row[WgmmaConfig]]:
+    """Rows for results of 65 to 128 rows: a block for each half of them and the widest tiles of
+    which there are enough, with their stages. Two blocks share b's rows, each of which L2 would
+    else be asked for twice; a's are asked for by all blocks at once."""
+    for width, stages in widths:
+        config = WgmmaConfig(64, width, 64, stages, 1, CLUSTER_M=2, EARLY=True)
+        yield Row(config, {"m": 128}, 113, {"m": 65, **HEAVY})
+
+
 WGMMA: Table[WgmmaConfig] = Table(
     rows={
         "h200": (
             *_few_rows(64, (224, 5), (112, 9), (80, 12), (64, 13), (48, 14)),
-            *_few_rows(
-                128, (224, 4), (192, 4), (160, 5), (128, 6), (112, 6), (96, 7), (80, 7), (48, 8)
-            ),
-            Row(LARGE, fills=250, least={"m": 129, "n": 193}),
+            *_few_rows(128, (224, 4), (192, 4)),
+            *_halves((224, 6), (160, 8), (128, 9), (96, 11), (80, 12), (64, 12)),
+            Row(LARGE, {}, 250, {"m": 129, "n": 193}, {"whole": "True"}),
         ),
     },
-    more=(*_staying(), *_also_early(_a_block_a_tile()), *_sharing()),
+    more=(
+        *_staying(),
+        *_also_early(_a_block_a_tile()),
+        *_sharing(),
+        WgmmaConfig(64, 48, 128, 8, 1, EARLY=True),
+    ),
     cost=_cost,
 )
 THIN: Table[ThinConfig] = Table(

@@ -47,11 +47,18 @@ def _filled(p: Product) -> bool:
     return any(113 <= splits * across <= 132 for splits in (1, 2))
 
 
+def _halved(p: Product) -> bool:
+    """Whether two blocks for each tile of 128 columns of a heavy product of 65 to 128 rows are
+    about as many as there are multiprocessors; not where k is so long that halves of it pay."""
+    columns = -(-p.n // 128)
+    return NARROW < p.m <= SHORT_SIDE and heavy(p) and 113 <= 2 * columns <= 132 and p.k < 16384
+
+
 def _by_tma(p: Product) -> tuple[str, ...]:
     """The kernels fed by TMA that come into question: one where measurements leave no doubt."""
     if p.thin <= NARROW and not (NARROW // 2 < p.m <= NARROW and heavy(p) and not _filled(p)):
         return ("thin",)
-    if large(p):
+    if large(p) or _halved(p):
         return ("wgmma",)
     if p.thin <= SHORT_SIDE and heavy(p) and _filled(p):
         return ("thin",)

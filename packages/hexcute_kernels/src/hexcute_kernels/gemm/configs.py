@@ -11,6 +11,7 @@ from hexcute_kernels.gemm.cost import (
     Sizes,
     dots_clocks,
     dots_wait,
+    from_l2,
     room,
     staged_clocks,
     staged_wait,
@@ -70,9 +71,13 @@ class WgmmaConfig:
         return Cut(
             high, wide, self.BK, across * cluster, splits=1,
             busy=wgmma_clocks(self.BM, self.BN, self.BK),
-            wait=tma_wait(self.STAGES),
+            wait=tma_wait(self.STAGES), ahead=self.STAGES,
             # Of what blocks of a cluster share, each brings a part.
-            brought=(self.BM / self.CLUSTER_N + self.BN / self.CLUSTER_M) * self.BK * 2,
+            brought=from_l2(
+                (self.BM + self.BN) * self.BK * 2,
+                (self.BM / self.CLUSTER_N + self.BN / self.CLUSTER_M) * self.BK * 2,
+                p,
+            ),
             room=1, cluster=cluster, early=self.EARLY, stays=self.SCHEDULE != "tile",
             apart=self.SCHEDULE == "apart",
         )  # fmt: skip
@@ -81,15 +86,15 @@ class WgmmaConfig:
 @dataclass(frozen=True)
 class GroupedConfig:
     """Tile BM x BN x BK, STAGES, CONSUMERS warp groups that multiply and store apart, GROUP rows of
-    tiles that run together, PARTS of a tile's columns stored one by one."""
+    an expert's tiles that run together, PARTS of a tile's columns stored one by one."""
 
     BM: int
     BN: int
     BK: int
     STAGES: int
     CONSUMERS: int
-    GROUP: int = 8
-    PARTS: int = 2
+    GROUP: int = 16
+    PARTS: int = 1
 
     def blocks(self, problem: Sized) -> int:
         return tiles(problem, self.BM, self.BN)
@@ -121,7 +126,7 @@ class ThinConfig:
         return Cut(
             self.BM, self.BN, self.BK, self.blocks(p) // self.SPLITS, self.SPLITS,
             busy=wgmma_clocks(self.BM, self.BN, self.BK),
-            wait=tma_wait(self.STAGES),
+            wait=tma_wait(self.STAGES), ahead=self.STAGES,
             brought=(self.BM + self.BN) * self.BK * 2,
             room=room(shared, 128 * (self.CONSUMERS + 1), each + 60),
             cluster=self.SPLITS, early=self.EARLY,

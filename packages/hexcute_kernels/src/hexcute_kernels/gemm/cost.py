@@ -33,11 +33,12 @@ class Cut:
     """How a configuration cuts a product: into `tiles` of `rows` x `columns`, each by `splits`
     blocks, which sum over k in steps of `depth`.
 
-    Of a step, `busy` clocks go by in what blocks share, `wait` clocks in each of them; from L2 come
-    `brought` bytes. A multiprocessor has `room` for so many blocks; `cluster` of them start
-    together, `early` ones before the launch ahead has ended. `tma`: barriers and tensor maps are
-    made ready first. Blocks that stay take tile after tile: one is stored while the next comes,
-    and `apart` also while another part of it is multiplied.
+    Of a step, `busy` clocks go by in what blocks share, `wait` clocks in each of them, but for the
+    first `ahead` steps, all asked for at the start; from L2 come `brought` bytes. A multiprocessor
+    has `room` for so many blocks; `cluster` of them start together, `early` ones before the launch
+    ahead has ended. `tma`: barriers and tensor maps are made ready first. Blocks that stay take
+    tile after tile: one is stored while the next comes, and `apart` also while another part of it
+    is multiplied.
     """
 
     rows: int
@@ -52,6 +53,7 @@ class Cut:
     cluster: int
     early: bool
     tma: bool = True
+    ahead: int = 0
     stays: bool = False
     apart: bool = False
 
@@ -60,7 +62,7 @@ DRAM: Mapping[str, float] = {"h200": 4.3, "gh200": 3.6, "h100": 3.0, "h800": 3.0
 """Terabytes a second that a product reads at, at most; elsewhere as on an H100."""
 WRITE, TMA_WRITE = 2.3, 1.6
 """The same of results, by threads and by kernels that use TMA."""
-NEAR, FAR = 6e6, 1200.0
+NEAR, FAR = 2.5e5, 1200.0
 """Operands of so many bytes are not all found in L2; clocks until what threads ask for is there."""
 CLOCKS = 1750.0
 """A microsecond."""
@@ -82,8 +84,12 @@ ODD, STAYING, APART = 1.48, 0.5, 0.25
 warp groups store together or apart."""
 EXCHANGE = 0.115
 """Clocks of a result that blocks of a cluster add up."""
-LATENCY = 2870.0
-"""Clocks until a box that TMA was asked for is there."""
+LATENCY, STEP = 2870.0, 400.0
+"""Clocks until a box that TMA was asked for is there; of a step that hands a slot on and back."""
+LINE, TWICE = 128, 1.5
+"""Bytes of a line, and how many times more of them L2 reads where rows begin between two."""
+EDGE = 64
+"""Bytes that are written in addition at the ends of a row that is no whole 16 bytes."""
 WGMMA_RATE, NARROWER, MMA_RATE = 0.765, 8.0, 272.0
 """Of what wgmma can do, clocks lost by each of its instructions; multiplications a clock of
 mma.sync."""
@@ -107,6 +113,13 @@ def wgmma_clocks(rows: int, columns: int, depth: int) -> float:
 def tma_wait(stages: int) -> float:
     """Of a step whose load was asked for `stages` steps before."""
     return LATENCY / stages
+
+
+def from_l2(fetched: float, shared: float, p: Sizes) -> float:
+    """The bytes of a step that L2 reads of those `fetched` by a block, which are `shared` bytes for
+    each block of a cluster. Blocks that run together ask for the same lines: L2 answers them at
+    once, so that sharing saves nothing but lines of which each has a part."""
+    return fetched if p.k * 2 % LINE == 0 else TWICE * shared
 
 
 def staged_clocks(rows: int, columns: int, depth: int, warps: int, loads: float) -> float:
@@ -150,7 +163,7 @@ def microseconds(cut: Cut, p: Sizes, gpu: str) -> float:
     batch = 1 if p.batch is None else p.batch
     blocks, slots = cut.tiles * cut.splits, USABLE[cut.cluster]
     steps = _over(p.k, cut.depth)
-    read, written = (p.m + p.n) * p.k * 2 * batch, p.m * p.n * 2 * batch
+    read, written = (p.m + p.n) * p.k * 2 * batch, p.m * p.n * 2.0 * batch
     fresh = min(1.0, read / max(1.0, cut.tiles * cut.brought * steps))
     steps = _over(steps, cut.splits)
     step = max(cut.busy, cut.brought / FROM_L2, cut.brought * fresh / FROM_DRAM)
@@ -159,16 +172,17 @@ def microseconds(cut: Cut, p: Sizes, gpu: str) -> float:
         store *= ODD
     fill = FILL * CLOCKS
 
+    waits, least = max(0, steps - cut.ahead), STEP if cut.tma else 0.0
     wait = cut.wait if cut.tma or read < NEAR else max(cut.wait, FAR)
 
     def together(count: int) -> float:
         """Clocks of a multiprocessor with so many blocks at once."""
-        return max(count * step, wait) * steps + count * store
+        return max(count * step * steps, least * steps, wait * waits) + count * store
 
     if cut.stays:
         rounds = _over(blocks, slots)
         shown = store * (APART if cut.apart else STAYING)
-        clocks = fill + rounds * (max(step, wait) * steps + shown)
+        clocks = fill + rounds * (max(step * steps, least * steps, wait * waits) + shown)
     else:
         full, rest = divmod(blocks, slots * cut.room)
         clocks = full * (together(cut.room) + fill * AGAIN / cut.room)
@@ -176,6 +190,8 @@ def microseconds(cut: Cut, p: Sizes, gpu: str) -> float:
             clocks += together(_over(rest, slots)) + fill * (AGAIN if full else 1.0)
         else:
             clocks += fill * (1.0 - AGAIN)
+    if p.n % 8:
+        written *= 1 + EDGE / (min(cut.columns, p.n) * 2)
     memory = read / DRAM.get(gpu, DRAM["h100"]) + written / (TMA_WRITE if cut.tma else WRITE)
     us = max(clocks / CLOCKS, memory / 1e6 + 0.64) + LAUNCH
     if cut.tma:

@@ -2,9 +2,11 @@
 
     c[i, j] = sum over k of  a[i, k] b[e, j, k]      for the rows i of expert e
 
-Which rows those are is on the device; `groups.place` cuts them into tiles. Blocks stay and take
-tile after tile. Each warp group has rows of its own in a tile, which it stores by itself; where an
-expert has none of them, it passes the slots on, and the others multiply so much faster.
+Which rows those are is on the device; `groups.place` says which tiles are whose. Blocks stay and
+take tile after tile, an expert's one after the other, so that those which run together have its
+matrix in common. Each warp group has 64 rows of a tile, which it stores by itself. The last tile of
+an expert ends with it: it begins earlier and has rows of the tile before once more, with the same
+results. Where fewer are left than all groups have, the others pass the slots on.
 """
 
 from __future__ import annotations
@@ -15,12 +17,29 @@ import hexcute_core as hx
 from hexcute_core import f32, i32
 from hexcute_kernels.gemm.parameters import k, m, n
 from hexcute_kernels.gemm.warp_specialized import CONSUMER, PRODUCER
-from hexcute_kernels.parts.groups import begins, store_between
+from hexcute_kernels.parts.groups import store_between
 from hexcute_kernels.parts.mainloop import multiply_slots
 from hexcute_kernels.parts.operands import k_tiles, matrix, operand_type
-from hexcute_kernels.parts.schedule import await_launch_ahead, grouped
+from hexcute_kernels.parts.schedule import await_launch_ahead, placed
 
 experts, blocks = hx.dims("experts blocks")
+HIGH = 64
+"""Rows of a tile that a warp group has."""
+
+
+@hx.device
+def place_of(tile, table, tiles_n, group, high, wide):
+    """Of tile number `tile` of `high` x `wide`: its expert, the first row and the end of that one,
+    and the row and the column where it begins."""
+    t = tile // tiles_n  # A tile of the same expert.
+    first, last = table[2, t], table[3, t]
+    many = hx.cdiv(last - first, high)
+    row, column = placed(tile - table[1, t] * tiles_n, many, tiles_n, group)
+    start = first + row * high
+    left = hx.minimum(hx.cdiv(last - start, HIGH) * HIGH, high)
+    start = hx.maximum(hx.minimum(start, last - left), first)
+    # TMA stores nothing that may begin before a tensor.
+    return hx.maximum(table[0, t], 0), (first, last), start, column * wide
 
 
 @cache
@@ -44,14 +63,14 @@ def grouped_gemm(dtype: hx.DType) -> hx.Kernel:
         BM: int = 128,
         BN: int = 256,
         BK: int = 64,
-        STAGES: int = 4,
+        STAGES: int = 3,
         CONSUMERS: int = 2,
-        GROUP: int = 8,
-        PARTS: int = 2,
+        GROUP: int = 16,
+        PARTS: int = 1,
     ):
-        assert BN % PARTS == 0, "PARTS divide BN"
+        assert BN % PARTS == 0 and BM == CONSUMERS * HIGH, "a group has 64 rows, PARTS divide BN"
         tiles_n, tiles_k = hx.cdiv(n, BN), hx.cdiv(k, BK)
-        high, width = BM // CONSUMERS, BN // PARTS
+        width = BN // PARTS
         hx.attrs.cuda.block_dim = 128 * (CONSUMERS + 1)
         sa = hx.shared_tensor(dtype, (BM, BK, STAGES))
         sb = hx.shared_tensor(dtype, (BN, BK, STAGES))
@@ -62,8 +81,7 @@ def grouped_gemm(dtype: hx.DType) -> hx.Kernel:
             count = used[0]
             for tile in hx.persistent(blocks * tiles_n):
                 if tile < count * tiles_n:
-                    t, bn = grouped(tile, count, tiles_n, GROUP, 1, BN)
-                    bm, expert, _ = begins(table, t, BM)
+                    expert, _, bm, bn = place_of(tile, table, tiles_n, GROUP, BM, BN)
                     ga = k_tiles(a, "k", bm, BM, BK)
                     gb = k_tiles(matrix(b, expert), "k", bn, BN, BK)
                     for i in range(tiles_k):
@@ -72,23 +90,22 @@ def grouped_gemm(dtype: hx.DType) -> hx.Kernel:
                             hx.copy(gb[:, :, i], sb[:, :, s])
 
         for me in hx.static_range(CONSUMERS):
-            sc, numbers = hx.shared_tensor(dtype, (high, width)), hx.shared_tensor(i32, (high,))
+            sc, numbers = hx.shared_tensor(dtype, (HIGH, width)), hx.shared_tensor(i32, (HIGH,))
             with hx.warp_groups_consumer(1, registers=CONSUMER[CONSUMERS]):
                 count = used[0]
                 for tile in hx.persistent(blocks * tiles_n):
                     if tile < count * tiles_n:
-                        t, bn = grouped(tile, count, tiles_n, GROUP, 1, BN)
                         # Before the products: numbers from memory take a while.
-                        bm, _, (first, last) = begins(table, t, BM)
-                        start = bm + me * high
+                        _, rows, bm, bn = place_of(tile, table, tiles_n, GROUP, BM, BN)
+                        (first, last), start = rows, bm + me * HIGH
                         if start < last:
-                            rc = hx.register_tensor(f32, (high, BN))
+                            rc = hx.register_tensor(f32, (HIGH, BN))
                             hx.fill(rc, 0)
-                            multiply_slots(rc, sa, sb, pipe, tiles_k, me * high)
+                            multiply_slots(rc, sa, sb, pipe, tiles_k, me * HIGH)
                             hx.wait_gemm(0)
                             if tiles_k > 0:
                                 pipe.release()
-                            cut = hx.reshape(rc, (high, PARTS, width))
+                            cut = hx.reshape(rc, (HIGH, PARTS, width))
                             for p in hx.static_range(PARTS):
                                 hx.sync_role()  # What was stored before has left sc.
                                 hx.copy(hx.cast(cut[:, p, :], dtype), sc)

@@ -10,7 +10,7 @@ from hexcute_core.errors import LaunchError
 from hexcute_kernels.gemm.configs import GroupedConfig
 from hexcute_kernels.gemm.grouped import grouped_gemm
 from hexcute_kernels.operator import Launch, Operator, Problem, Run, Steps, Variant
-from hexcute_kernels.parts.groups import most_tiles, place
+from hexcute_kernels.parts.groups import Rows, most_tiles, place
 from hexcute_kernels.tables import Row, Table
 from hexcute_kernels.tensors import Output, check_contiguous, check_rank, dtype_of
 
@@ -33,21 +33,18 @@ class Grouped(Problem):
     batch: int | None = None
 
 
-@dataclass(frozen=True)
-class Rows:
-    """The constant of the kernel that places tiles of BM rows."""
-
-    BM: int
-
-
 GROUPED: Table[GroupedConfig] = Table(
     rows={
         "h200": (
-            Row(GroupedConfig(64, 256, 64, 5, 1), {"share": 64}),
-            Row(GroupedConfig(128, 256, 64, 4, 2)),
+            Row(GroupedConfig(64, 256, 64, 4, 1), {"share": 64}),
+            Row(GroupedConfig(128, 256, 64, 3, 2)),
         ),
     },
-    more=(GroupedConfig(64, 128, 64, 8, 1), GroupedConfig(128, 128, 64, 6, 2)),
+    more=(
+        GroupedConfig(64, 128, 64, 8, 1),
+        GroupedConfig(128, 128, 64, 6, 2),
+        GroupedConfig(128, 256, 64, 4, 2, PARTS=2),
+    ),
 )
 """`share` is how many rows an expert has on average."""
 
@@ -82,12 +79,12 @@ def launch(p: Grouped, config: GroupedConfig) -> Steps | Run:
     if 0 in (p.m, p.n, p.k, p.experts):
         return lambda *args: args[-1].zero_()
     # Room for all tiles: a multiple of four, so that rows of the table are whole 16 bytes.
-    most = -(-most_tiles(p.m, p.experts, config.BM) // 4) * 4
+    most = -(-most_tiles(p.m, p.experts, config.BM, True) // 4) * 4
     table, used = "work0", "work1"
     return Steps(
         (Output((4, most), hx.i32), Output((1,), hx.i32)),
         (
-            Launch(place(p.experts, False), Rows(config.BM), ("bounds", table, used, p.m)),
+            Launch(place(p.experts, False, True), Rows(config.BM), ("bounds", table, used, p.m)),
             Launch(grouped_gemm(p.dtype), config, ("a", "b", table, used, "out")),
         ),
     )

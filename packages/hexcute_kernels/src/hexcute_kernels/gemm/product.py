@@ -42,6 +42,12 @@ class Product(Problem):
         return max(self.m, self.n)
 
     @property
+    def whole(self) -> bool:
+        """Whether rows along k are whole lines of 128 bytes, so that each piece of one that TMA
+        fetches lies in one."""
+        return self.k * self.dtype.bits % 1024 == 0
+
+    @property
     def run(self) -> int:
         """Elements that are read at once where rows are short of whole 16 bytes: those that the
         start of every row is a multiple of, of 1, 2, 4 and a line."""

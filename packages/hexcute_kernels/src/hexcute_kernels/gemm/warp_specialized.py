@@ -19,7 +19,7 @@ from functools import cache
 import hexcute_core as hx
 from hexcute_core import bf16, f32, i32
 from hexcute_kernels.gemm.parameters import batch, k, m, n, types
-from hexcute_kernels.parts.epilogue import ACTIVATIONS, store_by_role
+from hexcute_kernels.parts.epilogue import ACTIVATIONS, bias_of, store_by_role
 from hexcute_kernels.parts.mainloop import multiply_slots
 from hexcute_kernels.parts.operands import k_tiles, matrix
 from hexcute_kernels.parts.schedule import await_launch_ahead, in_clusters, split_batch
@@ -126,9 +126,11 @@ def warp_specialized_gemm(
                 turn = 0
                 for tile in hx.persistent(tiles, even=True) if stays else own:
                     if SCHEDULE != "pingpong" or turn == me:
-                        # Before the products: it takes divisions, which nothing would hide after.
+                        # Before the products: divisions and a bias, which nothing would hide after.
                         at, part = split_batch(tile, each, batched)
                         bm, bn = in_clusters(part, *placed)
+                        along = (bm + start, 0) if SWAP else (bn, 1)
+                        rb = bias_of(bias, along[0], (high, BN), along[1])
                         rc = hx.register_tensor(total, (high, BN))
                         hx.fill(rc, 0)
                         if SCHEDULE == "pingpong":
@@ -144,7 +146,7 @@ def warp_specialized_gemm(
                             if SCHEDULE != "pingpong":  # In turns, the turn's barrier has done it.
                                 hx.sync_role()  # The last tile has left sc.
                         place = matrix(c, at), bm + start, bn
-                        store_by_role(rc, *place, sc, PARTS, bias, activate, SWAP)
+                        store_by_role(rc, *place, sc, PARTS, rb, activate, SWAP)
                     else:
                         pipe.skip(tiles_k)
                     turn = (turn + 1) % teams

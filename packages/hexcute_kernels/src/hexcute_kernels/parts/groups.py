@@ -1,11 +1,14 @@
 """Which rows belong to which expert, from numbers on the device: a table for the grouped products.
 
-Rows of an expert are cut into tiles of BM rows, expert after expert. A tile begins at a multiple of
-four rows, where TMA can fetch float32 scales of rows, so its first rows may be another expert's.
+Rows of an expert are cut into tiles of BM rows, expert after expert.
 
-    table[0, t]    the expert of tile t          table[1, t]    a fourth of the row it begins at
+    table[0, t]    the expert of tile t          table[1, t]    where it begins
     table[2, t]    the first row of the expert   table[3, t]    the row behind its last
     used[0]        how many tiles there are
+
+A tile begins at a multiple of four rows, of which table[1, t] is the number: there TMA can fetch
+float32 scales of rows. Its first rows may be another expert's. With `by_expert`, tiles begin at any
+row, and table[1, t] is the first tile of the expert, from which and its rows the rest follows.
 
 Bounds are what `place` is told: where experts begin and the last ends, or how many rows each has.
 
@@ -15,6 +18,7 @@ Bounds are what `place` is told: where experts begin and the last ends, or how m
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 
 import hexcute_core as hx
@@ -28,13 +32,21 @@ STEP = 4
 """Rows at whose multiples tiles begin."""
 
 
-def most_tiles(m: int, experts: int, high: int) -> int:
+@dataclass(frozen=True)
+class Rows:
+    """The constant of `place`: tiles have BM rows."""
+
+    BM: int
+
+
+def most_tiles(m: int, experts: int, high: int, by_expert: bool = False) -> int:
     """How many tiles of `high` rows any division of m rows among experts takes at most."""
-    return min(m, experts + (m + (STEP - 2) * experts) // high)
+    step = 1 if by_expert else STEP
+    return min(m, experts + (m + (step - 2) * experts) // high)
 
 
 @cache
-def place(experts: int, counted: bool) -> hx.Kernel:
+def place(experts: int, counted: bool, by_expert: bool = False) -> hx.Kernel:
     """The kernel for so many experts. `counted`: bound[e] is how many rows expert e has, of
     `each`, all in a matrix of its own; else expert e has rows bound[e] to bound[e + 1] of `each`.
     """
@@ -54,17 +66,20 @@ def place(experts: int, counted: bool) -> hx.Kernel:
             hx.copy(hx.global_view(bound, ((1, room), (0, 1))), begin)
         hx.copy(hx.global_view(bound[0 if counted else 1 :], ((1, room), (0, 1))), end)
         begin, end = hx.maximum(begin, 0), hx.minimum(end, each)
-        step = begin // STEP
-        tiles = hx.where(end > begin, (end - step * STEP + (BM - 1)) // BM, 0)
+        step = begin if by_expert else begin // STEP * STEP
+        tiles = hx.where(end > begin, (end - step + (BM - 1)) // BM, 0)
         upto = hx.cumsum(tiles, 1)
         first = hx.blockIdx.x * TOGETHER
         t = hx.iota((TOGETHER, 1), 0) + first
         # One column of each row: its expert's.
         mine = hx.cast((upto > t) & (upto - tiles <= t), i32)
-        numbers = hx.iota((1, room), 1), step + (t - upto + tiles) * (BM // STEP), begin, end
+        at = upto - tiles
+        if not by_expert:
+            at = step // STEP + (t - at) * (BM // STEP)
+        numbers = hx.iota((1, room), 1), at, begin, end
         for i, value in enumerate(numbers):
-            at = hx.global_view(table[i, first:], ((TOGETHER, 1), (1, 1)))
-            hx.copy(hx.sum(mine * value, 1), at)
+            gt = hx.global_view(table[i, first:], ((TOGETHER, 1), (1, 1)))
+            hx.copy(hx.sum(mine * value, 1), gt)
         if first < TOGETHER:
             hx.copy(hx.sum(tiles, 1), hx.global_view(used, ((1, 1), (1, 1))))
 

@@ -40,6 +40,15 @@ ROWS: Mapping[str, tuple[Row[Any], ...]] = {
             equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
                 'batch': 'None', 'bias': 'False', 'activation': 'None'},
         ),
+        # m=64,n=28672,k=8192: 121.90 us
+        Row(
+            WgmmaConfig(BM=64, BN=224, BK=64, STAGES=6, CONSUMERS=1, GROUP=8, CLUSTER_M=1,
+                CLUSTER_N=1, PARTS=1, SCHEDULE='tile', EARLY=True, SWAP=False),
+            most={'m': 64, 'n': 28672, 'k': 8192},
+            least={'m': 33, 'n': 24577, 'k': 7169},
+            equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
+                'batch': 'None', 'bias': 'False', 'activation': 'None'},
+        ),
         # m=128,n=6144,k=4096: 17.70 us
         Row(
             WgmmaConfig(BM=64, BN=96, BK=64, STAGES=8, CONSUMERS=1, GROUP=8, CLUSTER_M=1,
@@ -246,11 +255,43 @@ ROWS: Mapping[str, tuple[Row[Any], ...]] = {
             equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
                 'batch': 'None', 'bias': 'False', 'activation': 'None'},
         ),
+        # m=32,n=8192,k=8192: 35.98 us
+        Row(
+            ThinConfig(BM=64, BN=32, BK=128, STAGES=9, CONSUMERS=1, SPLITS=1, EARLY=True),
+            most={'m': 32, 'n': 8192, 'k': 8192},
+            least={'m': 17, 'n': 7169, 'k': 7169},
+            equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
+                'batch': 'None', 'bias': 'False', 'activation': 'None'},
+        ),
+        # m=32,n=8192,k=28672: 117.30 us
+        Row(
+            ThinConfig(BM=64, BN=32, BK=128, STAGES=9, CONSUMERS=1, SPLITS=1, EARLY=True),
+            most={'m': 32, 'n': 8192, 'k': 28672},
+            least={'m': 17, 'n': 7169, 'k': 24577},
+            equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
+                'batch': 'None', 'bias': 'False', 'activation': 'None'},
+        ),
+        # m=32,n=10240,k=8192: 50.15 us
+        Row(
+            ThinConfig(BM=64, BN=32, BK=128, STAGES=9, CONSUMERS=1, SPLITS=2, EARLY=False),
+            most={'m': 32, 'n': 10240, 'k': 8192},
+            least={'m': 17, 'n': 8193, 'k': 7169},
+            equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
+                'batch': 'None', 'bias': 'False', 'activation': 'None'},
+        ),
         # m=32,n=14336,k=4096: 32.44 us
         Row(
             ThinConfig(BM=128, BN=32, BK=64, STAGES=10, CONSUMERS=2, SPLITS=1, EARLY=False),
             most={'m': 32, 'n': 14336, 'k': 4096},
             least={'m': 17, 'n': 12289, 'k': 3585},
+            equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
+                'batch': 'None', 'bias': 'False', 'activation': 'None'},
+        ),
+        # m=32,n=28672,k=8192: 120.64 us
+        Row(
+            ThinConfig(BM=256, BN=64, BK=64, STAGES=4, CONSUMERS=2, SPLITS=1, EARLY=False),
+            most={'m': 32, 'n': 28672, 'k': 8192},
+            least={'m': 17, 'n': 24577, 'k': 7169},
             equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
                 'batch': 'None', 'bias': 'False', 'activation': 'None'},
         ),
@@ -278,6 +319,14 @@ ROWS: Mapping[str, tuple[Row[Any], ...]] = {
             equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
                 'batch': 'None', 'bias': 'False', 'activation': 'None'},
         ),
+        # m=64,n=8192,k=28672: 118.94 us
+        Row(
+            ThinConfig(BM=64, BN=64, BK=64, STAGES=12, CONSUMERS=1, SPLITS=1, EARLY=True),
+            most={'m': 64, 'n': 8192, 'k': 28672},
+            least={'m': 33, 'n': 7169, 'k': 24577},
+            equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
+                'batch': 'None', 'bias': 'False', 'activation': 'None'},
+        ),
         # m=128,n=4096,k=4096: 12.52 us
         Row(
             ThinConfig(BM=64, BN=128, BK=64, STAGES=8, CONSUMERS=1, SPLITS=2, EARLY=True),
@@ -299,6 +348,14 @@ ROWS: Mapping[str, tuple[Row[Any], ...]] = {
             ThinConfig(BM=64, BN=128, BK=128, STAGES=4, CONSUMERS=1, SPLITS=1, EARLY=True),
             most={'m': 128, 'n': 8192, 'k': 8192},
             least={'m': 65, 'n': 7169, 'k': 7169},
+            equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
+                'batch': 'None', 'bias': 'False', 'activation': 'None'},
+        ),
+        # m=128,n=8192,k=28672: 127.43 us
+        Row(
+            ThinConfig(BM=128, BN=128, BK=64, STAGES=5, CONSUMERS=2, SPLITS=2, EARLY=True),
+            most={'m': 128, 'n': 8192, 'k': 28672},
+            least={'m': 65, 'n': 7169, 'k': 24577},
             equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
                 'batch': 'None', 'bias': 'False', 'activation': 'None'},
         ),
