@@ -1,9 +1,9 @@
 """GEMMs in clusters whose blocks share what they load."""
 
 import hexcute_core as hx
-from hexcute_core import f16, f32
+from hexcute_core import f16, f32, i32
 
-m, n, k = hx.dims("m n k")
+m, n, k, places = hx.dims("m n k places")
 
 
 @hx.device
@@ -55,6 +55,28 @@ def in_rows(
     cluster = hx.blockIdx.x // X
     bm = (cluster // columns * X + hx.cluster_rank()) * 64
     block_gemm(a, b, c, bm, cluster % columns * 64, STAGES, REGISTERS)
+
+
+@hx.kernel(cache=False)
+def from_a_table(
+    table: i32[places],
+    a: f16[m, k],
+    b: f16[n, k],
+    c: f16[m, n],
+    *,
+    ALIKE: bool = True,
+    WRITES: bool = False,
+):
+    """Memory says which rows of b a cluster multiplies."""
+    hx.attrs.cuda.cluster_dim = 2
+    hx.attrs.cuda.grid_dim = places * 2
+    cluster = hx.blockIdx.x // 2
+    bn = table[cluster if ALIKE else (cluster + hx.cluster_rank()) % places] * 64
+    block_gemm(a, b, c, hx.cluster_rank() * 64, bn, 2, False)
+    if WRITES:
+        r = hx.register_tensor(i32, (1,))
+        hx.fill(r, 0)
+        hx.copy(r, hx.global_view(table[places:], ((1,), (1,))))
 
 
 @hx.kernel(cache=False)

@@ -3,7 +3,8 @@ them.
 
 e is the same in all blocks along axis x of a cluster of C blocks if it does not depend on the
 block's place there: blockIdx.x // d is where C divides d, and what is made of such values, under
-such conditions, is too. Slots are filled and freed in step where loops and conditions are the same.
+such conditions, is too, numbers read at such places from a parameter that the kernel only reads
+among them. Slots are filled and freed in step where loops and conditions are the same.
 """
 
 from __future__ import annotations
@@ -25,13 +26,15 @@ from hexcute_core.tile import (
     PipelineWait,
     Produce,
     Role,
+    SetElement,
     Stmt,
     TileProgram,
     TileRef,
+    UpdateElement,
     While,
 )
-from hexcute_core.tile.ir import Nest
-from hexcute_core.tile.visit import placed, scalars, statements, variables
+from hexcute_core.tile.ir import Nest, TileOp
+from hexcute_core.tile.visit import placed, results, scalars, statements, variables
 from hexcute_core.unions import assert_never
 
 AXES = "xyz"
@@ -124,6 +127,23 @@ def _coordinates(program: TileProgram, ref: TileRef) -> Iterator[Scalar]:
     yield from ref.starts
 
 
+def _only_read(program: TileProgram) -> frozenset[str]:
+    """The views of parameters of which no statement writes any element."""
+    views = [t for t in program.tensors if isinstance(t, GlobalView)]
+    written = {name for stmt in statements(program.body) for name in _filled(stmt)}
+    params = {v.param for v in views if v.name in written}
+    return frozenset(v.name for v in views if v.param not in params)
+
+
+def _filled(stmt: Stmt) -> tuple[str, ...]:
+    """The tensors of which `stmt` itself writes elements."""
+    if isinstance(stmt, UpdateElement):
+        return (stmt.dst.tensor,)
+    if isinstance(stmt, SetElement):
+        return (stmt.tensor,)
+    return tuple(ref.tensor for ref in results(stmt)) if isinstance(stmt, TileOp) else ()
+
+
 class _Places:
     """What depends on a block's place in its cluster."""
 
@@ -131,10 +151,22 @@ class _Places:
         self._extents = program.cluster_dim
         # What a variable's value follows from: everything assigned, and when.
         self._sources: dict[str, list[Scalar]] = {}
+        # The same of register tiles; None, where not all of it was read from memory.
+        self._read: dict[str, list[Scalar] | None] = {}
+        all_placed = list(all_placed)
+        kept = _only_read(program)
         for stmt, around in all_placed:
             for var in variables(stmt):
                 sources = self._sources.setdefault(var.name, [])
                 sources += (*scalars(stmt), *around.guards)
+            for tensor in _filled(stmt):
+                known = self._read.setdefault(tensor, [])
+                if known is None:
+                    continue
+                if isinstance(stmt, Copy) and stmt.update is None and stmt.src.tensor in kept:
+                    known += (*_coordinates(program, stmt.src), *stmt.dst.starts, *around.guards)
+                else:
+                    self._read[tensor] = None
 
     def same(self, e: Scalar, axis: int) -> bool:
         """Whether all blocks along `axis` of a cluster have one value of `e`."""
@@ -155,7 +187,13 @@ class _Places:
                 return d.value % self._extents[axis] == 0
             case Binary(op="shr", a=Var(name=name), b=Const() as bits) if name == block:
                 return (1 << int(bits.value)) % self._extents[axis] == 0
-            case Element() | Call():
+            case Element():
+                read = self._read.get(e.array)
+                if e.array in open_ or read is None:
+                    return e.array in open_
+                parts = (*read, *e.indices)
+                return all(self._same(s, axis, open_ | {e.array}) for s in parts)
+            case Call():
                 return False
             case _:
                 return all(self._same(c, axis, open_) for c in children(e))

@@ -172,8 +172,7 @@ def blockwise_gemm(
         teams = min(CONSUMERS, BM // 64)
         own = BM // teams
         high = own // PORTIONS
-        hx.attrs.cuda.block_dim = 128 * (CONSUMERS + 1)
-        hx.attrs.cuda.cluster_dim = CLUSTER
+        hx.attrs.cuda.block_dim, hx.attrs.cuda.cluster_dim = 128 * (CONSUMERS + 1), CLUSTER
         s_a = hx.shared_tensor(f8e4m3, (BM, BLOCK, STAGES))
         s_b = hx.shared_tensor(f8e4m3, (BN, BLOCK, STAGES))
         s_s = None if by_rows else hx.shared_tensor(f32, (BM, 1, STAGES))
@@ -203,21 +202,26 @@ def blockwise_gemm(
                         # Before the products: numbers from memory take a while.
                         bm, expert, ends = begins(table, t, BM)
                         start = bm + me * own
-                        rc = hx.register_tensor(f32, (high, BN, PORTIONS))
-                        for p in hx.static_range(PORTIONS):
-                            hx.fill(rc[:, :, p], 0.0)
-                        add_blocks(rc, slots, pipe, tiles_k, me * own, LATE)
-                        hx.sync_role()  # The last tile has left s_c.
-                        for p in hx.static_range(PORTIONS):
-                            part = rc[:, :, p]
-                            if by_rows:
-                                part = scaled_by_rows(part, sa, sb, start + p * high, bn)
-                            hx.copy(hx.cast(part, out), s_c[p * high : (p + 1) * high, :])
-                        hx.sync_role()
-                        gc = matrix(c, None if many is None else expert)
-                        if table is None:
-                            hx.copy(s_c, hx.global_view(gc[start:, bn:], ((own, BN), (n, 1))))
-                        else:
-                            store_between(s_c, gc, start, bn, *ends, numbers)
+                        if table is None or start < ends[1]:
+                            rc = hx.register_tensor(f32, (high, BN, PORTIONS))
+                            for p in hx.static_range(PORTIONS):
+                                hx.fill(rc[:, :, p], 0.0)
+                            add_blocks(rc, slots, pipe, tiles_k, me * own, LATE)
+                            hx.sync_role()  # The last tile has left s_c.
+                            for p in hx.static_range(PORTIONS):
+                                part = rc[:, :, p]
+                                if by_rows:
+                                    part = scaled_by_rows(part, sa, sb, start + p * high, bn)
+                                hx.copy(hx.cast(part, out), s_c[p * high : (p + 1) * high, :])
+                            hx.sync_role()
+                            gc = matrix(c, None if many is None else expert)
+                            if table is None:
+                                hx.copy(s_c, hx.global_view(gc[start:, bn:], ((own, BN), (n, 1))))
+                            else:
+                                store_between(s_c, gc, start, bn, *ends, numbers)
+                        else:  # The expert ends before: slots are freed, the other multiplies.
+                            for _ in range(tiles_k):
+                                pipe.wait()
+                                pipe.release()
 
     return fp8_gemm

@@ -100,8 +100,7 @@ GROUPED = Table(
     rows={
         "h200": (
             Row(BlockwiseConfig(64, 128, 8, 1), {"share": 40, "out_bits": 16}),
-            Row(BlockwiseConfig(128, 128, 5, 2, GROUP=1), {"share": 80, "out_bits": 16}),
-            Row(BlockwiseConfig(128, 128, 5, 2), {"share": 1024, "out_bits": 16}),
+            Row(BlockwiseConfig(128, 128, 5, 2, GROUP=1), {"share": 160, "out_bits": 16}),
             Row(LATE, {"out_bits": 16}),
             Row(BlockwiseConfig(128, 128, 4, 2)),
         ),
@@ -109,6 +108,8 @@ GROUPED = Table(
     more=(
         BlockwiseConfig(64, 128, 8, 2),
         BlockwiseConfig(128, 64, 8, 2),
+        BlockwiseConfig(128, 128, 5, 2, GROUP=1, CLUSTER=2),
+        BlockwiseConfig(128, 128, 5, 2),
         WIDE,
     ),
 )
