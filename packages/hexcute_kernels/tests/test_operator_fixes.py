@@ -23,7 +23,7 @@ from stand_ins import OnGpu, gpu, on_gpu  # noqa: E402
 
 from hexcute_kernels.gpus import gpu_named  # noqa: E402
 from hexcute_kernels.measured import COLUMNS, config_of, read_csv  # noqa: E402
-from hexcute_kernels.moe import from_gptq, moe, pack, w4a16_matmul  # noqa: E402
+from hexcute_kernels.moe import check_routing, from_gptq, moe, pack, w4a16_matmul  # noqa: E402
 from hexcute_kernels.registration import traced  # noqa: E402
 from hexcute_kernels.samples import parse as parse_sizes  # noqa: E402
 from hexcute_kernels.samples import sample  # noqa: E402
@@ -226,6 +226,9 @@ CALLS: list[tuple[str, Any, Any]] = [
      lambda: stored(16), lambda: stored(1)),
     ("quantize in such groups, or with one scale for a column",
      lambda: packed(256, group=16), lambda: packed(256, group=32)),
+    ("route among the experts that w13 and w2 hold, and give others' choices gate 0",
+     lambda: check_routing(torch.tensor([[0, 3], [8, -1]], dtype=torch.int32), 8),
+     lambda: check_routing(torch.tensor([[0, 3], [7, 0]], dtype=torch.int32), 8)),
     ("pack both with scales of one size of groups, the smaller one",
      lambda: layer(64), lambda: layer(128)),
     ("convert them with scales.to(torch.float16) where that is close enough",

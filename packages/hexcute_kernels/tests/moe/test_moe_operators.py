@@ -14,7 +14,7 @@ from hexcute_core.errors import LaunchError
 torch = pytest.importorskip("torch")
 from stand_ins import gpu, on_gpu  # noqa: E402
 
-from hexcute_kernels.moe import moe, pack, pack_experts, w4a16_matmul  # noqa: E402
+from hexcute_kernels.moe import check_routing, moe, pack, pack_experts, w4a16_matmul  # noqa: E402
 from hexcute_kernels.moe.configs import (  # noqa: E402
     DENSE,
     ROUTED,
@@ -138,6 +138,17 @@ def test_a_layer() -> None:
         ):
             with pytest.raises(LaunchError, match=words):
                 moe(*args)
+
+
+def test_a_routing_is_looked_at_on_request() -> None:
+    ids = torch.zeros(5, 2, dtype=torch.int32)
+    check_routing(ids, 1)
+    check_routing(ids[:0], 0)
+    ids[3, 1], ids[4, 0] = -1, 8
+    with pytest.raises(LaunchError, match=r"from 0 to 7, and 2 of them are not; ids\[3, 1\] is -1"):
+        check_routing(ids, 8)
+    with pytest.raises(LaunchError, match="takes int32"):
+        check_routing(ids.long(), 8)
 
 
 def simulate(kernel: Any, *args: Any, **how: object) -> None:

@@ -3,8 +3,10 @@
 from hexcute_kernels.moe.checkpoints import from_awq, from_compressed_tensors, from_gptq
 from hexcute_kernels.moe.operators import moe, w4a16_matmul
 from hexcute_kernels.moe.packing import pack, pack_experts, unpack
+from hexcute_kernels.moe.routing import check_routing
 
 __all__ = [
+    "check_routing",
     "from_awq",
     "from_compressed_tensors",
     "from_gptq",

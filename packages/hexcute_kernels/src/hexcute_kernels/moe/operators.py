@@ -339,8 +339,8 @@ moe = Operator(
 
     x: (tokens, hidden) in float16 or bfloat16. w13, w2: what `pack_experts(q, scale, zero)` gives
     of q (experts, hidden, 2 width) and (experts, width, hidden), both in groups of 32, 64 or 128
-    along k. ids: (tokens, top_k) in int32, each
-    from 0 to experts - 1, where others give results that mean nothing. gates: the same in float32.
+    along k. ids: (tokens, top_k) in int32, each from 0 to experts - 1, where others give results
+    that mean nothing; `check_routing` looks. gates: the same in float32.
     scope: "layer", or "gemms" for the rows before they are added up, times their gates.
 
     Gives (tokens, hidden), or (tokens * top_k, hidden), in x's type; h passes through it.
