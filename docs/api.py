@@ -8,9 +8,11 @@ the reference as soon as it can be imported.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -26,6 +28,16 @@ LINE = 80
 PARAMETER = re.compile(r"^(\w+(?:, \w+)*):", re.MULTILINE)
 """A line of an operator's docstring that says what its parameters are."""
 KERNELS = tuple(f"hexcute_kernels.{family}" for family in (*FAMILIES, "parallel"))
+
+SAID = re.compile(r"\b(raises?|refused?|errors?)\b", re.IGNORECASE)
+"""A docstring that speaks of errors."""
+
+VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _error(raised: str) -> str:
+    """The class of what is raised by this call; the builder's errors are those of the frontend."""
+    return "FrontendError" if raised == "builder.error" else raised
 
 
 class _Text(str):
@@ -63,6 +75,28 @@ class Entry:
     def doc(self) -> str:
         """The value's own docstring; of a value that is no function or class, its class's."""
         return inspect.getdoc(self.value) or ""
+
+    @property
+    def raises(self) -> tuple[str, ...]:
+        """The errors that the function's own code raises and its docstring does not speak of."""
+        call = inspect.unwrap(self.value) if callable(self.value) else None
+        if not inspect.isfunction(call) or SAID.search(self.doc):
+            return ()
+        tree = ast.parse(textwrap.dedent(inspect.getsource(call)))
+        raised = (node.exc for node in ast.walk(tree) if isinstance(node, ast.Raise))
+        names = [_error(ast.unparse(exc.func)) for exc in raised if isinstance(exc, ast.Call)]
+        return tuple(dict.fromkeys(name for name in names if not name.startswith("_")))
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of what a function takes, but for `*args` and `**named`; none of other
+        values."""
+        if isinstance(self.value, Operator):
+            return tuple(p.name for p in self.value.schema.parameters)
+        if not inspect.isfunction(self.value):
+            return ()
+        given = inspect.signature(self.value).parameters.values()
+        return tuple(p.name for p in given if p.name != "self" and p.kind not in VARIADIC)
 
     @property
     def signature(self) -> str:
@@ -130,6 +164,8 @@ def _described(entry: Entry, level: str, owner: str = "") -> list[str]:
     doc = entry.doc.replace("$", r"\$")
     if isinstance(entry.value, Operator):
         doc = PARAMETER.sub(r"- **\1**:", doc)
+    if entry.raises:
+        doc += f"\n\nRaises {', '.join(f'`{name}`' for name in entry.raises)}."
     fence = ["```python", owner + entry.signature, "```"]
     return [f"{level} `{owner}{entry.name}`", "", *fence, "", doc, ""]
 

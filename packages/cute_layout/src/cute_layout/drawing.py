@@ -73,7 +73,11 @@ def draw_tv(tv: TVLayout, format: str = "svg") -> str:
 
 @answers((Layout, ComposedLayout, TVLayout), ANY)
 def draw_axes(layout: Layout | ComposedLayout | TVLayout, axes: Any) -> Any:
-    """Draw the same picture on matplotlib axes and return them (needs the ``axes`` extra)."""
+    """Draw the picture of `layout` on matplotlib `axes` and return them (needs the ``axes`` extra).
+
+    Raises:
+        DomainError: `axes` are none of matplotlib's, or there are too many cells.
+    """
     if not hasattr(axes, "fill"):
         raise DomainError(f"a picture is drawn on matplotlib's axes, got {type(axes).__name__}")
     is_tv = isinstance(layout, TVLayout)

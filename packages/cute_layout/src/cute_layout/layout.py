@@ -108,7 +108,7 @@ class Layout:
 
     @staticmethod
     def parse(text: str) -> Layout:
-        """Read what ``str`` writes: ``((2,2),8):((1,16),2)``; raises `ParseError`."""
+        """Read a `text` as ``str`` writes it, ``((2,2),8):((1,16),2)``; raises `ParseError`."""
         return Layout(*parse_trees(text))
 
     def __call__(self, *crd: Tree) -> Any:

@@ -81,7 +81,7 @@ class LinearLayout:
 
     @staticmethod
     def parse(text: str) -> LinearLayout:
-        """Read what ``str`` writes, the form in which Triton prints a linear layout.
+        """Read a `text` as ``str`` writes it, the form in which Triton prints a linear layout.
 
         Raises:
             ParseError: a line that is no basis, or bases out of order.

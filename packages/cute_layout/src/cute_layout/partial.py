@@ -111,8 +111,8 @@ class PartialLayout:
 
     @staticmethod
     def parse(text: str) -> PartialLayout:
-        """Read ``((8,8),64):((1,D1),D2)``: a word is an unknown, ``~D1`` one with a single
-        stride."""
+        """Read a `text` such as ``((8,8),64):((1,D1),D2)``: a word is an unknown, ``~D1`` one
+        with a single stride. Raises `ParseError`."""
         return PartialLayout(*parse_trees(text, _unknown))
 
     def modes(self, dimension: int) -> tuple[Mode, ...]:

@@ -83,7 +83,7 @@ class Swizzle:
 
     @staticmethod
     def parse(text: str) -> Swizzle:
-        """Read ``Sw<3,4,3>``; raises `ParseError`."""
+        """Read a `text` such as ``Sw<3,4,3>``; raises `ParseError`."""
         found = _TEXT.match(text)
         if not found:
             raise ParseError(f"cannot read {text!r} as a swizzle; expected Sw<bits,base,shift>")

@@ -65,8 +65,8 @@ class CompiledKernel(Listings):
         return watch is None or watch.holds()
 
     def renew(self, other: CompiledKernel) -> bool:
-        """Whether a later compilation of the same kernel has the same program: then this one goes
-        on, under what that one saw."""
+        """Whether `other`, a later compilation of the same kernel, has the same program: then this
+        one goes on, under what that one saw."""
         if digest(other.tile) != digest(self.tile):
             return False
         self._compilation.watch = other._compilation.watch
@@ -140,12 +140,13 @@ class CompiledKernel(Listings):
         """Layouts, instructions with bytes, bank conflicts, cost, where tiles fill most registers,
         and rejected candidates.
 
-        As text it lists `rejected` candidates that lost (None: all); as JSON or as an HTML page
-        it has them all. The page also has the source by clocks, every layout to point at, what the
-        lanes of a warp touch in shared memory, and the code, by the lines it is of; it needs
-        nothing beside itself. With `machine`, the kernel is compiled, and its registers, spills,
-        shared bytes and blocks a multiprocessor are told as well, on the page its PTX and machine
-        code too. A `timeline` of the kernel is drawn on the page. Raises OptionError.
+        `form` says how it is told. As text it lists `rejected` candidates that lost (None: all); as
+        JSON or as an HTML page it has them all. The page also has the source by clocks, every
+        layout to point at, what the lanes of a warp touch in shared memory, and the code, by the
+        lines it is of; it needs nothing beside itself. With `machine`, the kernel is compiled, and
+        its registers, spills, shared bytes and blocks a multiprocessor are told as well, on the
+        page its PTX and machine code too. A `timeline` of the kernel is drawn on the page. Raises
+        OptionError.
         """
         options.listing(rejected, form)
         options.drawn(timeline, form, self._signature.span)
@@ -251,7 +252,8 @@ class CompiledKernel(Listings):
         stamps: int = ROOM,
     ) -> Timeline:
         """Runs the kernel once and tells when one thread of each warp group waited, copied,
-        multiplied or stored; see `Kernel.timeline`."""
+        multiplied or stored, in `blocks` of the grid with room for `stamps`; see `Kernel.timeline`.
+        """
         room = check_room(stamps, self._signature.span)
         bound = bind(self._signature, args, self._divisors)
         if bound.device == HOST:

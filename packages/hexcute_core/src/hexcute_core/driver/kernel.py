@@ -179,8 +179,9 @@ class Kernel:
     def compile_for(
         self, *args: Any, target: str, constants: Mapping[str, object] | None = None
     ) -> CompiledKernel:
-        """The kernel as a launch on `args` would compile it for `target`: torch tensors, or
-        anything that answers a launch's questions (`hexcute_core.runtime.Described`)."""
+        """The kernel as a launch on `args` by `constants` would compile it for `target`: torch
+        tensors, or anything that answers a launch's questions
+        (`hexcute_core.runtime.Described`)."""
         options.target("target", target, self.definition.span)
         key, _, _ = make_binder(self.signature, self.divisors)(args)
         return self.specialise(target, key, constants_of(self.definition, constants or {}))
@@ -198,7 +199,8 @@ class Kernel:
         **constants: object,
     ) -> SimulationReport:
         """Runs the kernel for `target` on the CPU, on numpy arrays in place, specialised as a
-        launch on them would be; see `CompiledKernel.simulate`."""
+        launch on them would be; see `CompiledKernel.simulate` for `seed`, `schedules`, `blocks`,
+        `check`, `compare` and `timeline`."""
         options.target("target", target, self.definition.span)
         compiled = compile_for(self, args, target, constants)
         return compiled.simulate(
@@ -241,7 +243,8 @@ class Kernel:
         verify: bool = False,
         only: Mapping[str, str] | None = None,
     ) -> CompiledKernel:
-        """The kernel under the assumptions of specialisation `key`."""
+        """The kernel for `target` by `constants` under the assumptions of specialisation `key`;
+        `code`, `verify` and `only` as of `compile`, whose `trace` is the `observer` here."""
         narrowed = tuple(sorted((only or {}).items()))
         name = (target, code, key, _names(constants), verify, narrowed)
         known = None if observer is not None else self._compiled.get(name)

@@ -170,7 +170,8 @@ class Timeline:
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Timeline:
-        """The timeline that `save` wrote. Raises HexcuteError for a file that is anything else."""
+        """The timeline that `save` wrote to `path`. Raises HexcuteError for a file that is anything
+        else."""
         try:
             return _from_trace(json.loads(Path(path).read_text(encoding="utf-8")))
         except (OSError, ValueError, LookupError, TypeError) as wrong:

@@ -32,7 +32,8 @@ EIGHT = tuple(range(8))
 
 
 def from_awq(qweight: torch.Tensor, qzeros: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
-    """AWQ's weights, packed for the kernels; see the module for shapes. Raises LaunchError."""
+    """AWQ's weights, packed for the kernels: qweight [..., k, n/8] and qzeros [..., k/g, n/8],
+    int32 of eight columns each, scales [..., k/g, n]. Raises LaunchError."""
     q, zero = (_nibbles("from_awq", t, -1, AWQ_ORDER) for t in (qweight, qzeros))
     return _packed("from_awq", q, scales, zero)
 
@@ -44,9 +45,11 @@ def from_gptq(
     g_idx: torch.Tensor | None = None,
     version: int = 1,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """GPTQ's weights, packed for the kernels, and with `g_idx` [..., k] that is not in order (as
-    desc_act leaves it) int64 [..., k]: x[:, order] is what the weights are multiplied by, else
-    None. version: of the checkpoint's format, 1 or 2. Raises LaunchError."""
+    """GPTQ's weights, packed for the kernels: qweight [..., k/8, n], int32 of eight rows each,
+    qzeros [..., k/g, n/8], of eight columns each, scales [..., k/g, n]; and with `g_idx` [..., k]
+    that is not in order (as desc_act leaves it) int64 [..., k]: x[:, order] is what the weights
+    are multiplied by, else None. version: of the checkpoint's format, 1 or 2. Raises
+    LaunchError."""
     name = "from_gptq"
     if version not in (1, 2):
         raise LaunchError(f"{name}: version is 1 or 2, got {version!r}")
@@ -63,8 +66,10 @@ def from_compressed_tensors(
     weight_zero_point: torch.Tensor | None = None,
     g_idx: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Weights of compressed-tensors' format "pack-quantized", packed for the kernels, and the order
-    of x's columns as of `from_gptq`. Without zero points they are symmetric. Raises LaunchError."""
+    """Weights of compressed-tensors' format "pack-quantized", packed for the kernels: weight_packed
+    [..., n, k/8] and weight_zero_point [..., n/8, k/g], int32 of eight numbers, weight_scale
+    [..., n, k/g]; and the order of x's columns, of which g_idx [..., k] gives the groups, as of
+    `from_gptq`. Without zero points they are symmetric. Raises LaunchError."""
     import torch as torch_module
 
     name = "from_compressed_tensors"

@@ -48,8 +48,8 @@ def merge_attention(
 def merge_across(
     out: torch.Tensor, lse: torch.Tensor, group: ProcessGroup
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """`merge_attention` of what the ranks of a group found, each over its own keys; on every rank,
-    the same bits. Raises LaunchError and PeerError."""
+    """`merge_attention` of the `out` and `lse` that the ranks of a group found, each over its own
+    keys; on every rank, the same bits. Raises LaunchError and PeerError."""
     _check([out], [lse])
     return merge_attention(all_gather(out, group), all_gather(lse, group))
 

@@ -34,7 +34,8 @@ class DeviceFunction(Generic[P, R]):
 
 
 def device(fn: Callable[P, R]) -> DeviceFunction[P, R]:
-    """Decorates a function of the kernel language that kernels may call."""
+    """Decorates `fn`, a function of the kernel language that kernels may call. Raises FrontendError
+    where it is no plain function."""
     if not isinstance(fn, FunctionType):
         raise FrontendError(
             f"@hx.device decorates plain functions, got {type(fn).__name__}", fix="use a `def`"

@@ -66,7 +66,8 @@ def _number(builder: Builder, letter: str, value: object) -> Scalar:
 
 def device_assert(condition: object, message: str = "") -> None:
     """Ends the kernel in an error wherever `condition` does not hold, in every thread for itself:
-    a GPU says so and where, and the launch fails; simulating it is a finding, located here."""
+    a GPU says `message` and where, and the launch fails; simulating it is a finding, located
+    here."""
     builder = current("hx.device_assert")
     if isinstance(condition, TileValue):
         raise builder.error(

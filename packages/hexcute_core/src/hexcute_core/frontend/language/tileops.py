@@ -51,7 +51,8 @@ def register_tensor(
     threads: int | Sequence[int] | None = None,
     vector: int | None = None,
 ) -> Tile:
-    """A tile of `shape` elements spread over the registers of the block, uninitialised.
+    """A tile of `shape` elements of type `dtype` spread over the registers of the block,
+    uninitialised.
 
     `layout` is the layout that it is to have, as `explain()` prints them; or `threads` are to lie
     along each mode, and each is to have `vector` elements side by side along the mode that memory
@@ -99,8 +100,8 @@ def _counts(builder: Builder, threads: object, extents: tuple[int, ...]) -> tupl
 def shared_tensor(
     dtype: DType, shape: int | Sequence[int], *, layout: str | None = None
 ) -> Tile:
-    """A tile of `shape` elements in the block's shared memory, uninitialised; `layout` is the one
-    that it is to have, as `explain()` prints them."""
+    """A tile of `shape` elements of type `dtype` in the block's shared memory, uninitialised;
+    `layout` is the one that it is to have, as `explain()` prints them. Raises FrontendError."""
     builder = current("hx.shared_tensor")
     extents = _shape(builder, "hx.shared_tensor", dtype, shape)
     named = _text(builder, layout)
