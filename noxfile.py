@@ -171,9 +171,14 @@ def gpu(session: nox.Session) -> None:
 
 @nox.session
 def sanitize(session: nox.Session) -> None:
-    """The tests that need a GPU under a tool of compute-sanitizer: `-- racecheck --out FILE`."""
+    """What the tests that need a GPU launch, kept in a folder and run again by itself under the tools
+    of compute-sanitizer: `-- FOLDER [TOOL...]`."""
     compiler(session, *TESTING, "torch", "triton")
-    session.run("python", "tests/sanitizer", *session.posargs)
+    folder, *rest = session.posargs or ["launches"]
+    kept = {"RECORD": folder, "PYTHONPATH": "tests/sanitizer"}
+    tests = ("-p", "record", "-m", "gpu and not fuzz", "-n", "auto")
+    session.run("python", "-m", "pytest", *tests, env=kept, success_codes=[0, 1])
+    session.run("python", "tests/sanitizer", folder, *rest)
 
 
 @nox.session

@@ -1,13 +1,15 @@
-"""`python tests/sanitizer memcheck|racecheck|synccheck|initcheck --out FILE`: every GPU test under
-a tool of compute-sanitizer.
+"""`python tests/sanitizer FOLDER [TOOL...]`: the launches that the GPU tests made, each again under
+memcheck, racecheck, synccheck and initcheck of compute-sanitizer, or those named.
 
-Tests are dealt into shards, and workers, a process each, take shards from one queue until none is
-left or the time is over; what has not run is said, and a later run with the same `--done` goes on
-from there. Kernels come from the cache where it has them, so a run of the tests beforehand makes it
-much shorter.
+    RECORD=FOLDER PYTHONPATH=tests/sanitizer:... pytest -p record -m gpu      keeps the launches
+
+runs before, or at the same time. A launch runs in memory of its own (see replay.py), so that the
+tools see our kernels and nothing of torch's, and memory ends where the tensor did. Workers, a
+process each, take launches until none is left or the time is over; what has not run is said, and
+the next call on the folder goes on from there.
 
 What racecheck reports of programs that are right is told apart by `reasons.py`, from the machine
-code that the tests launched; `patterns.cu` has such programs.
+code that was launched; `patterns.cu` has such programs.
 """
 
 from __future__ import annotations
@@ -17,116 +19,183 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
+from launches import Launch, head  # noqa: E402
 from logs import Outcome, kinds, read  # noqa: E402
-from reasons import explained, launched  # noqa: E402
+from reasons import explained  # noqa: E402
+from replay import FINISHED  # noqa: E402
 
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
-_LAST_START = 25.0
+_LAST_START = 10.0
 _POLL = 0.3
+_PATIENCE = 90.0
+"""Seconds that one launch may take."""
+_MOST_EMPTY = 3
+"""Workers of a tool that may end without a launch before it is given up."""
+_HAZARDS = {"NV_COMPUTE_SANITIZER_MAX_RACECHECK_HAZARDS": "10000000"}
 
 
-def command(tool: str) -> list[str]:
-    """One worker's process. Errors of the driver's calls that the runtime handles, as a launch of
-    no blocks, are no reports. Whatever is found is shown: what a limit hides looks like nothing."""
-    sanitizer = ["compute-sanitizer", "--tool", tool, "--report-api-errors", "no"]
+def command(tool: str, *arguments: str) -> list[str]:
+    """One worker's process. Whatever is found is shown: what a limit hides looks like nothing."""
+    sanitizer = ["compute-sanitizer", "--tool", tool, "--show-backtrace", "no"]
     sanitizer += ["--error-exitcode", "0", "--print-limit", "100000", "--launch-timeout", "120"]
-    tests = ["-m", "pytest", "-v", "-p", "shard", "-p", "no:cacheprovider", "-n", "0"]
-    return [*sanitizer, sys.executable, *tests, "-m", "gpu and not fuzz"]
+    return [*sanitizer, sys.executable, str(HERE / "replay.py"), *arguments]
 
 
-def images(logs: Path) -> Path:
-    """Where the machine code of what ran is kept."""
-    folder = logs / "images"
-    folder.mkdir(exist_ok=True)
-    return folder
+def outcome_of(logs: Path) -> Outcome:
+    """What all processes of a tool wrote so far."""
+    found = Outcome()
+    for log in sorted(logs.iterdir()):
+        with log.open(errors="replace") as lines:
+            found.add(read(lines))
+    return found
 
 
-def run(options: argparse.Namespace, shards: int, logs: Path) -> list[int]:
-    """Runs all shards, their output in `logs`; which of them did not end in time."""
-    end, workers = time.monotonic() + options.seconds, options.workers
-    waiting, running, ended = list(range(shards)), {}, set()
+def run(folder: Path, tools: list[str], workers: int, seconds: float) -> None:
+    """Lets the workers run what is left, their output in FOLDER/logs/TOOL. A worker that ends with
+    launches left is followed by another."""
+    waiting, running, empty = list(tools), {}, Counter[str]()
+    end, started = time.time() + seconds, 0
+    for tool in tools:
+        claims, logs = folder / "claims" / tool, folder / "logs" / tool
+        claims.mkdir(parents=True, exist_ok=True)
+        logs.mkdir(parents=True, exist_ok=True)
+        before = outcome_of(logs)
+        for claim in claims.iterdir():
+            if claim.name not in before.ended | set(before.broken):
+                claim.unlink()
     while waiting or running:
-        while waiting and len(running) < workers and time.monotonic() < end - _LAST_START:
-            shard = waiting.pop(0)
-            env = dict(os.environ, SHARD=f"{shard}/{shards}", PYTHONUNBUFFERED="1")
-            env |= {"CUDA_VISIBLE_DEVICES": str(shard % options.gpus), "DONE": str(options.done)}
-            env["IMAGES"] = str(images(logs))
-            env["PYTHONPATH"] = f"{HERE}:{env.get('PYTHONPATH', '')}"
-            with (logs / str(shard)).open("w") as log:
-                running[shard] = subprocess.Popen(
-                    command(options.tool), stdout=log, stderr=subprocess.STDOUT, env=env,
-                    start_new_session=True,
+        while waiting and len(running) < workers and time.time() < end - _LAST_START:
+            tool, started = waiting[started % len(waiting)], started + 1
+            log = folder / "logs" / tool / f"{int(end)}.{started}"
+            arguments = (str(folder), str(folder / "claims" / tool), str(end))
+            with log.open("w") as out:
+                process = subprocess.Popen(
+                    command(tool, *arguments), stdout=out, stderr=subprocess.STDOUT,
+                    env=os.environ | _HAZARDS, start_new_session=True,
                 )  # fmt: skip
+            running[process] = tool, log
         if not running:
             break
         time.sleep(_POLL)
-        for shard, process in list(running.items()):
+        for process, (tool, log) in list(running.items()):
+            text = log.read_text(errors="replace")
             if process.poll() is not None:
-                ended.add(shard)
-                del running[shard]
-            elif time.monotonic() > end:
+                del running[process]
+                empty[tool] += "\nlaunch " not in text
+                if tool in waiting and (FINISHED in text or empty[tool] >= _MOST_EMPTY):
+                    waiting.remove(tool)
+            elif time.time() > end or (
+                text.rfind("\nlaunch ") > text.rfind("\nended ")
+                and time.time() - log.stat().st_mtime > _PATIENCE
+            ):
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-                del running[shard]
-    return [shard for shard in range(shards) if shard not in ended]
+                del running[process]
+                with log.open("a") as out:
+                    out.write("\nstopped here\n")
+
+
+@dataclass
+class Recorded:
+    """Launches by key, the keys of each test that ran, and what was not kept, and why."""
+
+    launches: dict[str, Launch]
+    tests: dict[str, set[str]]
+    missing: list[tuple[str, str, str]] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    skipped: int = 0
+    not_run: int = 0
+
+
+def recorded(folder: Path) -> Recorded:
+    """What the plugin wrote."""
+    out = Recorded({path.stem: head(path) for path in folder.glob("*.launch")}, {})
+    for notes in sorted(folder.glob("tests.*")):
+        for line in notes.read_text(encoding="utf-8").splitlines():
+            test, outcome = line.split("\t")
+            match outcome:
+                case "skipped":
+                    out.skipped += 1
+                case _:
+                    out.tests.setdefault(test, set())
+                    out.failed += [test] if outcome == "failed" else []
+    for notes in sorted(folder.glob("launches.*")):
+        for line in notes.read_text(encoding="utf-8").splitlines():
+            test, kernel, key = line.split("\t")
+            if test in out.tests and key in out.launches:
+                out.tests[test].add(key)
+            elif key not in out.launches:
+                out.missing.append((test, kernel, key))
+    selected = (folder / "selected").read_text(encoding="utf-8").splitlines()
+    out.not_run = len(selected) - len(out.tests) - out.skipped
+    return out
+
+
+def say(tool: str, found: Outcome, known: Recorded, folder: Path) -> bool:
+    """Prints what a tool found and writes it to FOLDER/TOOL.txt; whether all is in order."""
+    whys = {}
+    for number, (key, lines) in enumerate(found.reports):
+        launch = known.launches.get(key)
+        if launch is not None:
+            image = folder / f"{launch.image}.cubin"
+            whys[number] = explained(lines, launch.kernel, image)
+    with (folder / f"{tool}.txt").open("w", encoding="utf-8") as out:
+        for number, (key, lines) in enumerate(found.reports):
+            launch = known.launches.get(key)
+            about = f"{key} {launch.image} {launch.test}" if launch is not None else "no launch"
+            out.write(f"{about}\n" + "".join(f"    {line}\n" for line in lines))
+            out.write(f"    {whys.get(number) or 'not explained'}\n")
+    left = known.launches.keys() - found.ended - found.broken.keys()
+    covered = sum(keys <= found.ended for keys in known.tests.values())
+    print(
+        f"{tool}: {len(found.ended)} of {len(known.launches)} launches ran, {len(found.broken)} "
+        f"broke, {len(left)} are left; all launches of {covered} tests of {len(known.tests)}"
+    )
+    for key, why in found.broken.items():
+        launch = known.launches.get(key)
+        print(f"broken: {key} {launch.kernel if launch else ''} {why}")
+    if found.alone:
+        print(f"{found.alone} processes ran without the tool, and do not count")
+    open_ones = [report for n, report in enumerate(found.reports) if whys.get(n) is None]
+    print(f"{len(found.reports)} reports, {len(open_ones)} not explained")
+    for kind, count in kinds(open_ones).items():
+        print(f"{count} x {kind}")
+    for why, count in Counter(why for why in whys.values() if why is not None).items():
+        print(f"{count} explained, {why}")
+    return not (open_ones or left or found.broken or found.alone)
 
 
 def main() -> int:
-    """Prints how many tests ran and what was reported; 1 where something is not explained, a test
-    failed, or not all ran."""
+    """1 where something is not explained, a test failed, or not all was kept and ran."""
     parser = argparse.ArgumentParser(prog="python tests/sanitizer", description=__doc__)
-    parser.add_argument("tool", choices=TOOLS)
-    parser.add_argument("--out", type=Path, required=True, help="the reports, test by test")
+    parser.add_argument("folder", type=Path, help="where the plugin `record` kept the launches")
+    parser.add_argument("tools", nargs="*", choices=[*TOOLS, []], metavar="TOOL")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--shards", type=int, help="else two per worker")
     parser.add_argument("--seconds", type=float, default=3600.0, help="when to stop")
-    parser.add_argument("--gpus", type=int, default=1, help="shards go to them in turn")
-    parser.add_argument(
-        "--done", type=Path, default=Path(os.devnull),
-        help="names of tests, one a line, that are left out; what ends is added",
-    )  # fmt: skip
-    parser.add_argument("--logs", type=Path, help="a folder to keep logs and machine code in")
     options = parser.parse_args()
-    shards = options.shards or 2 * options.workers
-    options.done.open("a").close()
-    outcome = Outcome()
-    whys: list[str | None] = []
-    with tempfile.TemporaryDirectory() as folder:
-        logs = options.logs or Path(folder)
-        logs.mkdir(parents=True, exist_ok=True)
-        left = run(options, shards, logs)
-        for log in sorted(path for path in logs.iterdir() if path.is_file()):
-            with log.open(errors="replace") as lines:
-                outcome.add(read(lines))
-        known = launched(images(logs))
-        whys = [explained(test, lines, known) for test, lines in outcome.reports]
-    with options.out.open("w", encoding="utf-8") as out:
-        for (test, lines), why in zip(outcome.reports, whys):
-            out.write(f"{test}\n" + "".join(f"    {line}\n" for line in lines))
-            out.write(f"    {why or 'not explained'}\n")
-    with options.done.open("a", encoding="utf-8") as done:
-        done.writelines(f"{test}\n" for names in outcome.tests.values() for test in names)
-    counts = ", ".join(f"{len(names)} {verdict}" for verdict, names in outcome.tests.items())
-    print(f"{options.tool}: {counts}; {len(left)} of {shards} shards did not end")
-    if outcome.alone:
-        print(f"{outcome.alone} processes ran without the tool, and do not count")
-    for test in outcome.tests.get("failed", []):
+    tools = list(options.tools or TOOLS)
+    run(options.folder, tools, options.workers, options.seconds)
+    known = recorded(options.folder)
+    print(
+        f"recorded: {len(known.tests)} tests, {len(known.launches)} launches that differ; "
+        f"{known.skipped} tests skipped, {known.not_run} not run"
+    )
+    for test in known.failed:
         print(f"failed: {test}")
-    open_ones = [report for report, why in zip(outcome.reports, whys) if why is None]
-    print(f"{len(whys)} reports, {len(open_ones)} not explained")
-    for kind, count in kinds(open_ones).items():
-        print(f"{count} x {kind}")
-    for why, count in Counter(why for why in whys if why is not None).items():
-        print(f"{count} explained, {why}")
-    return 1 if left or open_ones or outcome.alone or outcome.tests.get("failed") else 0
+    for why, count in Counter(why for _, _, why in known.missing).items():
+        print(f"{count} launches {why}")
+    fine = not (known.failed or known.missing or known.not_run)
+    for tool in tools:
+        fine &= say(tool, outcome_of(options.folder / "logs" / tool), known, options.folder)
+    return 0 if fine else 1
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Log -> Outcome: which tests ran under a tool, and what it reported while which of them ran."""
+"""Log -> Outcome: which launches ran under a tool, and what it reported while which of them ran."""
 
 from __future__ import annotations
 
@@ -6,41 +6,48 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-_FILE = r"(?:packages|bench|tests)/\S+\.py"
-_TEST = re.compile(rf"^({_FILE}::.+?)(?= (?:PASSED|FAILED|SKIPPED|ERROR|=)|$)")
-_VERDICT = re.compile(r"\b(PASSED|FAILED|SKIPPED|ERROR)\b.* \[ *\d+%\]$")
-# The tool marks its lines with nine of them; pytest's headings end with some, too.
-_REPORT = re.compile(r"(?<!=)={9} +(.*)(?<!=)$")
+_SAID = re.compile(r"^(launch|ended|broken|stopped) (\w+)(?:: (.*))?$")
+_REPORT = re.compile(r"={9} +(.*)$")
 _ALONE = "No attachable process found"
 _NOISE = ("COMPUTE-SANITIZER", "ERROR SUMMARY", "RACECHECK SUMMARY", "Target application")
 
 
 @dataclass
 class Outcome:
-    """Tests by verdict, the tool's reports: (test, its lines), and how many processes ran without
-    the tool, whose tests do not count."""
+    """Keys of launches that `ended`, of those during which their process ended (`broken`, with what
+    it said), the tool's reports as (key, its lines), and how many processes ran without the tool,
+    whose launches do not count."""
 
-    tests: dict[str, list[str]] = field(default_factory=dict)
+    ended: set[str] = field(default_factory=set)
+    broken: dict[str, str] = field(default_factory=dict)
     reports: list[tuple[str, list[str]]] = field(default_factory=list)
     alone: int = 0
 
     def add(self, other: Outcome) -> None:
-        for verdict, names in other.tests.items():
-            self.tests.setdefault(verdict, []).extend(names)
+        self.ended |= other.ended
+        self.broken |= other.broken
         self.reports.extend(other.reports)
         self.alone += other.alone
 
 
 def read(lines: Iterable[str]) -> Outcome:
-    """What a process of `pytest -v` under a tool wrote. A report's first line begins with its
-    kind, the lines after it with blanks."""
-    out, test, open_report = Outcome(), "", False
+    """What a process of `replay.py` under a tool wrote. A report's first line begins with its
+    kind, the lines after it with blanks. A launch that was stopped for time is none."""
+    out, key, open_report = Outcome(), "", False
     for raw in lines:
         line = raw.rstrip()
-        if found := _TEST.match(line):
-            test = found[1].strip()
-        if verdict := _VERDICT.search(line):
-            out.tests.setdefault(verdict[1].lower(), []).append(test)
+        if said := _SAID.match(line):
+            match said[1]:
+                case "launch":
+                    key = said[2]
+                    out.broken[key] = "its process ended"
+                case "broken":
+                    out.broken[said[2]] = said[3]
+                case "ended":
+                    out.broken.pop(said[2])
+                    out.ended.add(said[2])
+                case _:
+                    out.broken.pop(key, None)
         if not (marked := _REPORT.search(line)):
             continue
         text = marked[1]
@@ -50,10 +57,9 @@ def read(lines: Iterable[str]) -> Outcome:
         if not text or any(noise in text for noise in _NOISE):
             open_report = False
         elif indented and open_report:
-            if "Host Frame" not in text and "host backtrace" not in text:
-                out.reports[-1][1].append(text.strip())
+            out.reports[-1][1].append(text.strip())
         elif not indented:
-            out.reports.append((test, [text]))
+            out.reports.append((key, [text]))
             open_report = True
     return out
 

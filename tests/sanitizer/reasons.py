@@ -1,16 +1,12 @@
-"""A report, the images its test launched -> why it is no race, or None.
+"""A report, the machine code that ran -> why it is no race, or None.
 
-    explained = someone looked at this kernel and rule, and the rule holds of the machine code
-
-Where a test launched several kernels of a name, the offsets say which may be meant: those that have
-such accesses there. The rule has to hold of all of them.
+explained = someone looked at this kernel and rule, and the rule holds of the machine code
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -42,29 +38,6 @@ LOOKED_AT = {
 """Kernels and rules that were looked at, with what the accesses are in the source."""
 
 
-@dataclass(frozen=True)
-class Launched:
-    """Where machine code is kept, and which images each test launched: (test, kernel)."""
-
-    folder: Path
-    images: dict[tuple[str, str], frozenset[str]]
-
-    def codes(self, test: str, kernel: str) -> Iterator[Machine | None]:
-        """The machine code of each, None where it cannot be followed."""
-        for digest in sorted(self.images.get((test, kernel), ())):
-            yield _code(self.folder / f"{digest}.cubin")
-
-
-def launched(folder: Path) -> Launched:
-    """What the plugin noted in a folder."""
-    images: dict[tuple[str, str], set[str]] = {}
-    for notes in sorted(folder.glob("launches.*")):
-        for line in notes.read_text(encoding="utf-8").splitlines():
-            test, kernel, digest = line.split("\t")
-            images.setdefault((test, kernel), set()).add(digest)
-    return Launched(folder, {key: frozenset(found) for key, found in images.items()})
-
-
 @lru_cache(maxsize=64)
 def _code(image: Path) -> Machine | None:
     try:
@@ -73,27 +46,24 @@ def _code(image: Path) -> Machine | None:
         return None
 
 
-def explained(test: str, lines: Sequence[str], known: Launched) -> str | None:
-    """What the accesses of a report are, and the rule that orders them; None where none does."""
-    first, *rest = lines
-    if found := _ACCESS.search(first):
-        kernel, one = found[2], (found[1] == "Write", int(found[3], 16))
-        others = [(m[1] == "Write", int(m[3], 16)) for m in map(_ACCESS.search, rest) if m]
-        rules = {
-            rule(code, one[1], at) if code is not None else None
-            for code in known.codes(test, kernel)
-            if code is None or all(touches(code, at, write) for write, at in (one, *others))
-            for _, at in others
-        }
-    elif _GONE.match(first) and (place := _AT.search(" ".join(rest))):
-        kernel, at = place[1], int(place[2], 16)
-        rules = {
-            "ended" if code is not None and ended(code, at) else None
-            for code in known.codes(test, kernel)
-            if code is None or stores_anywhere(code, at)
-        }
-    else:
+def explained(lines: Sequence[str], kernel: str, image: Path) -> str | None:
+    """What the accesses of a report are, and the rule that orders them; None where none does.
+    `image`: the machine code that the kernel had in this launch."""
+    accesses = [(m[1] == "Write", m[2], int(m[3], 16)) for m in map(_ACCESS.search, lines) if m]
+    place = _AT.search(" ".join(lines)) if _GONE.match(lines[0]) else None
+    if len(accesses) < 2 and place is None:
         return None
-    if not rules or None in rules or not all((kernel, r) in LOOKED_AT for r in rules):
+    code, found = _code(image), None
+    if code is None:
         return None
-    return "; ".join(sorted(f"{r}: {LOOKED_AT[kernel, r]}" for r in rules if r is not None))
+    if place is not None:
+        at = int(place[2], 16)
+        gone = place[1] == kernel and stores_anywhere(code, at) and ended(code, at)
+        found = "ended" if gone else None
+    elif all(name == kernel and touches(code, at, write) for write, name, at in accesses):
+        (_, _, one), *others = accesses
+        rules = {rule(code, one, at) for _, _, at in others}
+        found = rules.pop() if len(rules) == 1 else None
+    if found is None or (kernel, found) not in LOOKED_AT:
+        return None
+    return f"{found}: {LOOKED_AT[kernel, found]}"

@@ -1,0 +1,101 @@
+"""`Launch`: one launch of a kernel, with all that it needs to be run again by itself, in a file.
+
+    a file: one line of JSON | the bytes of its buffers that something had written, in order
+
+What a launch does follows from machine code, shape, numbers and memory. So launches that are alike
+in these have one key, and are kept once; of large buffers, sizes count and the contents do not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+SHAPE_BYTES = 28
+"""Of a CUlaunchConfig: the grid, the block, bytes of shared memory."""
+ADDRESS_BYTES = 8
+SMALL = 1 << 16
+"""Buffers of at most so many bytes may hold what steers a kernel: lengths, pages, experts."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A parameter's bytes, in hex. Where `buffer` is not negative it is an address, or a tensor
+    map with one: `offset` bytes into that buffer."""
+
+    data: str
+    buffer: int = -1
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory of `size` bytes; `written`: where (start, end) something had been written."""
+
+    size: int
+    written: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """`image`: digest of the machine code; `shape`: SHAPE_BYTES in hex; `attributes`: as packed
+    for the driver, in hex, and their number; `test`: the first that launched it."""
+
+    kernel: str
+    image: str
+    shape: str
+    attributes: tuple[str, int]
+    values: tuple[Value, ...]
+    buffers: tuple[Buffer, ...]
+    test: str
+
+    @property
+    def shared(self) -> int:
+        return int.from_bytes(bytes.fromhex(self.shape)[24:], "little")
+
+
+def key_of(launch: Launch, contents: list[bytes]) -> str:
+    """The name under which launches that do the same are kept."""
+    alike = asdict(launch) | {"test": ""}
+    digest = hashlib.sha256(json.dumps(alike).encode())
+    for buffer, data in zip(launch.buffers, contents, strict=True):
+        if buffer.size <= SMALL:
+            digest.update(data)
+    return digest.hexdigest()[:24]
+
+
+def write(path: Path, launch: Launch, contents: list[bytes]) -> None:
+    """Whoever reads the folder meanwhile sees all of the file or nothing."""
+    unfinished = path.with_suffix(".part")
+    with unfinished.open("wb") as file:
+        file.write(json.dumps(asdict(launch)).encode() + b"\n")
+        for data in contents:
+            file.write(data)
+    unfinished.replace(path)
+
+
+def head(path: Path) -> Launch:
+    """A launch without its contents."""
+    with path.open("rb") as file:
+        return _parsed(file.readline())
+
+
+def read(path: Path) -> tuple[Launch, list[bytes]]:
+    """A launch, and of each of its buffers the bytes that were written, one after another."""
+    with path.open("rb") as file:
+        launch = _parsed(file.readline())
+        sizes = [sum(end - start for start, end in b.written) for b in launch.buffers]
+        return launch, [file.read(size) for size in sizes]
+
+
+def _parsed(line: bytes) -> Launch:
+    fields = json.loads(line)
+    fields["attributes"] = tuple(fields["attributes"])
+    fields["values"] = tuple(Value(**value) for value in fields["values"])
+    fields["buffers"] = tuple(
+        Buffer(b["size"], tuple((start, end) for start, end in b["written"]))
+        for b in fields["buffers"]
+    )
+    return Launch(**fields)

@@ -1,0 +1,96 @@
+"""`python replay.py FOLDER CLAIMS END`: runs recorded launches again, each by itself, until none is
+left or the time END has come; under a tool of compute-sanitizer, nothing else runs on the GPU.
+
+    memory of the recorded sizes, what had been written put back, one launch, wait
+
+A worker takes a launch by making the file CLAIMS/KEY, which one process alone can. The first after
+an error of the driver's is the last: the context is broken.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from gpu import Gpu, GpuError
+from launches import ADDRESS_BYTES, Launch, Value, read
+
+OVER = "over"
+"""This file says that no launches will be added to the folder."""
+FINISHED = "\nno launch is left for this worker"
+_PAUSE = 0.3
+
+
+def replay(gpu: Gpu, image: bytes, launch: Launch, contents: list[bytes]) -> None:
+    """Runs a launch on memory of its own. Raises GpuError."""
+    module, function = gpu.load(image, launch.kernel)
+    buffers = [gpu.allocate(buffer.size) for buffer in launch.buffers]
+    for address, buffer, data in zip(buffers, launch.buffers, contents, strict=True):
+        at = 0
+        for start, end in buffer.written:
+            gpu.write(address + start, data[at : at + end - start])
+            at += end - start
+
+    def bound(value: Value) -> bytes:
+        data = bytes.fromhex(value.data)
+        if value.buffer < 0:
+            return data
+        address = buffers[value.buffer] + value.offset
+        if len(data) == ADDRESS_BYTES:
+            return address.to_bytes(ADDRESS_BYTES, "little")
+        return gpu.moved_map(data, address)
+
+    packed, count = launch.attributes
+    attributes = bytes.fromhex(packed), count
+    values = [bound(value) for value in launch.values]
+    gpu.launch(function, bytes.fromhex(launch.shape), launch.shared, attributes, values)
+    gpu.wait()
+    for address in buffers:
+        gpu.free(address)
+    gpu.unload(module)
+
+
+def claimed(folder: Path, claims: Path, end: float) -> Iterator[Path]:
+    """Launches that no other worker has taken, small ones first."""
+    tried: set[str] = set()
+    while True:
+        over = (folder / OVER).exists()
+        found = [path for path in folder.glob("*.launch") if path.name not in tried]
+        for path in sorted(found, key=lambda path: path.stat().st_size):
+            tried.add(path.name)
+            if time.time() > end:
+                return
+            try:
+                (claims / path.stem).touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            yield path
+        if time.time() > end or (over and not found):
+            return
+        if not found:
+            time.sleep(_PAUSE)
+
+
+def main() -> int:
+    folder, claims, end = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
+    gpu = Gpu()
+    gpu.open()
+    for path in claimed(folder, claims, end):
+        launch, contents = read(path)
+        print(f"\nlaunch {path.stem}", flush=True)
+        try:
+            replay(gpu, (folder / f"{launch.image}.cubin").read_bytes(), launch, contents)
+        except GpuError as error:
+            print(f"\nbroken {path.stem}: {error}", flush=True)
+            return 3
+        print(f"\nended {path.stem}", flush=True)
+    print(FINISHED, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

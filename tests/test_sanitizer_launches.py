@@ -1,0 +1,218 @@
+"""Launches that a plugin of pytest keeps, and a program runs again by themselves."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "sanitizer"))
+
+import record
+import replay
+from gpu import GpuError
+from launches import head, read
+
+U = record.UNWRITTEN
+FUNCTION, FIRST, SECOND, FOREIGN = 32, 0x70000, 0x90000, 0xF0000
+
+
+class FakeGpu:
+    """Memory at the addresses above; what is launched is kept."""
+
+    def __init__(self) -> None:
+        self.memory: dict[int, bytearray] = {}
+        self.captures, self.launched = False, []  # type: ignore[var-annotated]
+        self.next = 0x200000
+
+    def put(self, address: int, words: list[int]) -> None:
+        self.memory[address] = bytearray(np.array(words, np.uint32).tobytes())
+
+    def held(self) -> list[tuple[int, int]]:
+        return sorted((at, len(data)) for at, data in self.memory.items() if at != FOREIGN)
+
+    def is_memory(self, address: int) -> bool:
+        return any(at <= address < at + len(data) for at, data in self.memory.items())
+
+    def parameter_sizes(self, function: int) -> tuple[int, ...]:
+        return (8, 8, 4, 128)
+
+    def capturing(self, stream: int) -> bool:
+        return self.captures
+
+    def moved_map(self, tensor_map: bytes, address: int) -> bytes:
+        return address.to_bytes(8, "little") + tensor_map[8:]
+
+    def wait(self) -> None: ...
+
+    def read(self, address: int, size: int) -> bytearray:
+        return self.memory[address][:size]
+
+    def write(self, address: int, data: bytes) -> None:
+        base = max(at for at in self.memory if at <= address)
+        self.memory[base][address - base : address - base + len(data)] = data
+
+    def allocate(self, size: int) -> int:
+        self.next += 0x100000
+        self.memory[self.next] = bytearray(size)
+        return self.next
+
+    def free(self, address: int) -> None:
+        del self.memory[address]
+
+    def load(self, image: bytes, name: str) -> tuple[int, int]:
+        return 16, FUNCTION
+
+    def unload(self, module: int) -> None: ...
+
+    def launch(self, *given: Any) -> None:
+        memory = {at: bytes(data) for at, data in self.memory.items() if at >= 0x200000}
+        self.launched.append((*given, memory))
+
+
+class Driver:
+    def load(self, image: bytes, name: str) -> int:
+        return FUNCTION
+
+    def tensor_map(self, dtype: str, address: int, *rest: Any) -> bytes:
+        return address.to_bytes(8, "little") + bytes([7]) * 120
+
+    def launch(self, config: int, function: int, params: int, extra: None) -> int:
+        return 0
+
+
+class Bench:
+    """A recorder before a driver, and calls of it as the runtime makes them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.gpu, self.driver = folder, FakeGpu(), Driver()
+        self.recorder = record.Recorder(self.driver, self.gpu, self.gpu.held, folder, "gw0")  # type: ignore[arg-type]
+        self.recorder.pytest_runtest_logstart("a::t")
+        self.function = self.driver.load(b"code", "k")
+        self.gpu.put(FIRST, list(range(8)))
+        self.gpu.put(SECOND, [5] + [U] * 7)
+
+    def launch(self, first: int = FIRST, second: int = SECOND, n: int = 3, grid: int = 2) -> None:
+        described = self.driver.tensor_map("f32", second)
+        values = [struct.pack("<Q", first), struct.pack("<Q", second), struct.pack("<i", n)]
+        rooms = [ctypes.create_string_buffer(v, len(v)) for v in (*values, described)]
+        params = (ctypes.c_void_p * 4)(*map(ctypes.addressof, rooms))
+        attribute = ctypes.create_string_buffer(b"\6" + bytes(71), 72)
+        config = struct.pack(
+            "<7I4xQQI4x", grid, 1, 1, 128, 1, 1, 60000, 0, ctypes.addressof(attribute), 1
+        )
+        room = ctypes.create_string_buffer(config, len(config))
+        self.driver.launch(ctypes.addressof(room), self.function, ctypes.addressof(params), None)
+
+    @property
+    def kept(self) -> list[Path]:
+        return sorted(self.folder.glob("*.launch"))
+
+    @property
+    def notes(self) -> list[str]:
+        return (self.folder / "launches.gw0").read_text().splitlines()
+
+
+def test_a_launch_is_kept_and_runs_again_on_memory_of_its_own(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.launch(first=FIRST + 4)
+    (path,) = bench.kept
+    assert bench.notes == [f"a::t\tk\t{path.stem}"]
+    launch, contents = read(path)
+    assert launch == head(path)
+    assert [b.written for b in launch.buffers] == [((0, 32),), ((0, 4),)]
+    bench.gpu.memory.clear()
+    replay.replay(bench.gpu, b"code", launch, contents)  # type: ignore[arg-type]
+    assert bench.gpu.memory == {}, "nothing stays"
+    (function, shape, shared, attributes, values, memory), = bench.gpu.launched  # fmt: skip
+    first, second = sorted(memory)
+    assert struct.unpack("<7I", shape) == (2, 1, 1, 128, 1, 1, 60000)
+    assert (function, shared, attributes) == (FUNCTION, 60000, (b"\6" + bytes(71), 1))
+    assert [int.from_bytes(value[:8], "little") for value in values] == [
+        first + 4, second, 3, second,
+    ]  # fmt: skip
+    assert [len(value) for value in values] == [8, 8, 4, 128]
+    assert values[3][8:] == bytes([7]) * 120
+    assert memory[first] == np.arange(8, dtype=np.uint32).tobytes()
+    assert memory[second] == b"\5" + bytes(31), "what was not written stays as it was allocated"
+
+
+def test_launches_that_do_the_same_are_kept_once(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.launch()
+    bench.gpu.put(0xC0000, list(range(8)))
+    bench.launch(first=0xC0000)
+    assert len(bench.kept) == 1, "elsewhere"
+    bench.launch(n=4)
+    bench.launch(grid=1)
+    bench.launch(first=FIRST + 16)
+    bench.gpu.put(FIRST, [9] * 8)
+    bench.launch()
+    assert len(bench.kept) == 4, "the same call of one test, whatever stands there"
+    bench.recorder.pytest_runtest_logstart("a::u")
+    bench.launch()
+    assert len(bench.kept) == 5, "other contents, which may steer it"
+    assert [line.split("\t")[0] for line in bench.notes] == ["a::t"] * 5 + ["a::u"]
+    bench.launch(grid=0)
+    assert len(bench.kept) == 5, "a grid of no blocks does not run"
+
+
+@pytest.mark.parametrize(
+    ("why", "change"),
+    [
+        ("captured", lambda b: setattr(b.gpu, "captures", True)),
+        ("memory that is not torch's", lambda b: b.gpu.memory.update({FOREIGN: bytearray(8)})),
+        ("more than 16 bytes", lambda b: None),
+        ("no room", lambda b: setattr(b.recorder, "_room", 8)),
+        ("wait gave 700", lambda b: setattr(b.gpu, "wait", failing)),
+    ],
+)
+def test_what_is_not_kept_is_said(
+    why: str, change: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path)
+    change(bench)
+    if why.startswith("more"):
+        monkeypatch.setattr(record, "MOST_BYTES", 16)
+    bench.launch(first=FOREIGN if "torch" in why else FIRST)
+    assert bench.kept == []
+    assert bench.notes == [f"a::t\tk\tnot kept: {why}"]
+
+
+def failing() -> None:
+    raise GpuError("wait gave 700")
+
+
+@pytest.mark.parametrize(
+    ("words", "places"),
+    [
+        ([U] * 8, ()),
+        ([1] * 3 + [U] * 4 + [2], ((0, 12), (28, 32))),
+        ([U] * 3 + [1], ((0, 16),)),
+        ([U, U], ()),
+        ([], ()),
+        ([*[U] * 4, 1] * 300 + [U] * 1000, ((0, 6000),)),
+    ],
+)
+def test_memory_that_nothing_has_written(words: list[int], places: Any) -> None:
+    assert record.written(bytearray(np.array(words, np.uint32).tobytes())) == places
+    assert record.written(bytearray(b"abc")) == ((0, 3),)
+
+
+def test_workers_share_the_launches(tmp_path: Path) -> None:
+    bench, claims = Bench(tmp_path), tmp_path / "claims"
+    claims.mkdir()
+    bench.launch()
+    bench.launch(n=4)
+    taken = replay.claimed(tmp_path, claims, end=1e12)
+    one = next(taken)
+    (tmp_path / replay.OVER).touch()
+    other = list(replay.claimed(tmp_path, claims, end=1e12))
+    assert sorted([one, *other]) == bench.kept
+    assert list(taken) == []
+    assert list(replay.claimed(tmp_path, tmp_path, end=0.0)) == []
