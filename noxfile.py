@@ -171,8 +171,8 @@ def gpu(session: nox.Session) -> None:
 
 @nox.session
 def sanitize(session: nox.Session) -> None:
-    """What the tests that need a GPU launch, kept in a folder and run again by itself under the tools
-    of compute-sanitizer: `-- FOLDER [TOOL...]`."""
+    """What the tests that need a GPU launch, kept and then run again by itself under the tools of
+    compute-sanitizer: `-- FOLDER [TOOL...]`."""
     compiler(session, *TESTING, "torch", "triton")
     folder, *rest = session.posargs or ["launches"]
     kept = {"RECORD": folder, "PYTHONPATH": "tests/sanitizer"}
