@@ -19,6 +19,7 @@ from hexcute_kernels.gemm.cost import (
     wgmma_clocks,
 )
 from hexcute_kernels.gemm.dots import THREADS
+from hexcute_kernels.gemm.staged import WIDE
 from hexcute_kernels.tables import Sized, tiles
 
 
@@ -161,6 +162,7 @@ class StagedConfig:
             brought=(self.BM + self.BN) * self.BK * 2,
             room=room((self.BM + self.BN) * self.BK * 4, threads, registers),
             cluster=self.SPLITS, early=self.EARLY, tma=False,
+            scattered=self.SPLITS == 1 and self.BM * self.BN < WIDE,
         )  # fmt: skip
 
 

@@ -53,6 +53,7 @@ class Cut:
     cluster: int
     early: bool
     tma: bool = True
+    scattered: bool = False
     ahead: int = 0
     stays: bool = False
     apart: bool = False
@@ -62,7 +63,7 @@ DRAM: Mapping[str, float] = {"h200": 4.3, "gh200": 3.6, "h100": 3.0, "h800": 3.0
 """Terabytes a second that a product reads at, at most; elsewhere as on an H100."""
 WRITE, TMA_WRITE = 2.3, 1.6
 """The same of results, by threads and by kernels that use TMA."""
-NEAR, FAR = 2.5e5, 1200.0
+NEAR, FAR = 1.5e5, 1600.0
 """Operands of so many bytes are not all found in L2; clocks until what threads ask for is there."""
 CLOCKS = 1750.0
 """A microsecond."""
@@ -90,6 +91,9 @@ LINE, TWICE = 128, 1.5
 """Bytes of a line, and how many times more of them L2 reads where rows begin between two."""
 EDGE = 64
 """Bytes that are written in addition at the ends of a row that is no whole 16 bytes."""
+SCATTERED, SINGLY = 1.5, 4.0
+"""How many times longer memory takes for results that threads write in pairs, or where rows are odd
+one by one, without putting rows together first."""
 WGMMA_RATE, NARROWER, MMA_RATE = 0.765, 8.0, 272.0
 """Of what wgmma can do, clocks lost by each of its instructions; multiplications a clock of
 mma.sync."""
@@ -192,6 +196,8 @@ def microseconds(cut: Cut, p: Sizes, gpu: str) -> float:
             clocks += fill * (1.0 - AGAIN)
     if p.n % 8:
         written *= 1 + EDGE / (min(cut.columns, p.n) * 2)
+    if cut.scattered:
+        written *= SINGLY if p.n % 2 else SCATTERED
     memory = read / DRAM.get(gpu, DRAM["h100"]) + written / (TMA_WRITE if cut.tma else WRITE)
     us = max(clocks / CLOCKS, memory / 1e6 + 0.64) + LAUNCH
     if cut.tma:
