@@ -7,6 +7,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 import api  # noqa: E402
+import instructions  # noqa: E402
 
 from cute_layout.playground import playground  # noqa: E402
 
@@ -22,6 +23,7 @@ html_css_files = ["wide.css"]
 exclude_patterns = ["_build", "out"]
 
 api.write(HERE / "reference")
+instructions.write(HERE / "reference")
 # Beside the pages, as a file of its own.
 html_extra_path = ["extra"]
 (HERE / "extra").mkdir(exist_ok=True)

@@ -13,19 +13,30 @@ from typing import Any
 import pytest
 
 from hexcute_core import DType
+from hexcute_core.arch import arch
+from hexcute_core.arch.registry import names
 
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.fixture(scope="module")
-def api() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("api", ROOT / "docs" / "api.py")
+def loaded(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     # Dataclasses find their module there.
-    sys.modules["api"] = module
+    sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def api() -> ModuleType:
+    return loaded("api")
+
+
+@pytest.fixture(scope="module")
+def instructions() -> ModuleType:
+    return loaded("instructions")
 
 
 @pytest.mark.parametrize("name", ["cute_layout", "hexcute_core", "hexcute_kernels"])
@@ -39,6 +50,18 @@ def test_every_public_name_is_described(api: ModuleType, name: str) -> None:
             continue
         assert f"### `{entry.name}`\n" in text
         assert len(entry.doc.split()) > 2, f"{entry.module}.{entry.name} has no docstring"
+
+
+def test_every_instruction_of_every_gpu_has_a_row(instructions: ModuleType) -> None:
+    text = instructions.page()
+    assert re.findall(r"^## (\w+)$", text, re.MULTILINE) == [*names(), "Sources"]
+    for part, name in zip(text.split("\n## ")[1:], names()):
+        table = arch(name)
+        rows = [line for line in part.splitlines() if line.startswith("|") and "---" not in line]
+        heads = sum(bool(kind) for kind in (table.copies, table.mmas, table.wgmmas))
+        assert len(rows) == len(table.copies) + len(table.mmas) + len(table.wgmmas) + heads
+        assert all(f"`{row.name}`" in part for row in (*table.copies, *table.mmas))
+        assert ("TMA: " in part) == (table.bulk is not None)
 
 
 def test_every_family_of_kernels_has_a_section(api: ModuleType) -> None:
