@@ -129,7 +129,9 @@ def test_a_quantized_row_is_compared_with_what_it_was() -> None:
     assert math.isnan(case.error(case.output(0), 0))
 
 
-def test_the_scan_steps_through_time() -> None:
+def test_the_scan_steps_through_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Chunks of 70 steps, the last shorter.
+    monkeypatch.setattr("hexcute_bench.cases.scan._CHUNK", 70 * 2 * 3 * STATES)
     case = ScanCase(Shape.of(batch=2, length=300), sets=1, device="cpu", width=3)
     u, z = case.u[0].double(), case.z[0].double()
     dt = torch.nn.functional.softplus(case.delta[0].double() + case.bias[:, None].double())

@@ -59,7 +59,20 @@ from hexcute_bench.triton_kernels.scan import ScanConfig, scan
 case = ScanCase(Shape.of(batch=2, length=300), sets=1, device="cpu", width=8)
 check(case, scan(case, ScanConfig(128, 4)))
 """
-KERNELS = {"gemm": GEMM, "gemm_tma": TMA, "attention": ATTENTION, "fp8": FP8, "scan": SCAN}
+UPDATE = """
+from hexcute_bench.cases.state_update import StateUpdateCase
+from hexcute_bench.triton_kernels.state_update import UpdateConfig, update
+for bits in (16, 32):
+    case = StateUpdateCase(Shape.of(batch=2, bits=bits), sets=1, device="cpu", width=24)
+    check(case, update(case, UpdateConfig(16, 4)))
+    run = update(case, UpdateConfig(16, 4))
+    run(0)
+    assert case.error(case.output(0), 0) > case.tolerance
+"""
+KERNELS = {
+    "gemm": GEMM, "gemm_tma": TMA, "attention": ATTENTION, "fp8": FP8, "scan": SCAN,
+    "update": UPDATE,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", KERNELS)

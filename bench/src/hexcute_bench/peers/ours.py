@@ -39,6 +39,8 @@ class Hexcute(CasePeer):
     """The operator called with `arguments(case, index)`, `options(case)` and `output(case, index)`.
 
     `variant` names the only variant to use, `config` fixes the constants of its configuration.
+    `changes`: an argument is changed in place, so that a replay of many launches is no call; the
+    launch then gives its result, which is not looked at again after the replays.
     """
 
     def __init__(
@@ -51,10 +53,11 @@ class Hexcute(CasePeer):
         config: Mapping[str, Any] | None = None,
         options: Callable[[Any], Mapping[str, Any]] = lambda case: {},
         output: Callable[[Any, int], Any] = lambda case, index: case.output(index),
+        changes: bool = False,
     ) -> None:
         self.name, self.called, self.variant = name, called, variant
         self._arguments, self._output = arguments, output
-        self._config, self._options = config, options
+        self._config, self._options, self._changes = config, options, changes
 
     def prepare(self, case: Case) -> Sequence[Candidate]:
         ours = operator(self.called)
@@ -77,8 +80,9 @@ class Hexcute(CasePeer):
         outputs = [self._output(case, index) for index in sets]
         options = {**self._options(case), "variant": self.variant, "config": config}
 
-        def run(index: int) -> None:
+        def run(index: int) -> Any:
             ours(*arguments[index], out=outputs[index], **options)
+            return outputs[index] if self._changes else None
 
         return run
 

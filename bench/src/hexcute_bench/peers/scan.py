@@ -1,4 +1,4 @@
-"""Selective-scan peers: mamba-ssm, vLLM's copy of it, and Triton."""
+"""Selective-scan peers: mamba-ssm, vLLM's copy of it, and Triton; and of a step, Triton."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hexcute_bench.cases.scan import STATES, ScanCase
+from hexcute_bench.cases.state_update import StateUpdateCase
 from hexcute_bench.interface import Candidate, CasePeer, Run
 from hexcute_bench.peers.common import module
 from hexcute_bench.peers.folder import python_package, vllm_operators
@@ -100,4 +101,30 @@ def hexcute_scan() -> tuple[Hexcute, TunedHexcute]:
             case.u[i], case.delta[i], case.a, case.b[i], case.c[i], case.d, case.z[i], case.bias,
             True,
         ),
+    )  # fmt: skip
+
+
+class TritonUpdate(CasePeer):
+    """A step of the scan in Triton, as mamba-ssm has one: its tiles, or the fastest of ours."""
+
+    name = "triton"
+
+    def prepare(self, case: StateUpdateCase) -> Sequence[Candidate]:
+        module("triton")
+        kernels = module("hexcute_bench.triton_kernels.state_update")
+        return [
+            Candidate(config.name, lambda config=config: kernels.update(case, config))
+            for config in kernels.CONFIGS
+        ]
+
+
+def hexcute_update() -> tuple[Hexcute, TunedHexcute]:
+    """Our `selective_state_update(state, x, dt, a, b, c, d, z, bias)`, the state in place."""
+    return hexcute(
+        "selective_state_update",
+        lambda case, i: (
+            case.state[i], case.x[i], case.dt[i], case.a, case.b[i], case.c[i], case.d, case.z[i],
+            case.bias, True,
+        ),
+        changes=True,
     )  # fmt: skip

@@ -20,6 +20,7 @@ from hexcute_bench.suites.moe import MOE, MOE_LAYER, MOE_MIXTRAL, MOE_QWEN, MOE_
 from hexcute_bench.suites.norms import NORMS
 from hexcute_bench.suites.packed import MHA_PACKED
 from hexcute_bench.suites.scan import SELECTIVE_SCAN
+from hexcute_bench.suites.state_update import SELECTIVE_STATE_UPDATE
 from hexcute_bench.suites.tables import BYTES_PER_INSTRUCTION, COMPILE_TIME, LINES_OF_CODE
 from hexcute_bench.suites.tutorial import TUTORIAL
 from hexcute_bench.suites.w4a16 import W4A16
@@ -47,6 +48,7 @@ ALL: tuple[Suite, ...] = (
     MOE_QWEN,
     W4A16,
     SELECTIVE_SCAN,
+    SELECTIVE_STATE_UPDATE,
     NORMS,
     TUTORIAL,
     COST_MODEL,
