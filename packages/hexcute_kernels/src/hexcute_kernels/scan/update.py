@@ -59,17 +59,20 @@ def state_update_kernel(
         given, dt = (
             taken(hx.global_view(x[y, group, bd:], (row, (1, 0))), row) for x in (x, delta)
         )
+        # All is asked for before the first store, which loads behind it would wait for.
+        h = taken(gh, block)
+        rskip = taken(hx.global_view(skip[group, bd:], (row, (1, 0))), row) if skips else 0.0
+        gate = taken(hx.global_view(z[y, group, bd:], (row, (1, 0))), row) if gated else 0.0
         if biased:
             dt = dt + taken(hx.global_view(bias[group, bd:], (row, (1, 0))), row)
         if soft:
             dt = softplus(dt)
-        h = taken(gh, block) * hx.exp2(dt * ra) + dt * given * rb
+        h = h * hx.exp2(dt * ra) + dt * given * rb
         hx.copy(hx.cast(h, state_dtype), gh)
         result = hx.sum(h * rc, 1)
         if skips:
-            result = result + given * taken(hx.global_view(skip[group, bd:], (row, (1, 0))), row)
+            result = result + given * rskip
         if gated:
-            gate = taken(hx.global_view(z[y, group, bd:], (row, (1, 0))), row)
             result = finished(result, gate)
         hx.copy(hx.cast(result, dtype), go)
 
