@@ -26,26 +26,31 @@ def reference(
     u: Any, delta: Any, a: Any, b: Any, c: Any, skip: Any, z: Any, bias: Any, soft: bool,
     start: Any = None,
 ) -> tuple[Any, Any]:  # fmt: skip
-    dt = delta.float() if bias is None else delta.float() + bias[:, None]
+    """The result and the last states in float64, by doubling: what came 1, 2, 4, ... steps before
+    is added, as it has decayed since."""
+    u, delta, a, b, c = (x.double() for x in (u, delta, a, b, c))
+    dt = delta if bias is None else delta + bias.double()[:, None]
     dt = torch.nn.functional.softplus(dt) if soft else dt
     b, c = (x[:, None] if x.dim() == 3 else x for x in (b, c))
-    b, c = (x.float().repeat_interleave(u.shape[1] // x.shape[1], 1) for x in (b, c))
-    h, columns = torch.zeros(*u.shape[:2], a.shape[1], device="cuda"), []
-    h = h if start is None else start
-    for t in range(u.shape[2]):
-        decay = torch.exp(dt[:, :, t, None] * a)
-        h = h * decay + (dt[:, :, t] * u[:, :, t].float())[:, :, None] * b[:, :, :, t]
-        columns.append((h * c[:, :, :, t]).sum(2))
-    y = torch.stack(columns, 2)
-    y = y if skip is None else y + skip[:, None] * u.float()
-    return y if z is None else y * torch.nn.functional.silu(z.float()), h
+    b, c = (x.repeat_interleave(u.shape[1] // x.shape[1], 1) for x in (b, c))
+    left, h = torch.exp(dt[:, :, None] * a[:, :, None]), (dt * u)[:, :, None] * b
+    if start is not None:
+        h[..., 0] += left[..., 0] * start
+    step = 1
+    while step < u.shape[2]:
+        h = torch.cat([h[..., :step], h[..., step:] + left[..., step:] * h[..., :-step]], -1)
+        left = torch.cat([left[..., :step], left[..., step:] * left[..., :-step]], -1)
+        step *= 2
+    y = (h * c).sum(2)
+    y = y if skip is None else y + skip.double()[:, None] * u
+    return y if z is None else y * torch.nn.functional.silu(z.double()), h[..., -1]
 
 
 BITS = {torch.float16: 9, torch.bfloat16: 6, torch.float32: 15}
 
 
 def close(got: Any, want: Any, bits: int) -> None:
-    assert (got.float() - want).abs().max() / want.abs().max() < 2.0**-bits
+    assert (got.double() - want).abs().max() / want.abs().max() < 2.0**-bits
 
 
 def turned(x: Any, last: bool) -> Any:
@@ -92,6 +97,42 @@ def test_random_problems(seed: int) -> None:
         length = draw.choice([1, 2, 15, 16, 17, 64, 100, 257])
         states = draw.choice([4, 8, 16, 32, 64, 128])
         compare(draw, draw.choice([1, 2, 5]), d, length, states)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_hundred_sizes_of_one_kind(seed: int) -> None:
+    """Rows are multiples of 16 bytes or not: kernels of their own, which are to be few here."""
+    draw = random.Random(seed)
+    torch.manual_seed(seed)
+    dtype = draw.choice([torch.float16, torch.bfloat16])
+    whole, states = draw.choice([1, 8]), draw.choice([8, 16, 16, 32])
+    config = draw.choice([*HELPED] if states > 8 else [*SCAN])
+    has = [draw.random() < 0.7 for _ in range(3)]
+    for _ in range(100):
+        b, d = draw.randint(1, 3), 4 * draw.randint(1, 75)
+        length = 8 * draw.randint(1, 38) - (whole == 1)
+        u, delta, z = (torch.randn(b, d, length, device="cuda").to(dtype) for _ in range(3))
+        bs, cs = (torch.randn(b, states, length, device="cuda").to(dtype) for _ in range(2))
+        a = -torch.rand(d, states, device="cuda") * 4 - 0.5
+        skip, bias = (torch.randn(d, device="cuda") if h else None for h in has[:2])
+        args = (u, delta - 1, a, bs, cs, skip, z if has[2] else None, bias, True)
+        out = torch.full_like(u, torch.nan)
+        selective_scan(*args, out=out, config=config)
+        close(out, reference(*args)[0], BITS[dtype])
+
+
+@pytest.mark.parametrize("length", [1, 17, 4097, 1_000_000])
+def test_lengths(length: int) -> None:
+    b, d, states = (1, 8, 16) if length > 5000 else (2, 160, 16)
+    u, delta, z = (torch.randn(b, d, length, device="cuda").half() for _ in range(3))
+    bs, cs = (torch.randn(b, states, length, device="cuda").half() for _ in range(2))
+    # Decays that keep a state for thousands of steps are among these.
+    a = -torch.logspace(-3, 1, d * states, device="cuda").view(d, states)
+    args = (u, delta - 3, a, bs, cs, torch.randn(d, device="cuda"), z, None, True)
+    want, end = reference(*args)
+    out, state = selective_scan_with_state(*args)
+    close(out, want, BITS[torch.float16])
+    close(state, end, 9)
 
 
 @pytest.mark.parametrize("config", [*SCAN, *HELPED], ids=str)
