@@ -8,7 +8,7 @@ from hexcute_bench.errors import BenchError
 from hexcute_bench.interface import Suite
 from hexcute_bench.suites.attention import MHA_CAUSAL, MHA_DECODING, MHA_FORWARD
 from hexcute_bench.suites.cost_model import COST_MODEL
-from hexcute_bench.suites.decoding import GQA_DECODING, PAGED_DECODING
+from hexcute_bench.suites.decoding import GQA_DECODING, LATENT_DECODING, PAGED_DECODING
 from hexcute_bench.suites.fp8 import FP8_BLOCKWISE
 from hexcute_bench.suites.fp8_grouped import FP8_GROUPED
 from hexcute_bench.suites.fp8_quantize import FP8_QUANTIZE
@@ -41,6 +41,7 @@ ALL: tuple[Suite, ...] = (
     MHA_DECODING,
     GQA_DECODING,
     PAGED_DECODING,
+    LATENT_DECODING,
     MOE,
     MOE_LAYER,
     MOE_WIDE,
