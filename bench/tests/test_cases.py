@@ -19,6 +19,7 @@ from hexcute_bench.cases.fp8_grouped import (  # noqa: E402
 )
 from hexcute_bench.cases.fp8_quantize import Fp8QuantizeCase  # noqa: E402
 from hexcute_bench.cases.gemm import GemmCase  # noqa: E402
+from hexcute_bench.cases.latent import LatentCase, latent_work  # noqa: E402
 from hexcute_bench.cases.moe import MoeCase, MoeSizes, align, moe_work  # noqa: E402
 from hexcute_bench.cases.norms import EPS, NormsCase  # noqa: E402
 from hexcute_bench.cases.packed import PackedCase, lengths_of, packed_work  # noqa: E402
@@ -81,6 +82,19 @@ def test_decoding_of_a_batch_against_torch(page: int) -> None:
     assert case.error(out.half(), 1) < 2.0**-10
     assert case.error(out.half().roll(1, 0), 1) > case.tolerance
     assert not page or int(case.table.max()) == case.k[0].shape[0] - 1
+
+
+def test_latent_decoding_against_torch() -> None:
+    shape = Shape.of(batch=2, heads=4, s=192)
+    case = LatentCase(shape, sets=1, device="cpu")
+    keys = case.cache[0][case.table.long()].view(2, 1, 192, 576).double()
+    q = case.q[0].double().transpose(1, 2)
+    out = torch.nn.functional.scaled_dot_product_attention(
+        q, keys.expand(2, 4, 192, 576), keys[..., :512].expand(2, 4, 192, 512)
+    ).transpose(1, 2)
+    assert case.error(out.half(), 0) < 2.0**-10
+    assert case.error(out.half().roll(1, 0), 0) > case.tolerance
+    assert latent_work(shape).bytes == case.cache[0].nbytes
 
 
 def test_fp8_scales_blocks_of_128() -> None:

@@ -52,10 +52,16 @@ def test_random_problems(seed: int) -> None:
 
 
 @pytest.mark.fuzz
-@pytest.mark.parametrize("seed", range(1000, 1120))
+@pytest.mark.parametrize("seed", range(1000, 1024))
 def test_three_thousand_random_problems(seed: int) -> None:
-    for p in drawn(seed, 25):
-        check(p)
+    # Kernels are compiled for a kind, so many problems share one: compiling takes the time.
+    for p in drawn(seed, 125):
+        given = tensors(p, "cuda")
+        q, _, _, lengths, table, k, v = given
+        out = torch.full_like(q, torch.nan)
+        logs = torch.full((p.b, p.h, p.sq), torch.nan, device="cuda")
+        decode_attention_with_lse(q, k, v, lengths, table, out=(out, logs), **p.options)
+        compare(p, given, out, logs)
 
 
 @pytest.mark.parametrize("config", list(SPLIT), ids=str)
