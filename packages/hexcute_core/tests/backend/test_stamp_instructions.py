@@ -125,7 +125,8 @@ def launch(blocks: list[tuple[int, int, int]], room: int) -> tuple[Any, dict[int
             special |= {f"%%nctaid.{a}": v for a, v in zip("xyz", GRID, strict=True)}
             special |= {"%%tid.x": tid, "%%globaltimer": (5 << 32) + 1000 * place, "%%smid": place}
             t = Thread(special, memory, clock=100 * tid)
-            row, left, *begun = t.run(stamps._OPEN, *given, tracks(THREADS))
+            row, left, told, *begun = t.run(stamps._OPEN, *given, tracks(THREADS))
+            assert told == (place in places)
             for number, run in enumerate(RUNS):
                 words = [1 + number, *range(10 * number, 10 * number + len(run))]
                 row, left = t.run(stamps._TAKE, row, left, rows(len(run)))

@@ -64,12 +64,12 @@ def build_module(
     if _multiplies_from_shared(program):
         opening += wgmma.descriptor_base(scope)
     opening += tensor_maps.prefetch_maps(scope)
-    ending: list[Any] = []
-    if program.stamps is not None:
+    if program.stamps is None:
+        body = emit_block(scope, program.body).seq
+    else:
         opening += stamps.opening(scope, program.stamps, program.block_dim)
-        ending = stamps.closing(scope)
-    body = emit_block(scope, program.body)
-    whole = hs.SeqStmt([*declarations(scope), *opening, *body.seq, *ending])
+        body = stamps.twice(scope, lambda: emit_block(scope, program.body))
+    whole = hs.SeqStmt([*declarations(scope), *opening, *body])
     attrs: dict[str, Any] = {"cuda.block_dim": program.block_dim, OWN: True}
     if program.min_blocks is not None:
         attrs["cuda.min_blocks"] = program.min_blocks

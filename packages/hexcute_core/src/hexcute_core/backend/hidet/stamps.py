@@ -7,12 +7,16 @@ Where rows lie says `thread/stamps.py`. The clock is the multiprocessor's own, w
 its clocks; the nanoseconds that all multiprocessors share, which go on in steps of up to a
 microsecond, are read at both ends alone. A thread holds where its next row goes and how many still
 fit, and takes room for a run of stamps at once. Those that write none have room for none, so that
-no stamp is a branch; rows that do not fit are counted. Blocks that are not told of do not touch
-memory for their stamps.
+no stamp is a branch; rows that do not fit are counted.
+
+A stamp holds what is written in front of it and behind it where it was written, which costs a
+kernel more than its instructions do. So the kernel is there twice: blocks that are not told of run
+it without stamps, and touch no memory for them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,11 +34,13 @@ _SHIFT = TRACK.bit_length() - 1
 
 @dataclass(frozen=True)
 class Stamping:
-    """The variables of a thread that stamps: where its next row goes, how many still fit, when it
-    started, the words of even and odd rows that are being filled; and what the stamps are."""
+    """The variables of a thread that stamps: where its next row goes, how many still fit, whether
+    its block is told of, when it started, the words of even and odd rows that are being filled;
+    and what the stamps are."""
 
     place: Any
     room: Any
+    told: Any
     started: tuple[Any, Any]
     words: tuple[list[Any], list[Any]]
     stamps: Stamps
@@ -46,15 +52,16 @@ _OPEN = Instruction(
     "{ .reg .pred p, q; .reg .b32 x, y, z, nx, ny, t; .reg .b64 w; "
     "mov.u32 x, %%ctaid.x; mov.u32 y, %%ctaid.y; mov.u32 z, %%ctaid.z; "
     "mov.u32 nx, %%nctaid.x; mov.u32 ny, %%nctaid.y; mov.u32 t, %%tid.x; "
-    "mad.lo.u32 y, z, ny, y; mad.lo.u32 x, y, nx, x; mov.b64 {y, z}, %6; "
+    "mad.lo.u32 y, z, ny, y; mad.lo.u32 x, y, nx, x; mov.b64 {y, z}, %7; "
     "sub.u32 x, x, y; setp.lt.u32 p, x, z; "
+    "setp.ne.and.u64 q, %6, 0, p; mad.wide.u32 w, x, 4, %6; @q ld.global.u32 x, [w]; "
+    f"setp.ne.and.u32 p, x, {NONE}, p; selp.b32 %2, 1, 0, p; "
     f"and.b32 z, t, {TRACK - 1}; setp.eq.and.u32 p, z, 0, p; shr.u32 t, t, {_SHIFT}; "
-    "setp.ne.and.u64 q, %5, 0, p; mad.wide.u32 w, x, 4, %5; @q ld.global.u32 x, [w]; "
-    f"setp.ne.and.u32 p, x, {NONE}, p; cvt.u32.u64 z, %7; mad.lo.u32 x, x, %8, t; "
-    f"mad.lo.u32 y, z, {ROW}, {HEAD}; mad.wide.u32 w, x, y, %4; "
+    "cvt.u32.u64 z, %8; mad.lo.u32 x, x, %9, t; "
+    f"mad.lo.u32 y, z, {ROW}, {HEAD}; mad.wide.u32 w, x, y, %5; "
     "selp.b64 %0, w, 0, p; selp.b32 %1, z, 0, p; "
-    "mov.u64 w, %%globaltimer; cvt.u32.u64 %2, w; mov.u32 %3, %%clock; }",
-    ("uint64", "int32", "uint32", "uint32"),
+    "mov.u64 w, %%globaltimer; cvt.u32.u64 %3, w; mov.u32 %4, %%clock; }",
+    ("uint64", "int32", "uint32", "uint32", "uint32"),
     ("uint64", "uint64", "uint64", "uint64", "uint32"),
 )
 # The address and the room change in step, so that they tell where a track's rows end: at 0 for who
@@ -97,19 +104,29 @@ def _row(words: int, left: int) -> Instruction:
 def opening(scope: Scope, stamps: Stamps, threads: int) -> list[Any]:
     """Before the kernel's first statement: when the track starts, and where its rows lie."""
     place, room = he.Var("stamps_place", data_type("uint64")), he.Var("room", data_type("int32"))
-    started, clock, *words = (
+    told, started, clock, *words = (
         he.Var(f"stamp_{name}", data_type("uint32"))
-        for name in ("started", "clock", *(f"word{i}" for i in range(2 * WORDS)))
+        for name in ("told", "started", "clock", *(f"word{i}" for i in range(2 * WORDS)))
     )
     both = words[:WORDS], words[WORDS:]
-    scope.stamping = Stamping(place, room, (started, clock), both, stamps)
+    scope.stamping = Stamping(place, room, told, (started, clock), both, stamps)
     given = [*map(scope.variable, stamps.params), integer(tracks(threads), "uint32")]
-    opened = scope.instruction(_OPEN, [place, room, started, clock, *given])
-    declared = map(hs.DeclareStmt, (place, room, started, clock, *words))
+    opened = scope.instruction(_OPEN, [place, room, told, started, clock, *given])
+    declared = map(hs.DeclareStmt, (place, room, told, started, clock, *words))
     return [*declared, hs.EvaluateStmt(opened)]
 
 
-def closing(scope: Scope) -> list[Any]:
+def twice(scope: Scope, body: Callable[[], Any]) -> list[Any]:
+    """What `body` emits, with its stamps for blocks that are told of and without for the others."""
+    held = scope.stamping
+    with_stamps = hs.SeqStmt([*body().seq, *_closing(scope)])
+    scope.stamping = None
+    without = body()
+    scope.stamping = held
+    return [hs.IfStmt(he.not_equal(held.told, integer(0, "uint32")), with_stamps, without)]
+
+
+def _closing(scope: Scope) -> list[Any]:
     """Behind its last: when it started and ended, and for how many rows there was room left."""
     held = scope.stamping
     given = [held.place, held.room, *held.started]
@@ -120,6 +137,8 @@ def emit(scope: Scope, stmt: Stamp) -> list[Any]:
     """One stamp, and the rows that are due: a row is written when the next one has begun, whose
     registers are others then, so that no stamp waits for a store to have read its own."""
     held = scope.stamping
+    if held is None:
+        return []
     run = held.stamps.runs[stmt.run]
     row, word = divmod(1 + stmt.at, WORDS)
     last = stmt.at + 1 == len(run)
