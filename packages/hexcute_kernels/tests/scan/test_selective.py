@@ -17,7 +17,6 @@ from hexcute_core.errors import LaunchError
 from hexcute_kernels.scan import selective_scan, selective_scan_with_state
 from hexcute_kernels.scan.configs import HELPED, SCAN, HelpedConfig
 from hexcute_kernels.scan.selective import selective_scan_kernel
-from hexcute_kernels.scan.walk import powers
 
 BITS = {"f16": 10, "bf16": 7, "f32": 17}
 ALL = frozenset({"skips", "gated", "biased", "soft"})
@@ -133,30 +132,6 @@ def test_a_thread_has_channels_and_their_states() -> None:
     steps = 4 * 2 * 16
     assert walk.count("MUFU.EX2") == steps
     assert len(re.findall(r"/\*[0-9a-f]{4,}\*/", walk)) < 5.5 * steps
-
-
-(n,) = hx.dims("n")
-
-
-@hx.kernel
-def raise_two(x: hx.f32[n], out: hx.f32[n]):
-    hx.attrs.cuda.grid_dim = hx.cdiv(n, 256)
-    hx.attrs.cuda.block_dim = 128
-    r = hx.register_tensor(hx.f32, (256,))
-    hx.copy(hx.global_view(x[hx.blockIdx.x * 256 :], ((256,), (1,))), r)
-    hx.copy(powers(r), hx.global_view(out[hx.blockIdx.x * 256 :], ((256,), (1,))))
-
-
-def test_powers_by_products_are_as_exact_as_special_functions() -> None:
-    x = np.concatenate([np.linspace(-126, 127.9, 4001), np.linspace(-1e-3, 1e-3, 99), [0.5, -0.5]])
-    x = x.astype(np.float32)
-    out = np.zeros_like(x)
-    raise_two.simulate(x, out, target="sm_90")
-    assert np.abs(out / np.exp2(x.astype(np.float64)) - 1).max() < 2.0**-22
-    x = np.array([0.0, 128.0, 1e30, np.inf, -127.0, -1e30, -np.inf], np.float32)
-    out = np.zeros_like(x)
-    raise_two.simulate(x, out, target="sm_90")
-    assert list(out) == [1.0, *[np.inf] * 3, *[2.0**-126] * 3]
 
 
 def test_what_cannot_be_is_told() -> None:

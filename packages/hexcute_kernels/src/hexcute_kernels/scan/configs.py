@@ -63,17 +63,13 @@ class ScanConfig:
 @dataclass(frozen=True)
 class HelpedConfig:
     """Tiles of BT steps; 128 threads walk OWN channels each with up to EACH states of them, and
-    read dt for RUN steps at a time. So many BLOCKS are to fit a multiprocessor. Exponentials are
-    made of products instead of special functions: those of the gate where EASED is 1, those of
-    softplus too where it is 2, and those of each last of EVERY steps of the walk."""
+    read dt for RUN steps at a time. So many BLOCKS are to fit a multiprocessor."""
 
     BT: int
     EACH: int
     OWN: int
     RUN: int = 4
     BLOCKS: int = 1
-    EASED: int = 0
-    EVERY: int = 0
 
     def blocks(self, problem: Channels) -> int:
         channels = 128 * min(self.EACH, problem.states) // problem.states * self.OWN
@@ -144,19 +140,17 @@ SCAN = Table(
 HELPED = Table(
     rows={
         "h200": (
-            Row(HelpedConfig(16, 16, 1, 8, 2), most={"states": 16}, fills=200),
+            Row(HelpedConfig(16, 8, 2, 8, 2), most={"states": 16}, fills=200),
             Row(HelpedConfig(32, 8, 1, 4, 2), fills=200),
+            Row(HelpedConfig(32, 8, 1, 8), most={"states": 16}),
             Row(HelpedConfig(32, 4, 1, 8)),
         ),
     },
-    more=(
-        HelpedConfig(16, 8, 1, 4, 3),
-        HelpedConfig(16, 8, 2, 8, 2, 1),
-        HelpedConfig(32, 4, 2, 8),
-        HelpedConfig(16, 16, 1, 8, 2, 2, 8),
-    ),
+    more=(HelpedConfig(16, 16, 1, 8, 2), HelpedConfig(16, 8, 1, 8, 3), HelpedConfig(32, 4, 2, 8)),
 )
-UPDATE = Table(rows={"h200": (Row(UpdateConfig(64)),)}, more=(UpdateConfig(32), UpdateConfig(128)))
+UPDATE = Table(
+    rows={"h200": (Row(UpdateConfig(32)),)}, more=(UpdateConfig(16, 64), UpdateConfig(64))
+)
 # Not measured yet: chosen such that nothing spills, all fit the shared memory of any GPU, and two
 # or three blocks that of an H200's multiprocessor.
 CHUNKED = Table(

@@ -59,7 +59,7 @@ def state_update_kernel(
         given, dt = (
             taken(hx.global_view(x[y, group, bd:], (row, (1, 0))), row) for x in (x, delta)
         )
-        # All is asked for before the first store, which loads behind it would wait for.
+        # All is asked for before the first store.
         h = taken(gh, block)
         rskip = taken(hx.global_view(skip[group, bd:], (row, (1, 0))), row) if skips else 0.0
         gate = taken(hx.global_view(z[y, group, bd:], (row, (1, 0))), row) if gated else 0.0

@@ -7,28 +7,14 @@ the states in registers, and y after it.
 from __future__ import annotations
 
 import hexcute_core as hx
-from hexcute_core import f32, i32
+from hexcute_core import f32
 from hexcute_kernels.parts.softmax import LOG2_E
 
 
 @hx.device
-def powers(x):
-    """2^x by products alone, for where the special functions are what is scarce: 2^i (1 + f p(f)),
-    i the integer next to x. Relative errors are below 2^-23, and 2^0 is 1."""
-    x = hx.clamp(x, -126.0, 128.0)
-    i = x + 1.5 * 2.0**23  # whose low bits are those of the integer
-    f = x - (i - 1.5 * 2.0**23)
-    p = 0.001326472731307149 * f + 0.009671512991189957
-    p = (p * f + 0.05550733581185341) * f + 0.24022242426872253
-    p = (p * f + 0.6931470036506653) * f + 1.0
-    return hx.bitcast(hx.bitcast(p, i32) + (hx.bitcast(i, i32) << 23), f32)
-
-
-@hx.device
-def softplus(x, eased=False):
-    """log(1 + e^x), which is x where x is large; `eased`, the exponential is made of products."""
-    grown = powers(x * LOG2_E) if eased else hx.exp(x)
-    return hx.where(x > 20.0, x, hx.log(1.0 + grown))
+def softplus(x):
+    """log(1 + e^x), which is x where x is large."""
+    return hx.where(x > 20.0, x, hx.log(1.0 + hx.exp(x)))
 
 
 @hx.device
@@ -57,11 +43,10 @@ def begun(a, start, which, place, block, threads):
 
 
 @hx.device
-def walked(h, ra, s_dt, s_du, s_b, s_c, s_y, left, eased=0):
+def walked(h, ra, s_dt, s_du, s_b, s_c, s_y, left):
     """h (channels, lanes, states) after a run of steps: of dt and dt u (channels, 1, 1, steps), B
     and C (1, steps, lanes, states). What a lane adds to y goes to s_y (channels, lanes, 1, steps).
-    Where `left` is a number, h stays what it is from that step on. Of every `eased` steps the last
-    has exponentials made of products."""
+    Where `left` is a number, h stays what it is from that step on."""
     channels, lanes, each = h.shape
     steps = s_dt.shape[3]
     rdt, rdu = (hx.register_tensor(f32, s_dt.shape) for _ in range(2))
@@ -75,15 +60,13 @@ def walked(h, ra, s_dt, s_du, s_b, s_c, s_y, left, eased=0):
         dt, du = rdt[:, :, :, t], rdu[:, :, :, t]
         if left is not None:
             dt, du = hx.where(t < left, dt, 0.0), hx.where(t < left, du, 0.0)
-        decay = powers(dt * ra) if eased and t % eased == eased - 1 else hx.exp2(dt * ra)
-        h = h * decay + du * rb
+        h = h * hx.exp2(dt * ra) + du * rb
         hx.copy(hx.sum(h * rc, 2), ry[:, :, :, t])
     hx.copy(ry, s_y)
     return h
 
 
 @hx.device
-def finished(y, gate, eased=False):
-    """y silu(gate); `eased`, the exponential is made of products."""
-    fallen = powers(-gate * LOG2_E) if eased else hx.exp(-gate)
-    return y * gate * hx.rcp(1.0 + fallen)
+def finished(y, gate):
+    """y silu(gate)"""
+    return y * gate * hx.rcp(1.0 + hx.exp(-gate))

@@ -36,7 +36,6 @@ def helped_scan_kernel(
         u: many, delta: many, a: f32[g, d, states], bs: shared, cs: shared, skip: skip_type,
         z: z_type, bias: bias_type, start: start_type, out: many, end: end_type, *,
         BT: int = 16, EACH: int = 16, OWN: int = 1, RUN: int = 4, BLOCKS: int = 1,
-        EASED: int = 0, EVERY: int = 0,
     ):  # fmt: skip
         S = min(EACH, states)
         L, R = states // S, BT // RUN
@@ -71,7 +70,7 @@ def helped_scan_kernel(
                     if biased:
                         dt = dt + rbias
                     if soft:
-                        dt = softplus(dt, EASED > 1)
+                        dt = softplus(dt)
                     du, rb, rc = dt * hx.cast(nu, f32), hx.cast(nb, f32), hx.cast(nc, f32)
                     with ahead.produce() as s:
                         hx.copy(dt, s_dt[:, :, :, :, s])
@@ -92,7 +91,7 @@ def helped_scan_kernel(
                     if skips:
                         result = result + hx.cast(pu, f32) * rskip
                     if gated:
-                        result = finished(result, hx.cast(pz, f32), EASED > 0)
+                        result = finished(result, hx.cast(pz, f32))
                     hx.copy(hx.cast(result, dtype), go[:, :, :, :, i - 1])
                 hx.copy(ru, pu)
                 if gated:
@@ -108,8 +107,7 @@ def helped_scan_kernel(
                         left = length - i * BT - j * RUN if ends else None
                         dt, du = s_dt[:, :, :, run, s], s_du[:, :, :, run, s]
                         rb, rc = s_b[one, :, :, :, s], s_c[one, :, :, :, s]
-                        ry = s_y[:, :, :, run, o]
-                        h = walked(h, ra, dt, du, rb, rc, ry, left, EVERY)
+                        h = walked(h, ra, dt, du, rb, rc, s_y[:, :, :, run, o], left)
                 ahead.release()
             if ends:
                 hx.copy(h, hx.global_view(end[which, group, bd:, :], (h.shape, (states, S, 1))))
