@@ -13,6 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent / "sanitizer"))
 
 import proofs
+import reasons
 from machine import Machine, Unread, read
 from reasons import LOOKED_AT, explained
 
@@ -62,6 +63,22 @@ EXIT
 SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [UR4+0x2000], R0
 @P0 CCTL.IVALL
 @!P0 BRA `(.L_x_0)
+EXIT
+"""
+
+
+# What is loaded behind the last row is left out.
+DROPPED = """
+CS2R R6, SRZ
+@P1 LDG.E.128 R8, desc[UR8][R18.64+0x204]
+IMAD.WIDE R18, R41, 0x4, R34
+FSEL R20, R8, RZ, !P4
+FSEL R9, R9, RZ, !P4
+FSEL R21, R10.reuse, RZ, !P4
+FSEL R22, R11, RZ, !P4
+FADD R9, R9, R20
+MOV R8, R9
+STS.64 [R3], R8
 EXIT
 """
 
@@ -132,6 +149,37 @@ def test_slots_that_are_touched_untold(pattern: str, by: str) -> None:
     assert rule(changed(TOLD, pattern, by)) is None
 
 
+def test_a_copy_is_told_of_by_the_arrival_that_waits_for_copies() -> None:
+    asked = "SYNCS.ARRIVE.TRANS64 RZ, [UR7+0x100], R2"
+    assert rule(changed(TOLD, r"(LDGSTS\.E.*)", rf"{asked}\n\1")) == "told", "one for TMA's bytes"
+    assert rule(changed(TOLD, r"ARRIVES\S+ .*", asked)) is None
+
+
+def test_what_selects_leave_out() -> None:
+    assert dropped(DROPPED)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "by"),
+    [
+        (r"FSEL R22, R11, RZ, !P4", "FADD R22, R11, RZ"),
+        (r"FSEL R22, R11, RZ, !P4", "@P2 MOV R11, RZ\nSTS [R3], R11"),
+        (r"STS.64 \[R3\], R8", "STS.128 [R3], R8"),
+        (r"STS.64 \[R3\], R8", "HGMMA.64x8x8.F32 R24, R4, gdesc[UR4]"),
+        (r"R41, 0x4, R34", "R41, 0x4, R10"),
+        (r"FSEL R20, R8, RZ, !P4", "LDG.E R20, desc[UR8][R8.64]"),
+        (r"MOV R8, R9", "@P0 MOV R8, R9"),
+    ],
+)
+def test_what_is_loaded_and_used(pattern: str, by: str) -> None:
+    assert not dropped(changed(DROPPED, pattern, by))
+
+
+def dropped(text: str) -> bool:
+    code = read(disassembly(text))
+    return proofs.dropped(code, next(at for at, op in code.ops.items() if "R8" in op))
+
+
 def test_a_slot_that_was_given_away_or_never_waited_for() -> None:
     late = changed(TOLD, r"(@!P3 .*)\n", "\\1\nLDS R9, [R3]\n")
     early = late.replace("(.L_x_3)\n.L_x_0:", "(.L_x_9)\n.L_x_0:")
@@ -189,6 +237,22 @@ def test_machine_code_of_a_thin_product() -> None:
     assert all(proofs.met(code, s, r) for s in stores for r in loads)
     without = read(re.sub(r"BAR\.SYNC\.DEFER_BLOCKING 0x0 ", "NOP ", text))
     assert not any(proofs.rule(without, s, r) for s in stores for r in loads)
+
+
+def test_a_load_of_what_nothing_wrote_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = read(disassembly(DROPPED))
+    monkeypatch.setattr(reasons, "_code", lambda image: code)
+    lines = ["Uninitialized __global__ memory read of size 16 bytes", "at hexcute_combined+0x10",
+             "by thread (96,0,0) in block (6,0,1)", "Address 0x7fcac683fae0"]  # fmt: skip
+    image, combined = tmp_path / "digest.cubin", "hexcute_combined"
+    assert (explained(lines, combined, image) or "").startswith("dropped: partial results")
+    lines[1] = "at hexcute_combined+0x70"
+    assert explained(lines, combined, image) is None, "no load"
+    lines[1] = "at hexcute_combined+0x1000"
+    assert explained(lines, combined, image) is None, "nothing is there"
+    assert explained(["Warning: Error buffer overflow has been detected."], combined, image) is None
 
 
 def test_a_report_is_explained_by_what_was_launched(tmp_path: Path) -> None:

@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 _SAID = re.compile(r"^(launch|ended|broken|stopped) (\w+)(?:: (.*))?$")
 _REPORT = re.compile(r"={9} +(.*)$")
 _ALONE = "No attachable process found"
-_NOISE = ("COMPUTE-SANITIZER", "ERROR SUMMARY", "RACECHECK SUMMARY", "Target application")
+_NOISE = (
+    "COMPUTE-SANITIZER",
+    "ERROR SUMMARY",
+    "RACECHECK SUMMARY",
+    "Target application",
+    "errors were skipped",
+)
+"""What is skipped is told at its launch, too: "Some records have been dropped"."""
 
 
 @dataclass

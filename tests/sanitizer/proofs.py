@@ -1,4 +1,5 @@
-"""Two offsets in a kernel's machine code -> why accesses there are in order, as paths show it.
+"""Offsets in a kernel's machine code -> why accesses there are in order, as paths show it, or why
+what is read does not matter.
 
     met     some barrier of all threads is before every run of the one, and after every run of the
             other
@@ -6,11 +7,13 @@
             wait at F to an arrival at E
     ended   a store to another block is in memory before its thread arrives there, and no thread
             goes on to its end without that arrival
+    dropped what is loaded goes into selects alone, which may leave it out
 
-`met` is a proof. The other two show that nothing is touched outside of a wait and an arrival; which
-slot and phase these name, how many arrivals a phase takes, and that lanes which an arrival speaks
-for have met, is the simulator's to find. An offset alone names an mbarrier: slots of a ring are
-addressed by one constant and a register.
+`met` is a proof. `told` and `ended` show that nothing is touched outside of a wait and an arrival;
+which slot and phase these name, how many arrivals a phase takes, and that lanes which an arrival
+speaks for have met, is the simulator's to find. That the selects of `dropped` leave out what
+nothing wrote, the tests find, which have no numbers there. An offset alone names an mbarrier: slots
+of a ring are addressed by one constant and a register.
 """
 
 from __future__ import annotations
@@ -24,6 +27,16 @@ _ALL_MEET = re.compile(r"BAR\.SYNC(\.DEFER_BLOCKING)? 0x0")
 _OF_SOME = re.compile(r"BAR\.\S+ 0x[1-9a-f][0-9a-f]*\b.*")
 _READS = {"LDS", "LDSM"}
 _WRITES = {"STS", "STSM", "LDGSTS", "ATOMS"}
+_SELECTS = {"FSEL", "SEL"}
+_KNOWN = {
+    "CS2R", "F2FP", "FADD", "FFMA", "FMNMX", "FMUL", "FSEL", "FSETP", "HFMA2", "IADD3", "IMAD",
+    "ISETP", "LDG", "LDS", "LEA", "LOP3", "MOV", "MUFU", "P2R", "SEL", "SHF", "SHFL", "STS",
+    "VIADD",
+}  # fmt: skip
+"""Instructions whose result, if it is a register, comes first, and whose operands are single
+registers but for addresses, the last one of .WIDE, and what is stored."""
+_REGISTER = re.compile(r"\bR(\d+)(?:\.reuse)?(\.64)?")
+_RESULT = re.compile(r"\S+ (?:P\w+, )*R\d+\b")
 
 
 def met(code: Machine, one: int, other: int) -> bool:
@@ -54,6 +67,10 @@ def told(code: Machine, one: int, other: int) -> bool:
     def holds(at: int, first: int, last: int) -> bool:
         waited: Where = lambda a: waits.get(a) == first  # noqa: E731
         gone = [a for a, name in arrivals.items() if name == last]
+        if kind(code.ops[at]) == "LDGSTS":
+            # A copy that goes on by itself is over at the arrival that waits for copies, no other:
+            # the phase takes one of every thread that copies, beside the one that asks for bytes.
+            gone = [a for a in gone if kind(code.ops[a]) == "ARRIVES"]
         again = code.reach([at], lambda a: a in gone)
         return (
             at not in code.before(waited)
@@ -73,6 +90,44 @@ def ended(code: Machine, store: int) -> bool:
     waits = [at for at in _named(code, "SYNCS.PHASECHK") if _acquires(code, at)]
     awaited = any(store not in code.reach([w]) and w not in code.reach([store]) for w in waits)
     return visible and awaited and store not in told_there and not told_there & code.exits
+
+
+def dropped(code: Machine, load: int) -> bool:
+    """Nothing but selects uses the registers that a load fills, until they hold something else."""
+    filled, _ = _registers(code.ops[load])
+    return len(filled) > 0 and all(_left_out(code, load, register) for register in filled)
+
+
+def _left_out(code: Machine, load: int, register: int) -> bool:
+    def lost(at: int) -> bool:
+        return at not in code.predicated and register in _registers(code.ops[at])[0]
+
+    used = (at for at in code.reach([load], lost) if register in _registers(code.ops[at])[1])
+    return all(kind(code.ops[at]) in _SELECTS for at in used)
+
+
+def _registers(op: str) -> tuple[set[int], set[int]]:
+    """The registers that an instruction fills, and those that it may use: where it is not known,
+    none, and eight from each that it names."""
+    named = [(int(found[1]), 2 if found[2] else 1) for found in _REGISTER.finditer(op)]
+    if kind(op) not in _KNOWN:
+        return set(), {register + i for register, _ in named for i in range(8)}
+    filled: set[int] = set()
+    if _RESULT.match(op):
+        (first, _), *named = named
+        filled = set(range(first, first + _words(op)))
+    if named and (".WIDE" in op or kind(op) == "STS"):
+        named[-1] = named[-1][0], _words(op)
+    return filled, {register + i for register, words in named for i in range(words)}
+
+
+def _words(op: str) -> int:
+    """The registers of an instruction's result, or of what it stores."""
+    mnemonic = op.split(maxsplit=1)[0]
+    if ".128" in mnemonic:
+        return 4
+    pair = ".64" in mnemonic or ".WIDE" in mnemonic or mnemonic == "CS2R"
+    return 2 if pair else 1
 
 
 def _acquires(code: Machine, wait: int) -> bool:

@@ -11,12 +11,13 @@ from functools import lru_cache
 from pathlib import Path
 
 from machine import Machine, Unread, read
-from proofs import ended, rule, stores_anywhere, touches
+from proofs import dropped, ended, rule, stores_anywhere, touches
 
 from hexcute_core.toolchain.sass import sass
 
 _ACCESS = re.compile(r"(Read|Write) access at (\S+)\+0x([0-9a-f]+)")
 _GONE = re.compile(r"Potential invalid __shared__ (?:write|atomic) of size")
+_UNWRITTEN = re.compile(r"Uninitialized __global__ memory read of size")
 _AT = re.compile(r"at (\S+)\+0x([0-9a-f]+)")
 
 LOOKED_AT = {
@@ -31,6 +32,8 @@ LOOKED_AT = {
     "C one way, y the other; bar.warp.sync, then a lane of each warp arrives",
     ("hexcute_forwarded", "ended"): "a tile pushed into the first block, which waits for all 128 "
     "threads that pushed before it stores the tile and ends",
+    ("hexcute_combined", "dropped"): "partial results: a chunk of rows is loaded, and those behind "
+    "the last that was made are left out by a select",
     ("hexcute_pushed", "ended"): "half of a product, the same",
     ("hexcute_pushed_by_roles", "ended"): "half of a product, pushed by the consumers; those of "
     "the first block wait for it",
@@ -50,7 +53,8 @@ def explained(lines: Sequence[str], kernel: str, image: Path) -> str | None:
     """What the accesses of a report are, and the rule that orders them; None where none does.
     `image`: the machine code that the kernel had in this launch."""
     accesses = [(m[1] == "Write", m[2], int(m[3], 16)) for m in map(_ACCESS.search, lines) if m]
-    place = _AT.search(" ".join(lines)) if _GONE.match(lines[0]) else None
+    alone = _GONE.match(lines[0]) or _UNWRITTEN.match(lines[0])
+    place = _AT.search(" ".join(lines)) if alone else None
     if len(accesses) < 2 and place is None:
         return None
     code, found = _code(image), None
@@ -58,8 +62,8 @@ def explained(lines: Sequence[str], kernel: str, image: Path) -> str | None:
         return None
     if place is not None:
         at = int(place[2], 16)
-        gone = place[1] == kernel and stores_anywhere(code, at) and ended(code, at)
-        found = "ended" if gone else None
+        if place[1] == kernel and at in code.ops:
+            found = _of_one(code, at, read=_UNWRITTEN.match(lines[0]) is not None)
     elif all(name == kernel and touches(code, at, write) for write, name, at in accesses):
         (_, _, one), *others = accesses
         rules = {rule(code, one, at) for _, _, at in others}
@@ -67,3 +71,10 @@ def explained(lines: Sequence[str], kernel: str, image: Path) -> str | None:
     if found is None or (kernel, found) not in LOOKED_AT:
         return None
     return f"{found}: {LOOKED_AT[kernel, found]}"
+
+
+def _of_one(code: Machine, at: int, read: bool) -> str | None:
+    """The rule for a report of one access: a load of what nothing wrote, or a store."""
+    if read:
+        return "dropped" if dropped(code, at) else None
+    return "ended" if stores_anywhere(code, at) and ended(code, at) else None
