@@ -94,7 +94,7 @@ class GroupedConfig:
     BK: int
     STAGES: int
     CONSUMERS: int
-    GROUP: int = 16
+    GROUP: int = 8
     PARTS: int = 1
 
     def blocks(self, problem: Sized) -> int:

@@ -65,7 +65,7 @@ def grouped_gemm(dtype: hx.DType) -> hx.Kernel:
         BK: int = 64,
         STAGES: int = 3,
         CONSUMERS: int = 2,
-        GROUP: int = 16,
+        GROUP: int = 8,
         PARTS: int = 1,
     ):
         assert BN % PARTS == 0 and BM == CONSUMERS * HIGH, "a group has 64 rows, PARTS divide BN"

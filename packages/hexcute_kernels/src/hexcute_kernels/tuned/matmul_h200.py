@@ -49,19 +49,28 @@ ROWS: Mapping[str, tuple[Row[Any], ...]] = {
             equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
                 'batch': 'None', 'bias': 'False', 'activation': 'None'},
         ),
-        # m=128,n=6144,k=4096: 17.70 us
+        # m=128,n=6144,k=4096: 17.21 us
         Row(
-            WgmmaConfig(BM=64, BN=96, BK=64, STAGES=8, CONSUMERS=1, GROUP=8, CLUSTER_M=1,
-                CLUSTER_N=1, PARTS=1, SCHEDULE='tile', EARLY=False, SWAP=False),
+            WgmmaConfig(BM=64, BN=96, BK=64, STAGES=11, CONSUMERS=1, GROUP=8, CLUSTER_M=2,
+                CLUSTER_N=1, PARTS=1, SCHEDULE='tile', EARLY=True, SWAP=False),
             most={'m': 128, 'n': 6144, 'k': 4096},
             least={'m': 65, 'n': 5121, 'k': 3585},
             equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
                 'batch': 'None', 'bias': 'False', 'activation': 'None'},
         ),
-        # m=128,n=10240,k=8192: 48.61 us
+        # m=128,n=8192,k=8192: 38.11 us
         Row(
-            WgmmaConfig(BM=128, BN=80, BK=64, STAGES=8, CONSUMERS=2, GROUP=8, CLUSTER_M=1,
+            WgmmaConfig(BM=64, BN=128, BK=64, STAGES=8, CONSUMERS=1, GROUP=8, CLUSTER_M=1,
                 CLUSTER_N=1, PARTS=1, SCHEDULE='tile', EARLY=False, SWAP=False),
+            most={'m': 128, 'n': 8192, 'k': 8192},
+            least={'m': 65, 'n': 7169, 'k': 7169},
+            equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
+                'batch': 'None', 'bias': 'False', 'activation': 'None'},
+        ),
+        # m=128,n=10240,k=8192: 47.45 us
+        Row(
+            WgmmaConfig(BM=64, BN=160, BK=64, STAGES=8, CONSUMERS=1, GROUP=8, CLUSTER_M=2,
+                CLUSTER_N=1, PARTS=1, SCHEDULE='tile', EARLY=True, SWAP=False),
             most={'m': 128, 'n': 10240, 'k': 8192},
             least={'m': 65, 'n': 8193, 'k': 7169},
             equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
