@@ -114,19 +114,17 @@ def check(
         assert (o[0, at_q[-1] :] == 7).all() and (lse[..., at_q[-1] :] == 7).all()
 
 
-ONE = {"BM": 64, "BN": 64, "GROUPS": 1, "PINGPONG": False, "STAGES": 3}
-TURNS = {"BM": 128, "BN": 64, "LAZY": True, "RESCALE": "next"}
-TOGETHER = {"BM": 128, "BN": 48, "PINGPONG": False}
+ONE = {"BM": 64, "BN": 64, "GROUPS": 1, "STAGES": 3}
+TURNS = {"BM": 128, "BN": 64}
+NARROW = {"BM": 128, "BN": 48}
 THREE = {"BM": 192, "BN": 64, "GROUPS": 3}
-STAYS = {**TURNS, "STAYS": True}
 FOUR, EIGHT = {"BM": 64}, {"BM": 128, "BN": 32, "WARPS": 8}
 MIXED = [(5, 100), (0, 7), (130, 33), (1, 0), (70, 129)]
 CASES = (
     (warp_specialized_attention, TURNS, MIXED, Heads(2, 1, 64, 64), Mask(right=0)),
     (warp_specialized_attention, ONE, MIXED, Heads(2, 2, 64, 40), Mask(left=20, cap=3.0)),
-    (warp_specialized_attention, TOGETHER, [(40, 47), (3, 48)], Heads(2, 1, 24, 128), Mask()),
+    (warp_specialized_attention, NARROW, [(40, 47), (3, 48)], Heads(2, 1, 24, 128), Mask()),
     (warp_specialized_attention, THREE, [(1, 1), (200, 65)], Heads(1, 1, 128, 64), Mask(20, 70)),
-    (warp_specialized_attention, STAYS, MIXED, Heads(2, 1, 64, 64), Mask(right=0)),
     (pipelined_attention, FOUR, MIXED, Heads(2, 1, 64, 64), Mask(right=0)),
     (pipelined_attention, FOUR, MIXED, Heads(2, 2, 40, 24), Mask(left=20, cap=3.0)),
     (pipelined_attention, EIGHT, [(40, 31), (3, 32), (1, 33)], Heads(2, 1, 128, 128), Mask()),

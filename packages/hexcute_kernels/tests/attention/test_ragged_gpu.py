@@ -99,7 +99,7 @@ def test_a_graph_replays_it_with_other_lengths() -> None:
 
 def test_torch_compiles_and_checks_it() -> None:
     q, k, v = (torch.randn(70, 2, 64, device="cuda").half() for _ in range(3))
-    at = ends_of([5, 0, 60])
+    at = ends_of([5, 0, 65])  # All rows, since those behind the last end may hold anything.
     torch.library.opcheck(
         torch.ops.hexcute.attention.default, (q, k, v),
         {"causal": True, "cu_seqlens_q": at, "cu_seqlens_k": at},

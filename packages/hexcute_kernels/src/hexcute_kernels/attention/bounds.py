@@ -2,8 +2,9 @@
 
 Query i of sq sees keys from i + sk - sq - left to i + sk - sq + right, where those are bounded:
 aligned so that the last query is beside the last key. Of BM queries from `bm` on and tiles of BN
-keys, tile `last` is the first that is walked, `tiles` of them are; those of `whole` are seen by
-all queries, the others need `hide`.
+keys, tile `last` is the one with the last key that is seen, and `tiles` of them are walked. `first`
+is how many lie before the first that all queries see: that one comes before all others, so that no
+query begins with the few keys that a mask leaves it.
 """
 
 from __future__ import annotations
@@ -18,21 +19,17 @@ def tile_width(d: int) -> int:
 
 @hx.device
 def key_tiles(bm, sq, sk, right, left, bounded_right, bounded_left, BM, BN):
-    """(last, tiles, first_whole, after_whole): steps first_whole to after_whole - 1 of the walk are
-    seen whole, step 0 is always looked at."""
-    shift = sk - sq
-    end, whole_end = sk, sk // BN
+    """(last, tiles, first, after_whole): tiles last - first - 1 down to last - after_whole + 1 are
+    seen whole, tile last - first is always looked at."""
+    shift, end, whole_end = sk - sq, sk, sk // BN
     if bounded_right:
         end = hx.maximum(hx.minimum(sk, bm + BM + shift + right), 0)
         whole_end = hx.maximum(hx.minimum(whole_end, (bm + shift + right + 1) // BN), 0)
-    begin = 0
-    if bounded_left:
-        begin = hx.maximum(bm + shift - left, 0) // BN
+    begin = hx.maximum(bm + shift - left, 0) // BN if bounded_left else 0
     count = hx.cdiv(end, BN)
     tiles = hx.maximum(count - begin, 0)
-    first_whole = hx.minimum(hx.maximum(count - whole_end, 1), tiles)
-    after_whole = tiles
+    first, after_whole = hx.minimum(count - whole_end, tiles - 1), tiles
     if bounded_left:
         whole_begin = hx.cdiv(hx.maximum(bm + BM - 1 + shift - left, 0), BN)
-        after_whole = hx.maximum(hx.minimum(count - whole_begin, tiles), first_whole)
-    return count - 1, tiles, first_whole, after_whole
+        after_whole = hx.maximum(hx.minimum(count - whole_begin, tiles), first + 1)
+    return count - 1, tiles, first, after_whole

@@ -1,13 +1,13 @@
 """Configurations of attention, and which one a problem gets, as measured on an H200.
 
-wgmma: 64 queries per block where longer tiles would leave multiprocessors idle; else 128, and 256
-of narrow heads. Where there is much to do, exponentials take the maximum of the blocks before, and
-groups run one machine code. Under a mask, blocks of all heads run longest first.
+wgmma: 64 queries per block where longer tiles would leave multiprocessors idle; else 128, and 192
+or 256 where there is much to do, whose maxima are guessed: a block of few keys has no time to look
+again. Under a mask, blocks of all heads run longest first.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from hexcute_kernels.tables import Row, Table
@@ -43,25 +43,16 @@ class MmaConfig:
 
 @dataclass(frozen=True)
 class WgmmaConfig:
-    """BM queries and BN keys per tile, STAGES of keys and of values, GROUPS of warps that multiply,
-    in turns or not (PINGPONG), ORDER of the blocks; LAZY maxima, and where results are rescaled, or
-    maxima by a GUESS; STAYS, one block per multiprocessor takes what there is to do, the longest
-    first, with so many stages of QUERIES; EARLY, blocks come before the launch ahead has ended;
-    MERGED, one machine code for all groups."""
+    """BM queries and BN keys per tile, GROUPS of warps that multiply, STAGES of keys and of values,
+    ORDER of the blocks; maxima by a GUESS; EARLY, blocks come before the launch ahead has ended."""
 
     BM: int
     BN: int
     GROUPS: int
-    PINGPONG: bool
     STAGES: int = 2
     ORDER: str = "rows"
-    LAZY: bool = True
-    RESCALE: str = "next"
     GUESS: bool = False
-    STAYS: bool = False
-    QUERIES: int = 1
     EARLY: bool = False
-    MERGED: bool = False
 
     def blocks(self, problem: Blocked) -> int:
         return blocks(problem, self.BM)
@@ -79,86 +70,83 @@ MMA = Table(
 )
 
 
-def _row(width: int, config: WgmmaConfig, fills: int = 0, **most: int) -> Row[WgmmaConfig]:
-    """A row for heads of at most this width."""
-    return Row(config, most={"width": width, **most}, fills=fills)
+def _even(
+    width: int, fills: int, bm: int, bn: int, groups: int, stages: int = 2,
+    guess: bool = False, early: bool = True,
+) -> Row[WgmmaConfig]:  # fmt: skip
+    """A row for heads of at most this width, where every block sees all keys."""
+    config = WgmmaConfig(bm, bn, groups, stages, "rows", guess, early)
+    return Row(config, most={"width": width, "masked": 0}, fills=fills)
 
 
-def _one(bn: int, order: str = "rows", lazy: bool = False, early: bool = True) -> WgmmaConfig:
-    """One group that multiplies, for what fills the GPU only with its 64 queries per block."""
-    return WgmmaConfig(64, bn, 1, False, ORDER=order, LAZY=lazy, RESCALE="after", EARLY=early)
+def _masked(
+    width: int, fills: int, bm: int, bn: int, groups: int, stages: int = 2,
+    guess: bool = False, early: bool = True,
+) -> Row[WgmmaConfig]:  # fmt: skip
+    """The same, where blocks at the end of a sequence see more keys than those at its beginning."""
+    config = WgmmaConfig(bm, bn, groups, stages, "heads", guess, early)
+    return Row(config, most={"width": width}, fills=fills)
 
 
-def _guess(
-    bm: int, bn: int, groups: int, stages: int, order: str = "rows", merged: bool = True
-) -> WgmmaConfig:
-    """Groups in turns whose exponentials take the maximum of the blocks before."""
-    return WgmmaConfig(bm, bn, groups, True, stages, order, GUESS=True, EARLY=True, MERGED=merged)
-
-
-_EVEN = (
-    _row(64, _guess(256, 64, 4, 4, merged=False), 204, masked=0),
-    _row(64, _guess(256, 64, 4, 4), 102, masked=0),
-    _row(64, WgmmaConfig(128, 128, 2, True, 3, EARLY=True, MERGED=True), 102, masked=0),
-    _row(64, _one(128), masked=0),
-    _row(96, WgmmaConfig(128, 128, 2, True), 100, masked=0),
-    _row(96, _one(128, early=False), masked=0),
-    _row(128, _guess(192, 80, 3, 3), 1100, masked=0),
-    _row(128, replace(_guess(128, 128, 2, 2), STAYS=True, QUERIES=2), 204, masked=0),
-    _row(128, WgmmaConfig(128, 128, 2, True, EARLY=True), 102, masked=0),
-    _row(128, _one(128), masked=0),
-    _row(192, WgmmaConfig(128, 112, 2, True), 200, masked=0),
-    _row(192, WgmmaConfig(128, 96, 2, True), 100, masked=0),
-    _row(192, _one(112, early=False), masked=0),
-    _row(256, _guess(128, 64, 2, 2), 100, masked=0),
-    _row(256, _one(80), masked=0),
-)
-"""Where every block sees all keys."""
-_MASKED = (
-    _row(64, _guess(256, 64, 4, 4, "heads"), 204),
-    _row(64, WgmmaConfig(128, 128, 2, True, 3, "heads", EARLY=True, MERGED=True), 204),
-    _row(64, _one(128, "heads", lazy=True), 204),
-    _row(64, WgmmaConfig(64, 128, 1, False, ORDER="heads", GUESS=True, EARLY=True)),
-    _row(96, WgmmaConfig(128, 128, 2, True, ORDER="heads"), 200),
-    _row(96, _one(128, "heads", lazy=True, early=False)),
-    _row(128, _guess(192, 80, 3, 3, "heads"), 1100),
-    _row(128, _guess(128, 128, 2, 2, "heads"), 204),
-    _row(128, _one(128, "heads", lazy=True)),
-    _row(192, WgmmaConfig(128, 96, 2, True, ORDER="heads"), 200),
-    _row(192, _one(112, "heads", lazy=True, early=False)),
-    _row(256, WgmmaConfig(128, 80, 2, True, ORDER="heads", EARLY=True, MERGED=True), 204),
-    _row(256, _one(80, "heads", lazy=True)),
-)
-"""Where blocks at the end of a sequence see more keys than those at its beginning."""
-
-
-def _packed(width: int, config: WgmmaConfig, fills: int = 0, above: int = 0) -> Row[WgmmaConfig]:
+def _packed(
+    width: int, fills: int, bm: int, bn: int, groups: int, stages: int = 2,
+    guess: bool = False, above: int = 0,
+) -> Row[WgmmaConfig]:  # fmt: skip
     """A row for packed sequences of heads wider than `above` and of at most this width."""
+    config = WgmmaConfig(bm, bn, groups, stages, "heads", guess)
     wide = {"width": above + 1} if above else {}
     return Row(config, most={"width": width}, least={"sequences": 0, **wide}, fills=fills)
 
 
-_PACKED = (
-    _packed(64, WgmmaConfig(192, 128, 3, True, 3, "heads"), 1300),
-    _packed(64, WgmmaConfig(128, 128, 2, True, 3, "heads"), 200),
-    _packed(64, _one(128, "heads", lazy=True, early=False)),
-    _packed(128, WgmmaConfig(128, 128, 2, True, ORDER="heads"), 200),
-    _packed(128, _one(128, "heads", lazy=True, early=False)),
-    # Numbers of rows take memory that wider tiles would leave.
-    _packed(256, WgmmaConfig(128, 64, 2, False, ORDER="heads"), 100, above=192),
-    _packed(256, _one(80, "heads", lazy=True, early=False), above=192),
+_EVEN = (
+    _even(64, 102, 256, 64, 4, 4, guess=True),
+    _even(64, 102, 128, 128, 2, 3),
+    _even(64, 0, 64, 128, 1),
+    _even(96, 100, 128, 128, 2, early=False),
+    _even(96, 0, 64, 128, 1, early=False),
+    _even(128, 1100, 192, 80, 3, 3, guess=True),
+    _even(128, 102, 128, 128, 2),
+    _even(128, 0, 64, 128, 1),
+    _even(192, 200, 128, 112, 2, early=False),
+    _even(192, 100, 128, 96, 2, early=False),
+    _even(192, 0, 64, 112, 1, early=False),
+    _even(256, 204, 128, 64, 2, guess=True),
+    _even(256, 100, 128, 80, 2),
+    _even(256, 0, 64, 80, 1),
 )
-"""Packed sequences."""
+_MASKED = (
+    _masked(64, 204, 256, 64, 4, 4, guess=True),
+    _masked(64, 204, 128, 128, 2, 3),
+    _masked(64, 0, 64, 128, 1),
+    _masked(96, 200, 128, 128, 2, early=False),
+    _masked(96, 0, 64, 128, 1, early=False),
+    _masked(128, 1100, 192, 80, 3, 3, guess=True),
+    _masked(128, 204, 128, 128, 2),
+    _masked(128, 0, 64, 128, 1),
+    _masked(192, 200, 128, 96, 2, early=False),
+    _masked(192, 0, 64, 112, 1, early=False),
+    _masked(256, 204, 128, 64, 2, guess=True),
+    _masked(256, 0, 64, 80, 1),
+)
+_PACKED = (
+    _packed(64, 1300, 256, 64, 4, 4, guess=True),
+    _packed(64, 200, 128, 128, 2, 3),
+    _packed(64, 0, 64, 128, 1),
+    _packed(128, 200, 128, 128, 2),
+    _packed(128, 0, 64, 128, 1),
+    # Numbers of rows take memory that wider tiles would leave.
+    _packed(256, 100, 128, 64, 2, guess=True, above=192),
+    _packed(256, 0, 64, 80, 1, above=192),
+)
 
 WGMMA = Table(
-    rows={"h200": (*_PACKED, *_EVEN, *_MASKED, Row(WgmmaConfig(64, 80, 1, False)))},
+    rows={"h200": (*_PACKED, *_EVEN, *_MASKED, Row(WgmmaConfig(64, 80, 1)))},
     more=(
-        _guess(192, 128, 3, 3),
-        _guess(192, 64, 3, 4),
-        _guess(128, 128, 2, 3),
-        WgmmaConfig(128, 80, 2, False, RESCALE="after"),
-        WgmmaConfig(128, 128, 2, False),
-        WgmmaConfig(64, 64, 1, False, ORDER="heads"),
-        WgmmaConfig(192, 128, 3, True, 3, STAYS=True),
+        WgmmaConfig(192, 64, 3, 4, GUESS=True, EARLY=True),
+        WgmmaConfig(128, 128, 2, 2, GUESS=True, EARLY=True),
+        WgmmaConfig(128, 64, 2, 4, EARLY=True),
+        WgmmaConfig(128, 80, 2, 3, GUESS=True),
+        WgmmaConfig(64, 64, 1, 3, EARLY=True),
+        WgmmaConfig(64, 64, 1, ORDER="heads"),
     ),
 )

@@ -76,7 +76,7 @@ def pipelined_attention(
                 row = rows - 1 - row
             bm = row * BM
         shift = nk - nq
-        last, tiles, first_whole, after_whole = key_tiles(
+        last, tiles, first, after_whole = key_tiles(
             bm, nq, nk, right, left, bounded_right, bounded_left, BM, BN
         )
         bounds = right, left, bounded_right, bounded_left
@@ -113,7 +113,7 @@ def pipelined_attention(
             hx.cp_async_commit()
             if capped:
                 rs = cap * hx.tanh(rs * (scale / cap))
-            if i < first_whole or i >= after_whole:
+            if i <= first or i >= after_whole:
                 hide(rs, bm + shift, (last - i) * BN, nk, *bounds)
             p, decay, m, total = online_softmax(rs, m, total, factor)
             ro *= decay

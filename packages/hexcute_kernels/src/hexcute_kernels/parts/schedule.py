@@ -6,7 +6,6 @@
 
 Both give where the block's tile of bm x bn elements starts, as a row and a column of the result.
 
-    back_and_forth        which tile a block that stays takes next, of tiles sorted by their work
     await_launch_ahead    where blocks may come before the launch ahead has ended
 """
 
@@ -61,14 +60,3 @@ def await_launch_ahead():
     global memory is touched before. Blocks of the next launch may come from now on."""
     hx.primitive("griddepcontrol.wait")
     hx.primitive("griddepcontrol.launch")
-
-
-@hx.device
-def back_and_forth(number, tiles, blocks):
-    """The tile, of `tiles` that are the longest first, which `blocks` that stay take as number
-    `number`: one round in their order, the next in the other, so that each has as much work."""
-    first = number // blocks * blocks
-    place = number - first
-    if number // blocks % 2 == 1:
-        place = hx.minimum(blocks, tiles - first) - 1 - place
-    return first + place

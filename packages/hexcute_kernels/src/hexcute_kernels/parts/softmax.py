@@ -18,11 +18,9 @@ HIDDEN = -math.inf
 LOG2_E = 1 / math.log(2)
 SUMS = 8
 """Sums of a row's columns that a loop keeps apart: those of a thread need no other thread's."""
-SLACK = 8.0
-"""By how many powers of two a score may be above a lazy m: far within what float16 holds."""
-MOST = 2.0**14
-"""What exponentials over a guessed m may add up to, of those that a thread sums: each of them is
-then within what float16 holds, and as exact as one below 1."""
+TIMES, MOST = 4.0, 2.0**14
+"""What exponentials over a guessed m may add up to, of those that a thread sums: TIMES the sums of
+the blocks before, so that none of them outweighs these by far, and within what float16 holds."""
 
 
 @hx.device
@@ -32,28 +30,23 @@ def online_softmax(s, m, total, scale):
     Gives p (rows, columns), the decay of what was summed before (rows, 1), and m and total now.
     """
     m, decay = raised(s, m, scale)
-    p = exponentials(s, m, scale)
+    p = hx.exp2(s * scale - m * scale)
     return p, decay, m, total * decay + hx.sum(p, 1)
 
 
 @hx.device
-def raised(s, m, scale, lazy=False):
-    """m (rows, 1) after one more block of scores s, and the decay of what was summed before.
-
-    `lazy`: m stays where scores are above it by less than 2^SLACK, and the decay is 1 there; sums
-    and results are as exact, since all that m has to keep is numbers within the range of a type.
-    """
+def raised(s, m, scale):
+    """m (rows, 1) after one more block of scores s, and the decay of what was summed before."""
     now = hx.maximum(m, hx.max(s, 1))
-    if lazy:
-        now = hx.where((now - m) * scale > SLACK, now, m)
     # The difference first: of two equal maxima it is 0 however large they are.
     return now, hx.exp2((m - now) * scale)
 
 
 @hx.device
 def exponentials(s, m, scale):
-    """p (rows, columns) of scores s over m (rows, 1)."""
-    return hx.exp2(s * scale - m * scale)
+    """p (rows, columns) of scores s over m (rows, 1), and their sums (rows, SUMS)."""
+    p = hx.exp2(s * scale - m * scale)
+    return p, hx.sum(p, 1, keep=SUMS)
 
 
 @hx.device
@@ -68,33 +61,19 @@ def any_of(conditions):
 
 
 @hx.device
-def rescale(r, decay, lazy=False):
-    """r (rows, columns) times its rows' decay (rows, 1); `lazy`: past the rows that have none."""
-    if lazy:
-        for i, j in hx.elements(r):
-            if decay[i, 0] != 1.0:
-                r[i, j] = r[i, j] * decay[i, 0]
-    else:
-        r *= decay
-
-
-@hx.device
-def hide(s, row, column, length, right, left, bounded_right, bounded_left, at_once=False):
+def hide(s, row, column, length, right, left, bounded_right, bounded_left):
     """Hides what a row may not see of scores s, whose first is that of query `row`, key `column`.
 
-    Query i sees keys below `length` and, where bounded, from i - left to i + right. `at_once`:
-    places are compared with one number for all elements, which may need fewer registers.
+    Query i sees keys below `length` and, where bounded, from i - left to i + right. Without a bound
+    at the left, places are compared with one number for all elements, which needs fewer registers.
     """
     for i, j in hx.elements(s):
-        if (j >= length - column) if at_once else (column + j >= length):
-            s[i, j] = HIDDEN
-        if bounded_right:
-            beyond = column + j > row + i + right
-            if at_once:
-                beyond = j - i > row + right - column
-            if beyond:
-                s[i, j] = HIDDEN
-        if bounded_left and column + j < row + i - left:
+        if bounded_left:
+            hidden = column + j >= length or column + j < row + i - left
+            hidden = hidden or (bounded_right and column + j > row + i + right)
+        else:
+            hidden = j >= length - column or (bounded_right and j - i > row + right - column)
+        if hidden:
             s[i, j] = HIDDEN
 
 
