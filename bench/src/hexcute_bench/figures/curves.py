@@ -13,7 +13,7 @@ from hexcute_bench.shape import Shape
 
 SUITE, BASELINE = "moe", "marlin"
 SYSTEMS = (
-    "hexcute", "hexcute_tuned", "marlin", "marlin_092", "marlin_082", "vllm_triton",
+    "hexcute", "hexcute_tuned", "humming", "marlin", "marlin_092", "marlin_082", "vllm_triton",
     "vllm_triton_tuned",
 )  # fmt: skip
 CHOSEN = "chosen"

@@ -47,7 +47,7 @@ LOOKS: dict[str, Look] = {
     "flashinfer": Look("FlashInfer", _ORANGE, "s"),
     "humming": Look("Humming", _ORANGE, "P"),
     "machete": Look("Machete", _SKY, "P"),
-    "marlin": Look("Marlin (vLLM 0.25.1)", _GREEN, "P"),
+    "marlin": Look("Marlin (vLLM)", _GREEN, "P"),
     "marlin_092": Look("Marlin (vLLM 0.9.2)", _GREEN, "X"),
     "marlin_082": Look("Marlin (vLLM 0.8.2)", _GREY, "X"),
     "vllm_triton": Look("vLLM's Triton", _BLUE, "v"),

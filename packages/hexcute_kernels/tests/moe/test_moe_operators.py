@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from stand_ins import gpu, on_gpu  # noqa: E402
 from hexcute_kernels.moe import check_routing, moe, pack, pack_experts, w4a16_matmul  # noqa: E402
 from hexcute_kernels.moe.configs import (  # noqa: E402
     DENSE,
+    FEW,
     ROUTED,
     STREAMED,
     MoeConfig,
@@ -24,10 +26,24 @@ from hexcute_kernels.moe.configs import (  # noqa: E402
     W4A16Config,
     WeightedConfig,
 )
-from hexcute_kernels.moe.operators import Dense, launch_dense, launch_moe, launch_streamed  # noqa: E402
+from hexcute_kernels.moe.few import few_rows  # noqa: E402
+from hexcute_kernels.moe.operators import (  # noqa: E402
+    Dense,
+    Routed,
+    fits_few,
+    fits_streamed,
+    launch_dense,
+    launch_moe,
+    launch_streamed,
+    pays_streamed,
+)
+from hexcute_kernels.moe.streamed import gated_product  # noqa: E402
 from hexcute_kernels.operator import Steps  # noqa: E402
 from hexcute_kernels.tables import constants  # noqa: E402
 from hexcute_kernels.tensors import torch_dtype  # noqa: E402
+
+ROOM = 232448
+"""Bytes of shared memory that a block may have."""
 
 
 def weights(*shape: int, group: int = 128) -> Any:
@@ -140,6 +156,35 @@ def test_a_layer() -> None:
                 moe(*args)
 
 
+@pytest.mark.parametrize("group", [32, 128])
+def test_the_longest_rows_that_are_taken_have_room(group: int) -> None:
+    """The configuration that such a problem gets, compiled; one block of k more is refused."""
+    hidden = {32: 9216, 128: 18432}[group]
+    p = Routed(m=8, hidden=hidden, width=128, experts=64, top_k=8, scope="gemms", group=group)
+    assert fits_streamed(p) is None
+    assert "takes hidden up to" in str(fits_streamed(replace(p, hidden=hidden + 128)))
+    config = STREAMED.rows["h200"][4].config.first
+    compiled = gated_product(64, hidden, 128, group).compile("sm_90", **constants(config))
+    assert compiled.thread.shared_bytes <= ROOM
+    k = {32: 9344, 128: 16384}[group]
+    dense = Dense(m=16, n=8256, k=k, group=group)
+    assert fits_few(dense) is None
+    assert "or 16 of" in str(fits_few(replace(dense, k=k + 128)))
+    config = FEW.choose("h200", dense)
+    compiled = few_rows(8256, k, group).compile("sm_90", **constants(config))
+    assert compiled.thread.shared_bytes <= ROOM
+
+
+def test_wide_experts_stream_up_to_more_rows() -> None:
+    p = Routed(m=32, hidden=4096, width=14336, experts=8, top_k=2, scope="gemms")
+    assert STREAMED.choose("h200", p).first.TOGETHER
+    for tokens, high, pays in ((16, 8, True), (32, 8, True), (64, 16, True), (65, 16, False)):
+        some = replace(p, m=tokens)
+        assert high == STREAMED.choose("h200", some).first.BM
+        assert (pays_streamed(some) is None) == pays
+    assert "up to 4 rows" in str(pays_streamed(replace(p, width=2048)))
+
+
 def test_a_routing_is_looked_at_on_request() -> None:
     ids = torch.zeros(5, 2, dtype=torch.int32)
     check_routing(ids, 1)
@@ -168,12 +213,11 @@ def follow(steps: Any, named: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("variant", ["streamed", "wgmma"])
-@pytest.mark.parametrize(("scope", "group"), [("layer", 128), ("gemms", 128), ("layer", 32)])
-def test_what_a_call_launches_computes_the_layer(scope: str, group: int, variant: str) -> None:
+@pytest.mark.parametrize("scope", ["layer", "gemms"])
+def test_what_a_call_launches_computes_the_layer(scope: str, variant: str) -> None:
     """The launches of a call, each of them simulated, against float64."""
     experts, hidden, width, tokens, top_k = 5, 256, 128, 9, 2
-    first = quantized(1, experts, hidden, 2 * width, group=group)
-    second = quantized(2, experts, width, hidden, group=group)
+    first, second = quantized(1, experts, hidden, 2 * width), quantized(2, experts, width, hidden)
     w13, w2 = (pack_experts(*map(torch.from_numpy, numbers)) for numbers in (first, second))
     rng = np.random.default_rng(0)
     x = rng.normal(size=(tokens, hidden)).astype(np.float16)

@@ -132,7 +132,7 @@ ROUTED = Table(
             Row(_routed(16, 6, 4), most={"share": 8}),
             Row(_routed(32, 5, 4), most={"share": 16}),
             Row(_routed(48, 5, 4), most={"share": 36}),
-            Row(_routed(80, 4, 4), most={"share": 144}),
+            Row(_routed(80, 4, 2), most={"share": 144}),
             Row(_routed(112, 3, 4)),
         ),
     },
@@ -165,16 +165,29 @@ STREAMED = Table(
         "h200": (
             Row(
                 StreamedConfig(GatedConfig(8, 128, 2, 4, 4, 3), WeightedConfig(8, 128, 2, 4, 5)),
-                most={"pairs": 16, "width": 4096},
+                most={"pairs": 16, "width": 512},
             ),
             Row(
                 StreamedConfig(GatedConfig(8, 128, 7, 2, 4, 2), _SECOND),
-                most={"pairs": 32, "width": 4096},
+                most={"pairs": 32, "width": 512},
             ),
-            Row(StreamedConfig(_WIDE, _SECOND), most={"pairs": 64, "width": 4096}),
-            Row(StreamedConfig(_FIRST, _SECOND), most={"pairs": 256, "width": 4096}),
-            Row(StreamedConfig(_WIDE, _SECOND), most={"width": 4096}),
-            Row(StreamedConfig(GatedConfig(8, 128, 2, 2, 4, 4), _DEEP)),
+            Row(StreamedConfig(_WIDE, _SECOND), most={"pairs": 64, "width": 512}),
+            Row(StreamedConfig(_FIRST, _SECOND), most={"pairs": 256, "width": 512}),
+            Row(StreamedConfig(_WIDE, _SECOND), most={"width": 512}),
+            Row(StreamedConfig(_WIDE, WeightedConfig(8, 128, 2, 4, 4)), most={"width": 4096}),
+            Row(StreamedConfig(GatedConfig(8, 128, 2, 2, 4, 4), _DEEP), most={"share": 4}),
+            Row(
+                StreamedConfig(
+                    GatedConfig(8, 128, 2, 2, 4, 4, True), WeightedConfig(8, 128, 2, 4, 4, 8, True)
+                ),
+                most={"share": 8},
+            ),
+            Row(
+                StreamedConfig(
+                    GatedConfig(16, 128, 2, 4, 4, 3, True),
+                    WeightedConfig(16, 128, 2, 4, 3, 8, True),
+                )
+            ),
         ),
     },
     more=(

@@ -34,15 +34,17 @@ if TYPE_CHECKING:
 DTYPES = (hx.f16, hx.bf16)
 NEEDS = ("wgmma", "tma")
 STREAMS = ("clusters",)
-SHARE, PAYS = 32, 4
-"""Pairs of an expert on average up to which weights can be streamed, and are where nothing else is
-asked for."""
+KEPT, WIDEST = 55296, 24576
+"""Numbers of a token that blocks have room for, each counted three times, and more often where its
+weights have more scales; and those of its rows between the products."""
+SHARE = 32
+"""Pairs of an expert on average up to which weights can be streamed."""
+PAYS = ((4096, 4), (WIDEST, 16))
+"""Widths, and pairs of an expert up to which that is faster than tiles of many rows."""
 LINES = ((8, 65536), (16, 16384))
 """Rows and their lengths up to which a dense product streams its weights."""
 LOOK = 2048
 """Pairs that one block looks through at once."""
-KEPT = 24576
-"""Numbers of a token, and of its rows between the products, that blocks have room for."""
 
 
 def stacked(w: torch.Tensor) -> torch.Tensor:
@@ -124,8 +126,10 @@ def fits_few(p: Dense) -> str | None:
     """Whether few rows meet the weights, in sizes that blocks have room for."""
     if not p.aligned:
         return "takes tensors that start at a multiple of 16 bytes"
-    if not any(p.m <= m and p.k <= k for m, k in LINES):
-        told = " or ".join(f"{m} of {k} numbers" for m, k in LINES)
+    # Smaller groups have more scales, which wait in shared memory too.
+    lines = [(m, 4 * k // (3 + GROUP // p.group)) for m, k in LINES]
+    if not any(p.m <= m and p.k <= k for m, k in lines):
+        told = " or ".join(f"{m} of {k} numbers" for m, k in lines)
         return f"takes up to {told}, got {p.m} of {p.k}"
     return None
 
@@ -285,14 +289,16 @@ def fits_streamed(p: Routed) -> str | None:
             f"takes up to {SHARE} rows per expert on average and {LOOK} together, got {p.share} "
             f"and {p.pairs}"
         )
-    if max(p.hidden, p.width) > KEPT:
-        return f"takes hidden and width up to {KEPT}"
+    most = KEPT // (2 + GROUP // p.group)
+    if p.hidden > most or p.width > WIDEST:
+        return f"takes hidden up to {most} and width up to {WIDEST} in groups of {p.group}"
     return None
 
 
 def pays_streamed(p: Routed) -> str | None:
     """Whether that is faster than tiles of many rows."""
-    return f"pays up to {PAYS} rows per expert, got {p.share}" if p.share > PAYS else None
+    most = next(share for width, share in PAYS if p.width <= width)
+    return f"pays up to {most} rows per expert, got {p.share}" if p.share > most else None
 
 
 def launch_streamed(p: Routed, config: StreamedConfig) -> Steps | Run:
