@@ -82,7 +82,7 @@ CASES = (
     Case(Sizes(1, 8, 16, 2, 208, 128), SplitConfig(16, 2, 9), (130,), 16, 100, target="sm_90"),
     Case(Sizes(1, 1, 2, 2, 64, 64), SplitConfig(16, 3, 5), (0,), target="sm_90"),
     Case(Sizes(3, 1, 16, 1, 96, 192), TWO, (90, 0, 33), page=16, values=128),
-    Case(Sizes(1, 2, 40, 1, 70, 128), SplitConfig(16, 3, 3), values=64, target="sm_90"),
+    Case(Sizes(1, 2, 40, 1, 70, 128), SplitConfig(32, 3, 3), values=64, target="sm_90"),
     Case(Sizes(1, 1, 20, 1, 60, 576), SplitConfig(32, 2, 1), values=512, target="sm_90"),
     Case(Sizes(2, 1, 8, 1, 64, 128), TWO, (64, 9), page=1, values=128, dtype=hx.bf16),
 )  # fmt: skip
@@ -250,6 +250,11 @@ def test_all_splits_are_combined_at_a_time_where_there_is_room(
     ("b", "h", "sq"), [(2, 16, 1), (16, 16, 1), (16, 16, 2), (2, 20, 1), (2, 128, 1), (16, 128, 1)]
 )
 def test_latent_tiles_of_the_table_have_layouts(b: int, h: int, sq: int) -> None:
+    assert latent_kernel(b, h, sq).thread.shared_bytes <= 227 << 10
+
+
+def latent_kernel(b: int, h: int, sq: int) -> hx.CompiledKernel:
+    """The kernel that the table chooses for latent heads."""
     p = Decoding(
         b=b, sq=sq, sk=4096, h=h, hk=1, d=576, dtype=hx.f16, scale=1.0, ragged=True, page=64,
         values=512,
@@ -259,8 +264,27 @@ def test_latent_tiles_of_the_table_have_layouts(b: int, h: int, sq: int) -> None
         hx.f16, hx.f16, p.d, *p.tile, whole=p.whole, ragged=True, page=64, dependent=True,
         values=p.values,
     )  # fmt: skip
-    compiled = decoding_attention(kind).compile("sm_90", **constants(config.kernel(p)))
-    assert compiled.thread.shared_bytes <= 227 << 10
+    return decoding_attention(kind).compile("sm_90", **constants(config.kernel(p)))
+
+
+def test_tiles_of_many_latent_heads_spill_nothing() -> None:
+    try:
+        text = latent_kernel(16, 128, 1).sass()
+    except MissingDependency as error:
+        pytest.skip(str(error))
+    assert "HMMA" in text and not re.search(r"\b(LDL|STL)", text)
+
+
+@pytest.mark.parametrize(
+    ("b", "hk", "config"),
+    [(4, 8, (32, 3, 396)), (4, 32, (32, 3, 396)), (16, 8, (32, 3, 1056)), (16, 32, (32, 2, 3168)),
+     (64, 8, (32, 2, 2112)), (64, 32, (32, 2, 3168)), (256, 32, (32, 2, 2112))],
+)  # fmt: skip
+def test_unequal_sequences_are_cut_as_was_fastest(
+    b: int, hk: int, config: tuple[int, int, int]
+) -> None:
+    p = problem(16384, b=b, h=32, hk=hk, ragged=True)
+    assert SPLIT.choose("h200", p) == SplitConfig(*config)
 
 
 @pytest.mark.parametrize("d", [64, 128, 256])

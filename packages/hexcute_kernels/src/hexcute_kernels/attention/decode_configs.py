@@ -140,17 +140,15 @@ APPEND = Table(
 LATENT = Table(
     rows={
         "h200": (
-            Row(SplitConfig(32, 2, 264), most={"high": 32}, least={"b": 8}),
-            Row(SplitConfig(32, 3, 66), most={"high": 32, "sk": 8192}),
-            Row(SplitConfig(32, 3, 132), most={"high": 32}),
-            Row(SplitConfig(32, 2, 132), least={"b": 8}),
-            Row(SplitConfig(16, 4, 132)),
+            Row(SplitConfig(32, 2, 264), most={"high": 16}, least={"b": 8}),
+            Row(SplitConfig(32, 3, 66), most={"high": 16, "sk": 8192}),
+            Row(SplitConfig(32, 3, 132)),
         ),
     },
     more=(
+        SplitConfig(32, 2, 132),
         SplitConfig(32, 3, 264),
-        SplitConfig(16, 4, 264),
-        SplitConfig(16, 4, 66),
+        SplitConfig(32, 2, 528),
     ),
 )
 
@@ -162,6 +160,24 @@ SPLIT = Table(
             Row(SplitConfig(16, 3, 324)),
         ),
         "h200": (
+            Row(
+                SplitConfig(32, 3, 396),
+                most={"d": 128, "b": 4},
+                least={"b": 2},
+                equal={"ragged": "True"},
+            ),
+            Row(
+                SplitConfig(32, 3, 1056),
+                most={"d": 128, "b": 16, "columns": 8},
+                least={"b": 8},
+                equal={"ragged": "True"},
+            ),
+            Row(
+                SplitConfig(32, 2, 3168),
+                most={"d": 128, "b": 64},
+                least={"b": 16, "columns": 32},
+                equal={"ragged": "True"},
+            ),
             Row(SplitConfig(32, 2, 2112), {"d": 128}, least={"b": 2}, equal={"ragged": "True"}),
             Row(
                 SplitConfig(64, 3, 264, True),
@@ -210,7 +226,6 @@ SPLIT = Table(
         SplitConfig(64, 2, 792),
         SplitConfig(32, 2, 792),
         SplitConfig(32, 2, 528),
-        SplitConfig(32, 3, 1056),
         SplitConfig(32, 4, 396),
         SplitConfig(32, 4, 264),
         SplitConfig(64, 3, 528),

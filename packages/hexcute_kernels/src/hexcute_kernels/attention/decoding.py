@@ -90,7 +90,7 @@ class Kind:
     def warps(self) -> tuple[int, int]:
         """Warps along rows and along columns: wide results fill the registers of several."""
         high = self.group * self.queries // ROWS
-        return high, (1 if not self.values else 4 if high < 4 else 2)
+        return high, 4 if self.values else 1
 
     @property
     def several(self) -> bool:

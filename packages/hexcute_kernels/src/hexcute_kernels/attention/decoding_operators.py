@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 NAME = "decode_attention"
 LATEST = 8
 """The most queries of a sequence."""
-HIGHEST = 64
-"""Rows of a tile at most."""
+HIGHEST, HIGHEST_LATENT = 64, 32
+"""Rows of a tile at most; results as wide as those of latent heads fill more registers."""
 UNBOUNDED = (1 << 31) - 1024
 """Keys before its own of a query that sees all: more than there are, and a tile and the queries
 more are numbers of 32 bits still."""
@@ -74,8 +74,9 @@ class Decoding(Problem):
     def tile(self) -> tuple[int, int]:
         """Heads and queries that are rows of a tile: powers of two, of whole steps of the Tensor
         Core."""
-        group = min(_power(self.g), HIGHEST)
-        queries = min(_power(self.sq), HIGHEST // group)
+        highest = HIGHEST_LATENT if self.values else HIGHEST
+        group = min(_power(self.g), highest)
+        queries = min(_power(self.sq), highest // group)
         return group, max(queries, ROWS // group)
 
     @property

@@ -84,6 +84,6 @@ latent_decode_attention = Operator(
     scale: of the scores, positive; 1 / sqrt(d) where not given.
 
     Gives (batch, sq, heads, values); zeros where a query sees no key. Variants: those of
-    decode_attention; a key is read once for the scores and the result of up to 64 heads.
+    decode_attention; a key is read once for the scores and the result of up to 32 heads.
     """,
 )
