@@ -41,7 +41,8 @@ class FakeCase:
 
 @dataclass
 class FakePeer:
-    """Takes `micros` for each configuration and adds `wrong` to the right answer.
+    """Takes `micros` for each configuration and adds `wrong` to the right answer, of which `slack`
+    tolerances are let through.
 
     Raises `broken` when prepared, or while building the configurations named in `failing`.
     """
@@ -52,6 +53,7 @@ class FakePeer:
     broken: Exception | None = None
     failing: tuple[str, ...] = ()
     lazy: bool = False
+    slack: float = 1.0
     prepared: list[str] = field(default_factory=list)
 
     def prepare(self, case: FakeCase) -> Sequence[Candidate]:

@@ -104,6 +104,16 @@ def test_a_wrong_result_is_flagged_and_not_timed(bench: Any) -> None:
     assert float(row["error"]) == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize(("slack", "status"), [(1.0, "wrong"), (4.0, "ok")])
+def test_a_peer_that_rounds_more_has_a_bound_of_its_own(
+    bench: Any, slack: float, status: str
+) -> None:
+    rounding = fakes.FakePeer("rounding", {"x": 0.1}, wrong=2e-3, slack=slack)
+    bench.run(fakes.suite(fakes.base(), rounding))
+    row = by_system(bench.out)["rounding"]
+    assert (row["status"], float(row["tolerance"])) == (status, pytest.approx(slack * 1e-3))
+
+
 def test_an_output_left_unwritten_is_wrong(bench: Any) -> None:
     bench.run(fakes.suite(fakes.base(), fakes.FakePeer("lazy", {"x": 0.1}, lazy=True)))
     row = by_system(bench.out)["lazy"]

@@ -70,7 +70,13 @@ class TunedPeer(Protocol):
 
 
 class CasePeer:
-    """A peer whose outputs the case itself can check."""
+    """A peer whose outputs the case itself can check.
+
+    `slack` is how many times the case's tolerance it may be off: 1, but for a library that rounds
+    to 16 bits where the case's own bound has no rounding.
+    """
+
+    slack: float = 1.0
 
     def check(self, case: Case, output: Any, index: int) -> float:
         return case.error(output, index)

@@ -34,6 +34,7 @@ class Measured:
     error: float = math.nan
     timing: Timing | None = None
     notes: list[str] = field(default_factory=list)
+    slack: float = 1.0
 
 
 @dataclass
@@ -64,7 +65,7 @@ def measured_columns(
         "note": "; ".join(measured.notes),
     }
     if case is not None:
-        row |= {"sets": case.sets, "tolerance": case.tolerance}
+        row |= {"sets": case.sets, "tolerance": case.tolerance * measured.slack}
     timing = measured.timing
     if timing is not None:
         row |= {
@@ -126,7 +127,7 @@ class ShapeMeasurement:
         return found
 
     def _choose(self, peer: Peer) -> tuple[Measured, _Choice | None]:
-        measured = Measured(peer.name, FAILED)
+        measured = Measured(peer.name, FAILED, slack=getattr(peer, "slack", 1.0))
         try:
             if isinstance(peer, TunedPeer):
                 candidates = peer.tuned(self._case, self._suite)
@@ -164,7 +165,7 @@ class ShapeMeasurement:
             except Exception as problem:
                 failures.setdefault(reason(problem), []).append(candidate.name)
                 continue
-            if within(error, self._case.tolerance):
+            if within(error, self._case.tolerance * measured.slack):
                 right.append(_Choice(candidate, run, error))
             else:
                 wrong.append((candidate.name, error))
@@ -206,6 +207,6 @@ class ShapeMeasurement:
         replay.sample()
         last = case.sets - 1
         error = max(peer.check(case, case.output(index), index) for index in sorted({0, last}))
-        if not within(error, case.tolerance):
+        if not within(error, case.tolerance * measured.slack):
             measured.status, measured.error = WRONG, error
             measured.notes.append("wrong after the timed replays")

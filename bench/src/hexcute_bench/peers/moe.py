@@ -6,7 +6,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from hexcute_bench.cases.moe import MoeCase, Quantized, align
+from hexcute_bench.cases.moe import ROUNDED_WEIGHTS, MoeCase, Quantized, align
 from hexcute_bench.errors import PeerAbsent
 from hexcute_bench.interface import Candidate, CasePeer, Run
 from hexcute_bench.peers.common import module
@@ -53,6 +53,7 @@ class MarlinMoe(CasePeer):
     """Marlin as vLLM ships it: 0.25.1, or 0.33, which dropped an order of rows of k."""
 
     name = "marlin"
+    slack = ROUNDED_WEIGHTS
 
     def prepare(self, case: MoeCase) -> Sequence[Candidate]:
         torch = module("torch")
@@ -109,6 +110,7 @@ class MarlinNew(CasePeer):
     """Marlin of vLLM 0.9.2, the paper's "Marlin-new", by raw pointers."""
 
     name = "marlin_092"
+    slack = ROUNDED_WEIGHTS
 
     def prepare(self, case: MoeCase) -> Sequence[Candidate]:
         torch = module("torch")
@@ -149,6 +151,7 @@ class MarlinOld(CasePeer):
     """Marlin of vLLM 0.8.2, the paper's "Marlin-old": one launch per expert."""
 
     name = "marlin_082"
+    slack = ROUNDED_WEIGHTS
 
     def prepare(self, case: MoeCase) -> Sequence[Candidate]:
         torch = module("torch")
@@ -188,6 +191,8 @@ class MarlinOld(CasePeer):
 
 class VllmTriton(CasePeer):
     """vLLM 0.9.2's Triton kernel for int4 experts, by its default configuration or tuned."""
+
+    slack = ROUNDED_WEIGHTS
 
     def __init__(self, name: str, tuned: bool) -> None:
         self.name, self._tuned = name, tuned
