@@ -237,6 +237,130 @@ def test_numpy_misfits_are_named_too() -> None:
         bind(GEMM, (a, b, 1.0, np.zeros((9, 4), np.float16)))
 
 
+COPIED = ", a copy: keep it under a name where the kernel writes to it"
+
+
+def of(dtype: str, *shape: int | str) -> Signature:
+    params = (TensorParam("x", dtype, shape or ("n",)),)
+    symbols = (SymbolParam("n"),) if "n" in params[0].shape else ()
+    return Signature("k", params, symbols, SourceSpan("k.py", 3))
+
+
+ZEROS = np.zeros(8, np.float32)
+MENDED = {
+    "truths for bytes": (of("u8"), ZEROS.astype(bool), "pass x.view(np.uint8)"),
+    "signs for none": (of("u32"), ZEROS.astype(np.int32), "pass x.view(np.uint32)"),
+    "bytes for truths": (of("bool"), ZEROS.astype(np.uint8), "pass x.astype(np.bool_)" + COPIED),
+    "wider": (of("f16"), ZEROS, "pass x.astype(np.float16)" + COPIED),
+    "whole numbers": (of("f32"), ZEROS.astype(np.int32), "pass x.astype(np.float32)" + COPIED),
+    "bits": (
+        of("bf16"),
+        ZEROS.astype(np.uint16),
+        "pass x.view(ml_dtypes.bfloat16) where it holds their bits, "
+        "else x.astype(ml_dtypes.bfloat16)" + COPIED,
+    ),
+    "bytes of a narrow type": (
+        of("f8e4m3"), ZEROS.astype(np.uint8), "pass x.view(ml_dtypes.float8_e4m3fn) where"
+    ),
+    "more dimensions": (
+        of("f32"), ZEROS.reshape(2, 2, 2), "pass x[0, 0] or x.reshape(...), of rank 1"
+    ),
+    "fewer dimensions": (
+        of("f32", "n", "n"), ZEROS, "pass x[None] or x.reshape(...), of rank 2"
+    ),
+    "another extent": (
+        of("f32", 4), ZEROS, "pass a tensor with 4 elements there, or declare that extent by a"
+    ),
+    "two extents": (
+        of("f32", "n", "n"), ZEROS.reshape(2, 4), "pass tensors that agree on n, or declare"
+    ),
+    "gaps": (
+        of("f32"),
+        ZEROS[::2],
+        f"pass np.ascontiguousarray(x){COPIED}, or declare its strides",
+    ),
+    "a list": (of("f16"), [1.0, 2.0], "pass np.array(x, np.float16)" + COPIED),
+    "an array of another library": (
+        of("f16"), types.SimpleNamespace(__array_interface__={}), "pass np.array(x, np.float16)"
+    ),
+    "nothing": (of("f16"), None, "pass a numpy array of rank 1 and dtype np.float16"),
+}
+
+
+@pytest.mark.parametrize("case", MENDED)
+def test_an_array_that_does_not_fit_is_told_how_it_would(case: str) -> None:
+    signature, value, fix = MENDED[case]
+    with pytest.raises(LaunchError, match=r"^k\.py:3: k: argument 'x': ") as caught:
+        bind(signature, [value])
+    assert (caught.value.fix or "").startswith(fix)
+
+
+LAUNCHED = {
+    "count": (lambda: call()[:3], "pass a, b, alpha, c, in this order"),
+    "list": (
+        lambda: call(a=[1.0]), 'pass torch.tensor(a, dtype=torch.float16, device="cuda")' + COPIED
+    ),
+    "nothing": (
+        lambda: call(c=None),
+        "pass a torch tensor on a GPU of rank 2 and dtype torch.float16",
+    ),
+    "array": (
+        lambda: call(b=np.zeros((24, 40), np.float16)),
+        "pass torch.from_numpy(b).cuda(), or numpy arrays alone to a simulation",
+    ),
+    "dtype": (
+        lambda: call(b=Tensor((24, 40), "torch.float32")), "pass b.to(torch.float16)" + COPIED
+    ),
+    "rank": (
+        lambda: call(a=Tensor((2, 32, 40))), "pass a[0] or a.reshape(...), of rank 2"
+    ),
+    "symbol": (lambda: call(b=Tensor((24, 48))), "pass tensors that agree on k, or declare"),
+    "strides": (
+        lambda: call(a=Tensor((32, 40), strides=(1, 32))),
+        f"pass a.contiguous(){COPIED}, or declare its strides",
+    ),
+    "sparse": (lambda: call(a=Sparse((32, 40))), "pass a.to_dense(), a copy: keep it under a name"),
+    "host": (
+        lambda: call(a=Tensor((32, 40), device=-1)), "pass a.cuda(), or a.numpy() to a simulation"
+    ),
+    "text": (lambda: call(alpha="2"), "pass a number, such as float(alpha)"),
+}
+
+
+class Sparse(Tensor):
+    """What a binder gets of a sparse tensor."""
+
+    layout = "torch.sparse_coo"
+
+    def is_contiguous(self) -> bool:
+        raise RuntimeError("sparse tensors do not have is_contiguous")
+
+
+@pytest.mark.usefixtures("torch")
+@pytest.mark.parametrize("case", LAUNCHED)
+def test_a_tensor_that_does_not_fit_is_told_how_it_would(case: str) -> None:
+    make, fix = LAUNCHED[case]
+    with pytest.raises(LaunchError, match=r"^gemm\.py:7: matmul: ") as caught:
+        make_binder(GEMM)(make())
+    assert (caught.value.fix or "").startswith(fix)
+
+
+@pytest.mark.usefixtures("torch")
+def test_a_tensor_of_truths_is_taken_as_bytes_by_a_view() -> None:
+    with pytest.raises(LaunchError, match="got bool") as caught:
+        make_binder(of("i8"))([Tensor((8,), "torch.bool")])
+    assert caught.value.fix == "pass x.view(torch.int8)"
+    assert make_binder(of("i8"))([Tensor((8,), "torch.int8")])[2] == (4096, 8)
+
+
+def test_what_a_fix_says_is_taken() -> None:
+    truths = np.ones(8, bool)
+    assert bind(of("u8"), [truths.view(np.uint8)]).pointers == {"x": truths.ctypes.data}
+    assert bind(of("f32", 4), [ZEROS[:4]]).symbols == {}
+    assert bind(of("f32"), [ZEROS.reshape(2, 2, 2)[0, 0]]).symbols == {"n": 2}
+    assert bind(of("f32", 1, "n"), [ZEROS[None]]).symbols == {"n": 8}
+
+
 @pytest.mark.parametrize("shape", [(), (4,), ("n", "n"), (2, "n", 3, "n")])
 def test_odd_shapes_bind(shape: tuple[int | str, ...]) -> None:
     symbols = (SymbolParam("n"),) if "n" in shape else ()

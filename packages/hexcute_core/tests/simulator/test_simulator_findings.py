@@ -318,6 +318,22 @@ def test_wrong_arguments(arrays, scalars, message):
     assert caught.value.fix
 
 
+@pytest.mark.parametrize(
+    ("dtype", "given", "fix"),
+    [
+        (dt.u8, bool, "pass x.view('uint8')"),
+        (dt.i32, np.float32, "pass x.astype('int32')"),
+        (dt.f32, np.int32, "pass x.astype('float32')"),
+    ],
+)
+def test_arguments_of_another_type_are_told_how_they_fit(dtype, given, fix):
+    params = (ThreadParam("x", dtype, (Const(8, dt.i32),), pointer=True),)
+    program = ThreadProgram("kernel", params, (ONE, ONE, ONE), 32, 0, ())
+    with pytest.raises(SimulationError, match="argument x: expected elements of type") as caught:
+        simulate(program, {"x": np.zeros(8, given)}, {})
+    assert caught.value.fix == fix
+
+
 def test_a_block_outside_the_grid():
     program = ThreadProgram("kernel", (), (ONE, ONE, ONE), 32, 0, ())
     with pytest.raises(SimulationError, match="not in the grid"):

@@ -221,7 +221,7 @@ TAKERS = (
     hx.copy, hx.gemm, hx.prefetch, hx.primitive, hx.dim, hx.pipeline, hx.mbarrier, hx.scan,
     hx.warp_groups_producer, hx.warp_groups_consumer, hx.Kernel.compile,
     hx.CompiledKernel.simulate, hx.atomic_add, hx.register_tensor, hx.ptx, hx.persistent,
-    hx.Kernel.timeline,
+    hx.Kernel.timeline, hx.CompiledKernel.explain,
 )  # fmt: skip
 
 

@@ -201,7 +201,7 @@ class _Source:
             f"        ({''.join(arg + ', ' for arg in args)}) = args",
             *(f"        {read}" for read in self.reads),
             f"        bad = {' or '.join(self.failures) or 'False'}",
-            "    except (AttributeError, TypeError, ValueError) as error:",
+            "    except (AttributeError, RuntimeError, TypeError, ValueError) as error:",
             "        raise refuse(args, error) from None",
             "    if bad:",
             "        raise refuse(args, None)",
@@ -247,7 +247,9 @@ def make_binder(
 
     def refuse(args: Sequence[Any], error: Exception | None) -> Exception:
         found = explain(signature, args, host=host)
-        return found or error or LaunchError(f"{signature.kernel}: the arguments do not fit")
+        return found or error or LaunchError(
+            f"{signature.kernel}: the arguments do not fit", signature.span
+        )
 
     source = _Source(signature, default_divisors(signature) if divisors is None else divisors, host)
     text = source.text()

@@ -5,6 +5,7 @@ Off the fast path: a binder that found anything amiss calls `explain` to find ou
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,6 +41,41 @@ def _contiguous(value: Any) -> bool:
     return bool(value.is_contiguous() if is_torch(value) else value.flags.c_contiguous)
 
 
+_COPY = "a copy: keep it under a name where the kernel writes to it"
+
+
+def _dtype(name: str, host: bool) -> str:
+    """The dtype `name` as numpy's or torch's users write it; numpy has its narrow floats from
+    ml_dtypes."""
+    if not host:
+        return f"torch.{name}"
+    if name == "bool":
+        return "np.bool_"
+    return f"{'ml_dtypes' if name.startswith(('bfloat', 'float8')) else 'np'}.{name}"
+
+
+def _width(name: str, kinds: str) -> int:
+    """Bits of an element of the dtype `name`, or 0 where it is none of `kinds`."""
+    digits = re.search(r"\d+", name)
+    return (int(digits[0]) if digits else 8) if re.fullmatch(kinds, name) else 0
+
+
+def _converted(name: str, got: str, wanted: str, host: bool) -> str:
+    """What to pass instead of the tensor `name` of dtype `got`, so that it has the dtype `wanted`.
+
+    Integers of one width, and truths as bytes, are the same bits: a view, into which a kernel can
+    write. Bits of what numpy has no type for often come as whole numbers.
+    """
+    dtype = _dtype(wanted, host)
+    copy = f"{name}.{'astype' if host else 'to'}({dtype})"
+    whole = _width(got, r"bool|u?int\d+")
+    if whole and whole == _width(wanted, r"u?int\d+"):
+        return f"pass {name}.view({dtype})"
+    if got != "bool" and whole and whole == _width(wanted, r"bfloat16|float8_.*"):
+        return f"pass {name}.view({dtype}) where it holds their bits, else {copy}, {_COPY}"
+    return f"pass {copy}, {_COPY}"
+
+
 def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
     strides, step = [], 1
     for extent in reversed(shape):
@@ -65,7 +101,10 @@ class _Explainer:
         params = self.signature.params
         if len(args) != len(params):
             names = ", ".join(param.name for param in params)
-            return self.error(f"expected {len(params)} arguments ({names}), got {len(args)}")
+            return self.error(
+                f"expected {len(params)} arguments ({names}), got {len(args)}",
+                fix=f"pass {names}, in this order" if params else "call it without arguments",
+            )
         for param, value in zip(params, args, strict=True):
             if isinstance(param, ScalarParam):
                 found = self.scalar(param, value)
@@ -83,9 +122,12 @@ class _Explainer:
         if isinstance(value, (int, float) if floating else int):
             return self.number(param, value)
         expected = "a Python int or float" if floating else "a Python int"
+        number = "float" if floating else "int"
         return self.error(
             f"argument {param.name!r}: expected {expected} for {param}, got {_kind(value)}",
-            fix=f"pass {param.name}.item()" if hasattr(value, "item") else None,
+            fix=f"pass {param.name}.item()"
+            if hasattr(value, "item")
+            else f"pass a number, such as {number}({param.name})",
         )
 
     def number(self, param: ScalarParam, value: int | float) -> LaunchError | None:
@@ -99,10 +141,17 @@ class _Explainer:
 
     def tensor(self, param: TensorParam, value: Any) -> LaunchError | None:
         wanted = "a numpy array" if self.host else "a torch tensor on a GPU"
-        right = hasattr(value, "__array_interface__") if self.host else is_torch(value)
-        if not right:
+        array = all(hasattr(value, name) for name in ("__array_interface__", "dtype", "flags"))
+        if not (array if self.host else is_torch(value)):
             return self.error(
-                f"argument {param.name!r}: expected {wanted} {param}, got {_kind(value)}"
+                f"argument {param.name!r}: expected {wanted} {param}, got {_kind(value)}",
+                fix=self.made(param, value, array),
+            )
+        if not self.host and str(getattr(value, "layout", "torch.strided")) != "torch.strided":
+            return self.error(
+                f"argument {param.name!r}: expected a dense tensor {param}, got one whose layout "
+                f"is {value.layout}",
+                fix=f"pass {param.name}.to_dense(), {_COPY}",
             )
         return (
             self.dtype(param, value)
@@ -110,6 +159,20 @@ class _Explainer:
             or self.layout(param, value)
             or (None if self.host else self.place(param, value))
         )
+
+    def made(self, param: TensorParam, value: Any, array: bool) -> str:
+        """What to pass instead of a value that is no tensor, or is one of another kind."""
+        name, storage = param.name, TENSOR_STORAGE[param.dtype_name]
+        if array:
+            return f"pass torch.from_numpy({name}).cuda(), or numpy arrays alone to a simulation"
+        dtype = _dtype(storage.numpy[0] if self.host else storage.torch, self.host)
+        listed = isinstance(value, (list, tuple)) or hasattr(value, "__array_interface__")
+        if listed and self.host:
+            return f"pass np.array({name}, {dtype}), {_COPY}"
+        if listed:
+            return f'pass torch.tensor({name}, dtype={dtype}, device="cuda"), {_COPY}'
+        kind = "numpy array" if self.host else "torch tensor on a GPU"
+        return f"pass a {kind} of rank {len(param.shape)} and dtype {dtype}"
 
     def dtype(self, param: TensorParam, value: Any) -> LaunchError | None:
         storage = TENSOR_STORAGE[param.dtype_name]
@@ -127,18 +190,28 @@ class _Explainer:
         return self.error(
             f"argument {param.name!r}: expected dtype {' or '.join(allowed)} "
             f"({param.dtype_name}), got {got}",
-            fix=None if self.host else f"pass {param.name}.to(torch.{storage.torch})",
+            fix=_converted(param.name, got, allowed[0], self.host),
         )
 
     def shape(self, param: TensorParam, value: Any) -> LaunchError | None:
         got = self.elements(param, value)
         text = f"argument {param.name!r}: expected shape [{', '.join(map(str, param.shape))}]"
         if len(got) != len(param.shape):
-            return self.error(f"{text}, got {len(got)} dimensions: {list(got)}")
+            more = len(got) - len(param.shape)
+            index = ", ".join(["0"] * more or ["None"] * -more)
+            return self.error(
+                f"{text}, got {len(got)} dimensions: {list(got)}",
+                fix=f"pass {param.name}[{index}] or {param.name}.reshape(...), "
+                f"of rank {len(param.shape)}",
+            )
         for axis, (extent, size) in enumerate(zip(param.shape, got, strict=True)):
             if isinstance(extent, int):
                 if size != extent:
-                    return self.error(f"{text}, got {list(got)}: dimension {axis} is {size}")
+                    return self.error(
+                        f"{text}, got {list(got)}: dimension {axis} is {size}",
+                        fix=f"pass a tensor with {extent} elements there, or declare that extent "
+                        "by a symbol",
+                    )
                 continue
             here = f"{param.name!r} dimension {axis}"
             if size > self.largest[extent]:
@@ -151,7 +224,9 @@ class _Explainer:
             if size != known:
                 return self.error(
                     f"{text} with {extent} = {known} (from {where}), "
-                    f"got {list(got)}: dimension {axis} is {size}"
+                    f"got {list(got)}: dimension {axis} is {size}",
+                    fix=f"pass tensors that agree on {extent}, or declare the two extents by two "
+                    "symbols",
                 )
         return None
 
@@ -169,9 +244,12 @@ class _Explainer:
         return self.error(
             f"argument {param.name!r}: expected a contiguous row-major tensor, strides "
             f"{_row_major(value.shape)}, got strides {_strides(value)}",
-            fix=f"pass np.ascontiguousarray({param.name})"
-            if self.host
-            else f"pass {param.name}.contiguous(), or declare the transposed tensor",
+            fix=(
+                f"pass np.ascontiguousarray({param.name})"
+                if self.host
+                else f"pass {param.name}.contiguous()"
+            )
+            + f", {_COPY}, or declare its strides",
         )
 
     def strides(self, param: TensorParam, value: Any) -> LaunchError | None:
@@ -209,7 +287,7 @@ class _Explainer:
         if value.device.type != "cuda":
             return self.error(
                 f"argument {param.name!r}: expected a tensor on a GPU, got one on {value.device}",
-                fix=f"pass {param.name}.cuda()",
+                fix=f"pass {param.name}.cuda(), or {param.name}.numpy() to a simulation",
             )
         device, first = self.device or (value.device, param.name)
         self.device = device, first

@@ -186,10 +186,12 @@ def _check_array(
         return array
     raw = np.dtype(f"u{dtype.bits // 8}")
     if array.dtype not in (storage(dtype), raw):
+        same = array.dtype.itemsize == raw.itemsize and array.dtype.kind in "biu"
+        way = "view" if same and storage(dtype).kind in "iu" else "astype"
         raise SimulationError(
             f"argument {name}: expected elements of type {storage(dtype)} "
             f"(or {raw} holding their bits), got {array.dtype}",
-            fix=f"pass {name}.astype({str(storage(dtype))!r})",
+            fix=f"pass {name}.{way}({str(storage(dtype))!r})",
         )
     if array.shape != shape:
         raise SimulationError(
