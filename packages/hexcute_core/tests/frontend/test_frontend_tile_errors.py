@@ -191,6 +191,46 @@ def missing_argument(a, r, q, s, n):
     hx.fill(r)  # here
 
 
+@refused.case("hx.sum: it has no argument `axis`", "write d= for axis=: call hx.sum(a, d, keep)")
+def another_name_for_an_argument(a, r, q, s, n):
+    x = hx.sum(r, axis=1)  # here
+
+
+@refused.case("hx.iota: it has no argument `dim`", "for dim=: call hx.iota(")
+def another_name_beside_a_given_one(a, r, q, s, n):
+    x = hx.iota((1, 8), dim=1)  # here
+
+
+@refused.case("hx.where: it has no argument `other`", "write b= for other=")
+def another_name_for_the_last_argument(a, r, q, s, n):
+    x = hx.where(r > 0.0, r, other=0.0)  # here
+
+
+@refused.case("hx.copy: it has no argument `mask`", "call hx.copy(src, dst,")
+def an_argument_too_many(a, r, q, s, n):
+    hx.copy(r, s, mask=1)  # here
+
+
+@hx.device
+def scaled(t, factor=2.0):
+    return t * factor
+
+
+@refused.case("`scaled`: it has no argument `faktor`", "write factor= for faktor=: call scaled(t")
+def a_keyword_of_an_own_function(a, r, q, s, n):
+    x = scaled(r, faktor=3.0)  # here
+
+
+@refused.case("`None` in a subscript of the tile `r`", "write hx.reshape(r, (16, 1, 8))")
+def a_mode_by_none(a, r, q, s, n):
+    t = r[:, None, :]  # here
+
+
+@refused.case("do not broadcast", "hx.reshape(t, (BM, 1, BN))")
+def a_mode_that_lacks(a, r, q, s, n):
+    t = hx.reshape(r, (16, 1, 8)) + r  # here
+
+
 @refused.case("hx.exp of the i32", "cast it first")
 def exp_of_an_int(a, r, q, s, n):
     x = hx.exp(n)  # here

@@ -211,7 +211,7 @@ def no_function(a, r, q, s, n):
     hx.scan(q, 0, q)  # here
 
 
-@refused.case("too many positional arguments", "fix the arguments")
+@refused.case("too many positional arguments", "call <lambda>(l)")
 def too_few_arguments(a, r, q, s, n):
     hx.scan(q, 0, ONE)  # here
 

@@ -71,7 +71,7 @@ CALLS = [
         "for i in range(stop=n):\n    hx.fill(r, 0.0)",
         "for i in range(n):\n    hx.fill(r, 0.0)",
     ),
-    ("fix the arguments", "x = add(r)", "x = add(r, r)"),
+    ("call add(", "x = add(r)", "x = add(r, r)"),
     ("pass a tuple", "x = add(*n)", "x = add(*(r, r))"),
     ("pass a dict", "x = add(r, **n)", 'x = add(r, **{"y": r})'),
     ("write an `if` statement", "x = (n > 0) and nothing(r)", "if n > 0:\n    nothing(r)"),

@@ -17,6 +17,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType
 
 from hexcute_core.errors import FrontendError, HexcuteError, SourceSpan
 from hexcute_core.frontend.functions.source import function_source
+from hexcute_core.frontend.interpreter.arguments import misfit
 from hexcute_core.frontend.interpreter.assign import bind, require_own
 from hexcute_core.frontend.interpreter.builtin_calls import BUILTINS
 from hexcute_core.frontend.interpreter.engine import Engine
@@ -116,13 +117,10 @@ def _check_arguments(
     args: list[object],
     kwargs: dict[str, object],
 ) -> None:
-    signature = inspect.signature(callee)
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError as error:
-        names = ", ".join(str(p).split(":")[0] for p in signature.parameters.values())
-        name = callee.__name__ if isinstance(callee, MethodType) else f"hx.{callee.__name__}"
-        raise frame.error(node, f"{name}: {error}", fix=f"call {name}({names})") from None
+    name = callee.__name__ if isinstance(callee, MethodType) else f"hx.{callee.__name__}"
+    wrong = misfit(inspect.signature(callee), name, args, kwargs)
+    if wrong is not None:
+        raise frame.error(node, f"{name}: {wrong[0]}", fix=wrong[1])
 
 
 def _inline_at(
@@ -155,10 +153,11 @@ def inline(
             fix="end the recursion on a compile-time condition",
         )
     source = function_source(fn)
-    try:
-        bound = inspect.signature(fn, follow_wrapped=False).bind(*args, **kwargs)
-    except TypeError as error:
-        raise builder.error(f"`{fn.__name__}`: {error}", fix="fix the arguments") from None
+    signature = inspect.signature(fn, follow_wrapped=False)
+    wrong = misfit(signature, fn.__name__, args, kwargs)
+    if wrong is not None:
+        raise builder.error(f"`{fn.__name__}`: {wrong[0]}", fix=wrong[1])
+    bound = signature.bind(*args, **kwargs)
     bound.apply_defaults()
     inner = Frame(source, builder.region, caller=frame)
     for name, value in bound.arguments.items():

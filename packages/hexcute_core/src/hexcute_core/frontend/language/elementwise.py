@@ -96,7 +96,8 @@ def broadcast(shapes: Sequence[tuple[int, ...]], operands: Sequence[object]) -> 
     tiles = [describe(o) for o in operands if isinstance(o, TileValue)]
     raise current("arithmetic on tiles").error(
         f"shapes do not broadcast: {' with '.join(tiles)}",
-        fix="make the ranks equal and each extent equal or 1 (hx.reduce keeps reduced modes)",
+        fix="make the ranks equal and each extent equal or 1: hx.reshape(t, (BM, 1, BN)) gives a"
+        " tile the mode it lacks (reductions keep theirs)",
     )
 
 

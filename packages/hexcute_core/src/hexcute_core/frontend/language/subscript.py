@@ -71,10 +71,12 @@ def subscript(ref: TileRef, index: object) -> TileRef:
         at = next(i for i, e in enumerate(entries) if e is Ellipsis)
         fill = len(ref.kept) - (len(entries) - 1)
         entries = entries[:at] + (slice(None),) * max(fill, 0) + entries[at + 1 :]
+    if any(e is None for e in entries):
+        raise _no_new_mode(ref, entries)
     if len(entries) > len(ref.kept):
         raise FrontendError(
             f"{len(entries)} subscripts for a tile of {len(ref.kept)} modes (`{ref.tensor}`)",
-            fix=f"write at most {len(ref.kept)}",
+            fix=f"write at most {len(ref.kept)}; hx.reshape adds modes",
         )
     starts, extents, kept = list(ref.starts), list(ref.extents), list(ref.kept)
     for mode, entry in zip(ref.kept, entries):
@@ -84,6 +86,19 @@ def subscript(ref: TileRef, index: object) -> TileRef:
             kept.remove(mode)
         extents[mode] = 1 if size is None else size
     return replace(ref, starts=tuple(starts), extents=tuple(extents), kept=tuple(kept))
+
+
+def _no_new_mode(ref: TileRef, entries: Sequence[object]) -> FrontendError:
+    """`r[:, None]`: a subscript takes parts, and a mode more is another shape."""
+    left = [ref.extents[mode] for mode in ref.kept]
+    shape = [1 if e is None else left.pop(0) for e in entries if e is None or left] + left
+    plain = all(shape) and all(e is None or e == slice(None) for e in entries)
+    whole = ", ".join(map(str, shape)) if plain else "..."
+    return FrontendError(
+        f"`None` in a subscript of the tile `{ref.tensor}`: it adds no mode",
+        fix=f"write hx.reshape({ref.tensor}, ({whole})) for a tile in registers,"
+        " or give the view of memory a mode of extent 1",
+    )
 
 
 def _entry(entry: object, extent: int, mode: int, tensor: str) -> tuple[Scalar, int | None]:
