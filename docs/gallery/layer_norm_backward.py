@@ -18,6 +18,7 @@ def gradient_of_rows(
     hx.attrs.cuda.grid_dim = hx.cdiv(m, BM)
     hx.attrs.cuda.block_dim = 128
     bm = hx.blockIdx.x * BM
+    hx.device_assert(n <= BN, "BN is shorter than a row")
     rx, rdy = hx.register_tensor(f16, (BM, BN)), hx.register_tensor(f16, (BM, BN))
     rg = hx.register_tensor(f16, (1, BN))
     rm, rr = hx.register_tensor(f32, (BM, 1)), hx.register_tensor(f32, (BM, 1))

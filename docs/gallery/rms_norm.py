@@ -17,6 +17,7 @@ def rms_norm(
     hx.attrs.cuda.block_dim = 128
     assert BN % 32 == 0, "whole warps a row"
     bm = hx.blockIdx.x * BM
+    hx.device_assert(n <= BN, "BN is shorter than a row")
     rx, rw = hx.register_tensor(f16, (BM, BN)), hx.register_tensor(f16, (1, BN))
     hx.copy(hx.global_view(x[bm:, :], ((BM, BN), (n, 1))), rx)
     # One row of weights for all rows of the tile: a stride of 0.

@@ -17,6 +17,7 @@ def top_k(
     hx.attrs.cuda.grid_dim = hx.cdiv(m, BM)
     hx.attrs.cuda.block_dim = 128
     bm = hx.blockIdx.x * BM
+    hx.device_assert(n <= BN, "BN is shorter than a row")
     r = hx.register_tensor(f32, (BM, BN))
     hx.copy(hx.global_view(x[bm:, :], ((BM, BN), (n, 1))), r, outside=LOWEST)
     columns = hx.iota((BM, BN), 1)

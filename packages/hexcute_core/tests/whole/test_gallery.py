@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from machine_code import opcodes_of
 
+from hexcute_core.errors import SimulationError
+
 GALLERY = Path(__file__).parents[4] / "docs" / "gallery"
 FILES = sorted(GALLERY.glob("*.py"))
 BOTH, FP8, HOPPER = ("sm_80", "sm_90"), ("sm_89", "sm_90"), ("sm_90",)
@@ -316,3 +318,18 @@ def test_weights_of_four_bits_are_cast_by_permutations_and_cuts(target):
     codes = Counter(op.split(".")[0] for op in opcodes_of(sass))
     assert codes["PRMT"] >= 16 and codes["LOP3"] >= 16 and codes["HFMA2"] >= 16
     assert not {"I2F", "I2FP", "F2F"} & set(codes), codes
+
+
+@pytest.mark.parametrize("name", ["rms_norm", "top_k", "layer_norm_backward"])
+def test_rows_longer_than_their_tile_are_told(name):
+    f16, f32, i32, long = np.float16, np.float32, np.int32, 72
+    x, w, row = np.ones((2, long), f16), np.ones(long, f16), np.ones(2, f32)
+    given = {
+        "rms_norm": (x, w, x.copy(), 1e-5),
+        "top_k": (x.astype(f32), np.ones((2, 3), f32), np.ones((2, 3), i32)),
+        "layer_norm_backward": (x, x, w, row, row, x.copy()),
+    }
+    module = kernels(name)
+    kernel = getattr(module, {"layer_norm_backward": "gradient_of_rows"}.get(name, name))
+    with pytest.raises(SimulationError, match="BN is shorter than a row"):
+        kernel.simulate(*given[name], target="sm_80", BN=64)
