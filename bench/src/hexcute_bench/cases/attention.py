@@ -3,14 +3,13 @@ blocks of rows."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
+from hexcute_bench.cases.compared import ComparedCase
 from hexcute_bench.cases.tensors import (
     exact_products,
     poisoned,
     randn,
-    relative_error,
     rotated_sets,
 )
 from hexcute_bench.interface import Work
@@ -39,8 +38,10 @@ def attention(q: Any, k: Any, v: Any, causal: bool = False) -> Any:
     return out
 
 
-class AttentionCase:
+class AttentionCase(ComparedCase):
     """`q[i]`, `out[i]` are [Sq,H,d] and `k[i]`, `v[i]` [S,H,d], f16, for each set i."""
+
+    by_rows = True
 
     def __init__(
         self, shape: Shape, queries: int | None = None, sets: int | None = None,
@@ -62,26 +63,12 @@ class AttentionCase:
         self.k = [randn(large, torch.float16, device) for _ in range(self.sets)]
         self.v = [randn(large, torch.float16, device) for _ in range(self.sets)]
         self.out = [poisoned(small, torch.float16, device) for _ in range(self.sets)]
-        self._references: dict[int, Any] = {}
-
-    def poison(self, index: int) -> None:
-        self.out[index].fill_(float("nan"))
 
     def output(self, index: int) -> Any:
         return self.out[index]
 
-    def error(self, output: Any, index: int) -> float:
-        if index not in self._references:
-            self._references[index] = attention(
-                self.q[index], self.k[index], self.v[index], self.causal
-            )
-        right = self._references[index]
-        if tuple(output.shape) != tuple(right.shape):
-            return math.inf
-        # Each row against its own size: under a mask the first average over few values of V, and
-        # are large, the last over many.
-        rows = right.square().mean(2, keepdim=True).sqrt()
-        return relative_error(output.float() / rows, right / rows)
+    def right(self, index: int) -> Any:
+        return attention(self.q[index], self.k[index], self.v[index], self.causal)
 
 
 def decoding_case(shape: Shape) -> AttentionCase:

@@ -9,11 +9,11 @@ import random
 from typing import Any
 
 from hexcute_bench.cases.attention import TOLERANCE
+from hexcute_bench.cases.compared import ComparedCase
 from hexcute_bench.cases.tensors import (
     exact_products,
     poisoned,
     randn,
-    relative_error,
     rotated_sets,
 )
 from hexcute_bench.interface import Work
@@ -33,9 +33,11 @@ def lengths_of(shape: Shape) -> list[int]:
     return [round(math.exp(draw.uniform(low, math.log(s)))) for _ in range(batch)]
 
 
-class DecodingCase:
+class DecodingCase(ComparedCase):
     """`q[i]`, `out[i]` are [batch,1,heads,d], f16, for each set i; `k[i]`, `v[i]` [batch,s,kv,d],
     or [pages,page,kv,d] beside `table` [batch,most], and `seq_lens` [batch]."""
+
+    by_rows = True
 
     def __init__(self, shape: Shape, sets: int | None = None, device: str = "cuda") -> None:
         import torch
@@ -57,7 +59,6 @@ class DecodingCase:
         self.k = [randn(cache, kind, device) for _ in range(self.sets)]
         self.v = [randn(cache, kind, device) for _ in range(self.sets)]
         self.out = [poisoned(small, kind, device) for _ in range(self.sets)]
-        self._references: dict[int, Any] = {}
 
     def _pages(self, device: str) -> int:
         """Gives the sequences pages in any order, and says how many there are."""
@@ -70,9 +71,6 @@ class DecodingCase:
         for z, (count, end) in enumerate(zip(needed, ends)):
             self.table[z, :count] = self.order[end - count : end]
         return ends[-1]
-
-    def poison(self, index: int) -> None:
-        self.out[index].fill_(float("nan"))
 
     def output(self, index: int) -> Any:
         return self.out[index]
@@ -90,23 +88,16 @@ class DecodingCase:
             rows = k[page, at % self.page], v[page, at % self.page]
         return rows[0].float().transpose(0, 1), rows[1].float().transpose(0, 1)
 
-    def error(self, output: Any, index: int) -> float:
+    def right(self, index: int) -> Any:
         import torch
 
-        if index not in self._references:
-            right = torch.empty(output.shape, dtype=torch.float32, device=output.device)
-            for z in range(self.batch):
-                keys, values = self.keys(index, z)
-                rows = self.q[index][z, 0].float().view(self.kv, -1, self.d)
-                p = torch.softmax(rows @ keys.transpose(1, 2) * self.d**-0.5, 2)
-                right[z, 0] = (p @ values).reshape(self.heads, self.d)
-            self._references[index] = right
-        right = self._references[index]
-        if tuple(output.shape) != tuple(right.shape):
-            return math.inf
-        # Each row against its own size: it is an average over few keys, or over many.
-        size = right.square().mean(3, keepdim=True).sqrt()
-        return relative_error(output.float() / size, right / size)
+        right = torch.empty_like(self.out[index], dtype=torch.float32)
+        for z in range(self.batch):
+            keys, values = self.keys(index, z)
+            rows = self.q[index][z, 0].float().view(self.kv, -1, self.d)
+            p = torch.softmax(rows @ keys.transpose(1, 2) * self.d**-0.5, 2)
+            right[z, 0] = (p @ values).reshape(self.heads, self.d)
+        return right
 
 
 def decoding_work(shape: Shape) -> Work:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from hexcute_bench.cases.compared import ComparedCase
 from hexcute_bench.cases.tensors import (
     exact_products,
     generator,
     poisoned,
     randn,
-    relative_error,
     rotated_sets,
 )
 from hexcute_bench.interface import Work
@@ -23,7 +23,7 @@ BLOCK = 128
 TOLERANCE = 2.0**-7
 
 
-class Fp8Case:
+class Fp8Case(ComparedCase):
     """For each set i: `a[i]` e4m3 [m,k], `w[i]` e4m3 [n,k], `c[i]` bf16 [m,n], and float32
     scales `sa[i]` [m,k/128] (row-major) and `sw[i]` [n/128,k/128]."""
 
@@ -48,21 +48,15 @@ class Fp8Case:
         self.sa = [scales(self.m) for _ in count]
         self.sw = [scales(self.n // BLOCK) for _ in count]
         self.c = [poisoned((self.m, self.n), torch.bfloat16, device) for _ in count]
-        self._references: dict[int, Any] = {}
-
-    def poison(self, index: int) -> None:
-        self.c[index].fill_(float("nan"))
 
     def output(self, index: int) -> Any:
         return self.c[index]
 
-    def error(self, output: Any, index: int) -> float:
-        if index not in self._references:
-            wide = self.sa[index].repeat_interleave(BLOCK, 1)
-            square = self.sw[index].repeat_interleave(BLOCK, 0).repeat_interleave(BLOCK, 1)
-            left = self.a[index].float() * wide
-            self._references[index] = left @ (self.w[index].float() * square).t()
-        return relative_error(output, self._references[index])
+    def right(self, index: int) -> Any:
+        wide = self.sa[index].repeat_interleave(BLOCK, 1)
+        square = self.sw[index].repeat_interleave(BLOCK, 0).repeat_interleave(BLOCK, 1)
+        left = self.a[index].float() * wide
+        return left @ (self.w[index].float() * square).t()
 
 
 def fp8_work(shape: Shape) -> Work:

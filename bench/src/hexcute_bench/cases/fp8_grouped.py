@@ -8,12 +8,12 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from hexcute_bench.cases.compared import ComparedCase
 from hexcute_bench.cases.fp8 import BLOCK, TOLERANCE
 from hexcute_bench.cases.tensors import (
     exact_products,
     generator,
     poisoned,
-    relative_error,
     rotated_sets,
 )
 from hexcute_bench.interface import Work
@@ -27,7 +27,7 @@ def group_sizes(shape: Shape) -> list[int]:
     return [max(1, round(rows / BLOCK)) * BLOCK for rows in drawn]
 
 
-class Fp8GroupedCase:
+class Fp8GroupedCase(ComparedCase):
     """For each set i: `a[i]` e4m3 [m,k], `w[i]` e4m3 [experts,n,k], `c[i]` bf16 [m,n], float32
     scales `sa[i]` [m,k/128] (row-major) and `sw[i]` [experts,n/128,k/128]; `offsets` [experts+1]
     int32, where experts begin."""
@@ -59,26 +59,20 @@ class Fp8GroupedCase:
         self.c = [poisoned((m, self.n), torch.bfloat16, device) for _ in count]
         ends = torch.tensor([0, *self.sizes], device=device).cumsum(0)
         self.offsets = ends.to(torch.int32)
-        self._references: dict[int, Any] = {}
-
-    def poison(self, index: int) -> None:
-        self.c[index].fill_(float("nan"))
 
     def output(self, index: int) -> Any:
         return self.c[index]
 
-    def error(self, output: Any, index: int) -> float:
-        if index not in self._references:
-            import torch
+    def right(self, index: int) -> Any:
+        import torch
 
-            parts = []
-            for e, rows in enumerate(self.a[index].split(self.sizes)):
-                begin = sum(self.sizes[:e])
-                wide = self.sa[index][begin : begin + len(rows)].repeat_interleave(BLOCK, 1)
-                square = self.sw[index][e].repeat_interleave(BLOCK, 0).repeat_interleave(BLOCK, 1)
-                parts.append((rows.float() * wide) @ (self.w[index][e].float() * square).t())
-            self._references[index] = torch.cat(parts)
-        return relative_error(output, self._references[index])
+        parts = []
+        for e, rows in enumerate(self.a[index].split(self.sizes)):
+            begin = sum(self.sizes[:e])
+            wide = self.sa[index][begin : begin + len(rows)].repeat_interleave(BLOCK, 1)
+            square = self.sw[index][e].repeat_interleave(BLOCK, 0).repeat_interleave(BLOCK, 1)
+            parts.append((rows.float() * wide) @ (self.w[index][e].float() * square).t())
+        return torch.cat(parts)
 
 
 def fp8_grouped_work(shape: Shape) -> Work:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from hexcute_bench.cases.compared import ComparedCase
 from hexcute_bench.cases.tensors import (
     BF16_TOLERANCE,
     F16_TOLERANCE,
     exact_products,
     poisoned,
     randn,
-    relative_error,
     rotated_sets,
 )
 from hexcute_bench.interface import Work
 from hexcute_bench.shape import Shape
 
 
-class GemmCase:
+class GemmCase(ComparedCase):
     """`a[i]` is [m,k], `b[i]` [n,k], `c[i]` [m,n], all row-major, for each set i."""
 
     def __init__(
@@ -34,18 +34,12 @@ class GemmCase:
         self.a = [randn((self.m, self.k), kind, device) for _ in range(self.sets)]
         self.b = [randn((self.n, self.k), kind, device) for _ in range(self.sets)]
         self.c = [poisoned((self.m, self.n), kind, device) for _ in range(self.sets)]
-        self._references: dict[int, Any] = {}
-
-    def poison(self, index: int) -> None:
-        self.c[index].fill_(float("nan"))
 
     def output(self, index: int) -> Any:
         return self.c[index]
 
-    def error(self, output: Any, index: int) -> float:
-        if index not in self._references:
-            self._references[index] = self.a[index].float() @ self.b[index].float().t()
-        return relative_error(output, self._references[index])
+    def right(self, index: int) -> Any:
+        return self.a[index].float() @ self.b[index].float().t()
 
 
 def gemm_work(shape: Shape) -> Work:

@@ -3,15 +3,14 @@ sequence by sequence."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from hexcute_bench.cases.attention import TOLERANCE
+from hexcute_bench.cases.compared import ComparedCase
 from hexcute_bench.cases.tensors import (
     exact_products,
     poisoned,
     randn,
-    relative_error,
     rotated_sets,
 )
 from hexcute_bench.interface import Work
@@ -21,9 +20,11 @@ KEY, VALUE, PAGE = 576, 512, 64
 """Columns of a key, how many of them are its value too, and rows of a page."""
 
 
-class LatentCase:
+class LatentCase(ComparedCase):
     """`q[i]` is [batch,1,heads,576], `out[i]` [batch,1,heads,512], f16, for each set i; `cache[i]`
     [pages,64,576] beside `table` [batch,s/64], and `seq_lens` [batch], all of them s."""
+
+    by_rows = True
 
     def __init__(self, shape: Shape, sets: int | None = None, device: str = "cuda") -> None:
         import torch
@@ -40,30 +41,19 @@ class LatentCase:
         self.q = [randn((*rows, KEY), kind, device) for _ in range(self.sets)]
         self.cache = [randn((pages, PAGE, KEY), kind, device) for _ in range(self.sets)]
         self.out = [poisoned((*rows, VALUE), kind, device) for _ in range(self.sets)]
-        self._references: dict[int, Any] = {}
-
-    def poison(self, index: int) -> None:
-        self.out[index].fill_(float("nan"))
 
     def output(self, index: int) -> Any:
         return self.out[index]
 
-    def error(self, output: Any, index: int) -> float:
+    def right(self, index: int) -> Any:
         import torch
 
-        if index not in self._references:
-            right = torch.empty(self.out[index].shape, dtype=torch.float32, device=output.device)
-            for z in range(self.batch):
-                keys = self.cache[index][self.table[z].long()].view(-1, KEY).float()
-                p = torch.softmax(self.q[index][z, 0].float() @ keys.T * self.scale, 1)
-                right[z, 0] = p @ keys[:, :VALUE]
-            self._references[index] = right
-        right = self._references[index]
-        if tuple(output.shape) != tuple(right.shape):
-            return math.inf
-        # Each row against its own size: it is an average over all keys.
-        size = right.square().mean(3, keepdim=True).sqrt()
-        return relative_error(output.float() / size, right / size)
+        right = torch.empty_like(self.out[index], dtype=torch.float32)
+        for z in range(self.batch):
+            keys = self.cache[index][self.table[z].long()].view(-1, KEY).float()
+            p = torch.softmax(self.q[index][z, 0].float() @ keys.T * self.scale, 1)
+            right[z, 0] = p @ keys[:, :VALUE]
+        return right
 
 
 def latent_work(shape: Shape) -> Work:

@@ -13,13 +13,13 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from hexcute_bench.cases.compared import ComparedCase
 from hexcute_bench.cases.tensors import (
     F16_TOLERANCE,
     exact_products,
     generator,
     poisoned,
     randn,
-    relative_error,
     rotated_sets,
 )
 from hexcute_bench.interface import Work
@@ -83,7 +83,7 @@ def _weights(sizes: MoeSizes, device: str) -> tuple[Quantized, Quantized]:
     )
 
 
-class MoeCase:
+class MoeCase(ComparedCase):
     """Weights `w13` (k hidden, n 2 width) and `w2` (k width, n hidden); for each set i the
     activations `x[i]` [tokens,hidden], experts `ids[i]` int32 and weights `gates[i]` float32,
     both [tokens,top_k]."""
@@ -110,7 +110,6 @@ class MoeCase:
         ]
         rows = self.tokens * size.top_k if scope == "gemms" else self.tokens
         self.out = [poisoned((rows, size.hidden), half, device) for _ in range(self.sets)]
-        self._references: dict[int, Any] = {}
 
     def _routes(self, index: int, device: str) -> Any:
         """Experts of each token. Sets of one token take turns through all experts; several tokens
@@ -125,18 +124,10 @@ class MoeCase:
         draw = torch.rand((self.tokens, size.experts), device=device, generator=generator(device))
         return draw.topk(size.top_k, 1).indices.to(torch.int32)
 
-    def poison(self, index: int) -> None:
-        self.out[index].fill_(float("nan"))
-
     def output(self, index: int) -> Any:
         return self.out[index]
 
-    def error(self, output: Any, index: int) -> float:
-        if index not in self._references:
-            self._references[index] = self._reference(index)
-        return relative_error(output, self._references[index])
-
-    def _reference(self, index: int) -> Any:
+    def right(self, index: int) -> Any:
         """Float32 all the way, expert by expert."""
         import torch
 

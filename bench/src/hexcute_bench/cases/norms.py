@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from hexcute_bench.cases.compared import ComparedCase
 from hexcute_bench.cases.tensors import (
     F16_TOLERANCE,
     poisoned,
     randn,
-    relative_error,
     rotated_sets,
 )
 from hexcute_bench.interface import Work
@@ -20,7 +20,7 @@ from hexcute_bench.shape import Shape
 EPS = 1e-5
 
 
-class NormsCase:
+class NormsCase(ComparedCase):
     """The operator `called`; for each set i rows `x[i]` and `out[i]` f16 [rows,columns]; `given`
     are its other tensors, f16 [columns]: none, a weight, or a weight and a bias."""
 
@@ -36,7 +36,6 @@ class NormsCase:
         self.x = [randn(size, half, device) for _ in range(self.sets)]
         self.given = tuple(randn((self.columns,), half, device) for _ in range(count))
         self.out = [poisoned(size, half, device) for _ in range(self.sets)]
-        self._references: dict[int, Any] = {}
 
     def reference(self, x: Any, *given: Any) -> Any:
         """What torch makes of rows."""
@@ -49,17 +48,12 @@ class NormsCase:
             return functional.rms_norm(x, last, *given, eps=EPS)
         return functional.layer_norm(x, last, *given, eps=EPS)
 
-    def poison(self, index: int) -> None:
-        self.out[index].fill_(float("nan"))
-
     def output(self, index: int) -> Any:
         return self.out[index]
 
-    def error(self, output: Any, index: int) -> float:
-        if index not in self._references:
-            wide = (t.float() for t in (self.x[index], *self.given))
-            self._references[index] = self.reference(*wide)
-        return relative_error(output, self._references[index])
+    def right(self, index: int) -> Any:
+        wide = (t.float() for t in (self.x[index], *self.given))
+        return self.reference(*wide)
 
 
 def norms_work(shape: Shape) -> Work:

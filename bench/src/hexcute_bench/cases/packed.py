@@ -9,11 +9,11 @@ import random
 from typing import Any
 
 from hexcute_bench.cases.attention import TOLERANCE, attention
+from hexcute_bench.cases.compared import ComparedCase
 from hexcute_bench.cases.tensors import (
     exact_products,
     poisoned,
     randn,
-    relative_error,
     rotated_sets,
 )
 from hexcute_bench.interface import Work
@@ -26,9 +26,11 @@ def lengths_of(shape: Shape) -> list[int]:
     return [int(math.exp(draw.uniform(0, top))) for _ in range(shape["sequences"])]
 
 
-class PackedCase:
+class PackedCase(ComparedCase):
     """`q[i]`, `out[i]` are [total,heads,d], `k[i]` and `v[i]` [total,kv,d], f16, for each set i;
     `ends` [sequences+1] on the device and `starts`, the same numbers, say where sequences are."""
+
+    by_rows = True
 
     def __init__(self, shape: Shape, sets: int | None = None, device: str = "cuda") -> None:
         import torch
@@ -46,30 +48,19 @@ class PackedCase:
         self.k = [randn(keys, kind, device) for _ in range(self.sets)]
         self.v = [randn(keys, kind, device) for _ in range(self.sets)]
         self.out = [poisoned(queries, kind, device) for _ in range(self.sets)]
-        self._references: dict[int, Any] = {}
-
-    def poison(self, index: int) -> None:
-        self.out[index].fill_(float("nan"))
 
     def output(self, index: int) -> Any:
         return self.out[index]
 
-    def error(self, output: Any, index: int) -> float:
+    def right(self, index: int) -> Any:
         import torch
 
-        if index not in self._references:
-            group, alone = self.heads // self.kv, []
-            for first, end in itertools.pairwise(self.starts):
-                q, k, v = (x[index][first:end] for x in (self.q, self.k, self.v))
-                k, v = (x.repeat_interleave(group, 1) for x in (k, v))
-                alone.append(attention(q, k, v, self.causal))
-            self._references[index] = torch.cat(alone)
-        right = self._references[index]
-        if tuple(output.shape) != tuple(right.shape):
-            return math.inf
-        # Each row against its own size: it is an average over few keys, or over many.
-        rows = right.square().mean(2, keepdim=True).sqrt()
-        return relative_error(output.float() / rows, right / rows)
+        group, alone = self.heads // self.kv, []
+        for first, end in itertools.pairwise(self.starts):
+            q, k, v = (x[index][first:end] for x in (self.q, self.k, self.v))
+            k, v = (x.repeat_interleave(group, 1) for x in (k, v))
+            alone.append(attention(q, k, v, self.causal))
+        return torch.cat(alone)
 
 
 def packed_work(shape: Shape) -> Work:

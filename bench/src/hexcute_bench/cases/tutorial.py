@@ -13,11 +13,11 @@ from importlib import util
 from pathlib import Path
 from typing import Any
 
+from hexcute_bench.cases.compared import ComparedCase
 from hexcute_bench.cases.tensors import (
     F16_TOLERANCE,
     poisoned,
     randn,
-    relative_error,
     rotated_sets,
 )
 from hexcute_bench.errors import BenchError
@@ -124,7 +124,7 @@ def load(name: str) -> Any:
     return module
 
 
-class TutorialCase:
+class TutorialCase(ComparedCase):
     """For each set i the kernel's inputs `given[i]` and `out[i]`, all f16."""
 
     def __init__(self, shape: Shape, sets: int | None = None, device: str = "cuda") -> None:
@@ -136,19 +136,13 @@ class TutorialCase:
         half, sizes = torch.float16, self.chapter.inputs(shape)
         self.given = [[randn(size, half, device) for size in sizes] for _ in range(self.sets)]
         self.out = [poisoned(self.chapter.result(shape), half, device) for _ in range(self.sets)]
-        self._references: dict[int, Any] = {}
-
-    def poison(self, index: int) -> None:
-        self.out[index].fill_(float("nan"))
 
     def output(self, index: int) -> Any:
         return self.out[index]
 
-    def error(self, output: Any, index: int) -> float:
-        if index not in self._references:
-            wide = (t.float() for t in self.given[index])
-            self._references[index] = self.chapter.torch(*wide)
-        return relative_error(output, self._references[index])
+    def right(self, index: int) -> Any:
+        wide = (t.float() for t in self.given[index])
+        return self.chapter.torch(*wide)
 
 
 def tutorial_work(shape: Shape) -> Work:

@@ -5,20 +5,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from hexcute_bench.cases.compared import ComparedCase
 from hexcute_bench.cases.moe import GROUP, quantized
 from hexcute_bench.cases.tensors import (
     F16_TOLERANCE,
     exact_products,
     poisoned,
     randn,
-    relative_error,
     rotated_sets,
 )
 from hexcute_bench.interface import Work
 from hexcute_bench.shape import Shape
 
 
-class W4A16Case:
+class W4A16Case(ComparedCase):
     """`x[i]` is [m,k], `c[i]` [m,n], and `w` a stack of weights [k,n], one for each set i."""
 
     def __init__(self, shape: Shape, sets: int | None = None, device: str = "cuda") -> None:
@@ -32,18 +32,12 @@ class W4A16Case:
         half = torch.float16
         self.x = [randn((self.m, self.k), half, device) for _ in range(self.sets)]
         self.c = [poisoned((self.m, self.n), half, device) for _ in range(self.sets)]
-        self._references: dict[int, Any] = {}
-
-    def poison(self, index: int) -> None:
-        self.c[index].fill_(float("nan"))
 
     def output(self, index: int) -> Any:
         return self.c[index]
 
-    def error(self, output: Any, index: int) -> float:
-        if index not in self._references:
-            self._references[index] = self.x[index].float() @ self.w.expert(index)
-        return relative_error(output, self._references[index])
+    def right(self, index: int) -> Any:
+        return self.x[index].float() @ self.w.expert(index)
 
 
 def w4a16_work(shape: Shape) -> Work:
