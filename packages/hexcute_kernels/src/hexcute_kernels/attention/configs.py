@@ -8,6 +8,7 @@ again. Under a mask, blocks of all heads run longest first.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from hexcute_kernels.tables import Row, Table
@@ -70,22 +71,18 @@ MMA = Table(
 )
 
 
-def _even(
-    width: int, fills: int, bm: int, bn: int, groups: int, stages: int = 2,
+def _row(
+    order: str, even: bool, width: int, fills: int, bm: int, bn: int, groups: int, stages: int = 2,
     guess: bool = False, early: bool = True,
 ) -> Row[WgmmaConfig]:  # fmt: skip
-    """A row for heads of at most this width, where every block sees all keys."""
-    config = WgmmaConfig(bm, bn, groups, stages, "rows", guess, early)
-    return Row(config, most={"width": width, "masked": 0}, fills=fills)
+    """A row for heads of at most this width; an `even` one where every block sees all keys."""
+    config = WgmmaConfig(bm, bn, groups, stages, order, guess, early)
+    return Row(config, most={"width": width, **({"masked": 0} if even else {})}, fills=fills)
 
 
-def _masked(
-    width: int, fills: int, bm: int, bn: int, groups: int, stages: int = 2,
-    guess: bool = False, early: bool = True,
-) -> Row[WgmmaConfig]:  # fmt: skip
-    """The same, where blocks at the end of a sequence see more keys than those at its beginning."""
-    config = WgmmaConfig(bm, bn, groups, stages, "heads", guess, early)
-    return Row(config, most={"width": width}, fills=fills)
+_even = partial(_row, "rows", True)
+# Blocks at the end of a sequence see more keys than those at its beginning.
+_masked = partial(_row, "heads", False)
 
 
 def _packed(

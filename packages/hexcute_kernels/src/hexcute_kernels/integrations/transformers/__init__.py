@@ -1,9 +1,9 @@
 """Models of transformers 5.x computed by our operators.
 
     from hexcute_kernels.integrations.transformers import use
-    print(use(model))
+    report = use(model)
 
-from then on `model.generate` calls them. `Report` says what was replaced, and why not the rest.
+from then on `model.generate` calls them. The `Report` says what was replaced, and why not the rest.
 """
 
 from __future__ import annotations
