@@ -52,10 +52,12 @@ class Peer(Protocol):
     """One system under measurement.
 
     `prepare` raises `PeerAbsent` where it is not installed. `check` gives the error of an
-    output; most peers leave that to the case.
+    output; most peers leave that to the case. `slack` is how many times the case's tolerance that
+    may be: 1, but for a library that rounds to 16 bits where the case's own bound has no rounding.
     """
 
     name: str
+    slack: float
 
     def prepare(self, case: Any) -> Sequence[Candidate]: ...
 
@@ -70,11 +72,7 @@ class TunedPeer(Protocol):
 
 
 class CasePeer:
-    """A peer whose outputs the case itself can check.
-
-    `slack` is how many times the case's tolerance it may be off: 1, but for a library that rounds
-    to 16 bits where the case's own bound has no rounding.
-    """
+    """A peer whose outputs the case itself can check."""
 
     slack: float = 1.0
 

@@ -127,7 +127,7 @@ class ShapeMeasurement:
         return found
 
     def _choose(self, peer: Peer) -> tuple[Measured, _Choice | None]:
-        measured = Measured(peer.name, FAILED, slack=getattr(peer, "slack", 1.0))
+        measured = Measured(peer.name, FAILED, slack=peer.slack)
         try:
             if isinstance(peer, TunedPeer):
                 candidates = peer.tuned(self._case, self._suite)
