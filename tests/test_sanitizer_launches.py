@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,9 @@ class FakeGpu:
 
     def parameter_sizes(self, function: int) -> tuple[int, ...]:
         return (8, 8, 4, 128)
+
+    def current(self) -> nullcontext[None]:
+        return nullcontext()
 
     def capturing(self, stream: int) -> bool:
         return self.captures
@@ -165,7 +169,6 @@ def test_launches_that_do_the_same_are_kept_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("why", "change"),
     [
-        ("captured", lambda b: setattr(b.gpu, "captures", True)),
         ("memory that is not torch's", lambda b: b.gpu.memory.update({FOREIGN: bytearray(8)})),
         ("more than 16 bytes", lambda b: None),
         ("no room", lambda b: setattr(b.recorder, "_room", 8)),
@@ -182,6 +185,24 @@ def test_what_is_not_kept_is_said(
     bench.launch(first=FOREIGN if "torch" in why else FIRST)
     assert bench.kept == []
     assert bench.notes == [f"a::t\tk\tnot kept: {why}"]
+
+
+def test_a_captured_launch_is_kept_when_its_graph_has_run(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.gpu.captures = True
+    bench.launch()
+    bench.gpu.put(SECOND, [5] * 8)
+    assert bench.kept == []
+    bench.recorder.replayed()
+    (path,) = bench.kept
+    assert [b.written for b in head(path).buffers] == [((0, 32),), ((0, 32),)]
+    bench.launch(n=4)
+    bench.recorder.pytest_runtest_logreport(
+        pytest.TestReport("a::t", ("", 0, ""), {}, "passed", None, "call")
+    )
+    assert bench.notes[1:] == ["a::t\tk\tnot kept: captured, and not run"]
+    bench.recorder.replayed()
+    assert bench.kept == [path]
 
 
 def failing() -> None:

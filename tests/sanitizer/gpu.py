@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 _DYNAMIC_SHARED_BYTES = 8
@@ -30,10 +31,27 @@ class Gpu:
 
     def open(self, device: int = 0) -> None:
         """Makes the device's primary context current."""
+        self._call("cuCtxSetCurrent", self._primary(device))
+
+    def _primary(self, device: int) -> ctypes.c_void_p:
         handle, context = ctypes.c_int(), ctypes.c_void_p()
         self._call("cuDeviceGet", ctypes.byref(handle), device)
         self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), handle)
-        self._call("cuCtxSetCurrent", context)
+        return context
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Lends the first device's context to a thread that has none."""
+        context = ctypes.c_void_p()
+        self._call("cuCtxGetCurrent", ctypes.byref(context))
+        if context.value is not None:
+            yield
+            return
+        self._call("cuCtxPushCurrent_v2", self._primary(0))
+        try:
+            yield
+        finally:
+            self._call("cuCtxPopCurrent_v2", ctypes.byref(context))
 
     def wait(self) -> None:
         """Until all that was launched is over."""

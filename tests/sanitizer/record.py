@@ -19,6 +19,7 @@ import struct
 import threading
 from bisect import bisect_right
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -31,13 +32,16 @@ from launches import ADDRESS_BYTES, Buffer, Launch, Value, key_of, write
 UNWRITTEN = 0x7FB5A5D3
 """No number of f32, f16 or bf16 in its upper half; a run of it is no one's data."""
 MAP_BYTES, _NOWHERE = 128, 1 << 20
-MOST_BYTES = 64 << 20
-MOST_OF_A_TEST = 100
+MOST_BYTES = int(os.environ.get("RECORD_MOST", 1 << 30))
+"""Of one launch."""
+MOST_OF_A_TEST = 1000
 ALL_BYTES = int(os.environ.get("RECORD_BYTES", 3 << 30))
 """Of one process."""
 _CONFIG = struct.Struct("<28s4xQQI4x")
 _ATTRIBUTE_BYTES = 72
 _RUN, _MOST_RUNS = 4, 256
+COVERED = os.environ.get("RECORD_COVERED")
+"""A file of tests to leave out, one a line: those of an earlier run."""
 # Times of the host say nothing while launches are kept.
 TIMED = "host_time"
 
@@ -73,6 +77,17 @@ def blocks() -> list[tuple[int, int]]:
     return sorted(found)
 
 
+@dataclass(frozen=True)
+class _Made:
+    """A launch as the driver was given it, its parameters in `values`."""
+
+    kernel: str
+    image: str
+    shape: str
+    attributes: tuple[str, int]
+    values: list[bytes]
+
+
 class Recorder:
     """Stands before a driver's `load`, `launch` and `tensor_map`."""
 
@@ -83,6 +98,7 @@ class Recorder:
         self._loaded: dict[int, tuple[str, str, tuple[int, ...]]] = {}
         self._maps: dict[bytes, int] = {}
         self._seen: set[Any] = set()
+        self._captured: list[tuple[_Made, list[tuple[int, int]]]] = []
         self._room = ALL_BYTES
         self._lock = threading.RLock()
         self._load, self._launch, self._map = driver.load, driver.launch, driver.tensor_map
@@ -96,6 +112,10 @@ class Recorder:
         self.test, self._seen = nodeid, set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call":
+            for made, _ in self._captured:
+                self._lost(made, "captured, and not run")
+            self._captured.clear()
         if report.when == "call" or not report.passed:
             self._note("tests", report.nodeid, report.outcome)
 
@@ -131,20 +151,34 @@ class Recorder:
             return
         self._seen.add(seen)
         attributes = ctypes.string_at(where, count * _ATTRIBUTE_BYTES).hex() if count else ""
-        try:
+        made = _Made(kernel, image, shape.hex(), (attributes, count), values)
+        with self._gpu.current():
             if len(self._seen) > MOST_OF_A_TEST:
-                raise Unrecorded(f"beyond the first {MOST_OF_A_TEST} of its test")
-            if self._gpu.capturing(stream):
-                raise Unrecorded("captured")
-            bound, buffers, contents = self._memory(values)
-            launch = Launch(
-                kernel, image, shape.hex(), (attributes, count), bound, buffers, self.test
-            )
-            self._keep(launch, contents)
-        except (Unrecorded, GpuError) as why:
-            self._note("launches", self.test, kernel, f"not kept: {why}")
+                self._lost(made, f"beyond the first {MOST_OF_A_TEST} of its test")
+            elif self._gpu.capturing(stream):
+                self._captured.append((made, self._held()))
+            else:
+                self._keep(made, self._held())
 
-    def _keep(self, launch: Launch, contents: list[bytes]) -> None:
+    def replayed(self) -> None:
+        """A graph was launched: what it captured has run, and its memory holds what it needs."""
+        with self._lock:
+            for made, held in self._captured:
+                self._keep(made, held)
+            self._captured.clear()
+
+    def _lost(self, made: _Made, why: str) -> None:
+        self._note("launches", self.test, made.kernel, f"not kept: {why}")
+
+    def _keep(self, made: _Made, held: list[tuple[int, int]]) -> None:
+        try:
+            bound, buffers, contents = self._memory(made.values, held)
+            rest = (made.kernel, made.image, made.shape, made.attributes)
+            self._file(Launch(*rest, bound, buffers, self.test), contents)
+        except (Unrecorded, GpuError) as why:
+            self._lost(made, str(why))
+
+    def _file(self, launch: Launch, contents: list[bytes]) -> None:
         key = key_of(launch, contents)
         path = self._folder / f"{key}.launch"
         if not path.exists():
@@ -155,10 +189,9 @@ class Recorder:
         self._note("launches", self.test, launch.kernel, key)
 
     def _memory(
-        self, values: list[bytes]
+        self, values: list[bytes], held: list[tuple[int, int]]
     ) -> tuple[tuple[Value, ...], tuple[Buffer, ...], list[bytes]]:
         """The parameters, the buffers that they lead to, and what is in these."""
-        held = self._held()
         used: dict[int, int] = {}
         bound = [self._bound(value, held, used) for value in values]
         if sum(held[block][1] for block in used) > MOST_BYTES:
@@ -188,6 +221,18 @@ class Recorder:
         return Value(value.hex())
 
 
+def follow_graphs(torch: Any, recorder: Recorder) -> None:
+    """Tells the recorder of graphs that were launched."""
+    replay = torch.cuda.CUDAGraph.replay
+
+    @wraps(replay)
+    def replayed(graph: Any) -> None:
+        replay(graph)
+        recorder.replayed()
+
+    torch.cuda.CUDAGraph.replay = replayed
+
+
 def mark(torch: Any, gpu: Gpu) -> None:
     """Lets torch give memory that shows where nothing was written."""
 
@@ -215,7 +260,8 @@ def mark(torch: Any, gpu: Gpu) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All families early, those that are drawn, and take long to compile, last."""
-    tests = [item for item in items if TIMED not in item.nodeid]
+    covered = set(Path(COVERED).read_text(encoding="utf-8").splitlines()) if COVERED else set()
+    tests = [i for i in items if TIMED not in i.nodeid and i.nodeid not in covered]
     random.Random(0).shuffle(tests)
     items[:] = sorted(tests, key=lambda item: "random" in item.nodeid)
 
@@ -245,4 +291,5 @@ def pytest_configure(config: pytest.Config) -> None:
     gpu = Gpu()
     recorder = Recorder(cuda_driver(), gpu, blocks, folder, worker or "main")
     config.pluginmanager.register(recorder)
+    follow_graphs(torch, recorder)
     mark(torch, gpu)

@@ -1,6 +1,8 @@
 """regs[lane, offset + pieces[p] + j]: register arrays and the operands that name parts of them.
 
-Each cell knows whether its lane has written it; reading one that was not is a finding. A cell may
+Each cell knows whether its lane has written it; reading one that was not is a finding, and copying
+it to another, as where a tile is declared anew on one of two paths, makes that one such a cell. A
+cell may
 be locked by an asynchronous instruction that still reads or writes it: nobody may touch it then.
 `stamp` says when lanes touched a column last, in the order in which they touch any, `sites` where.
 """
@@ -184,6 +186,20 @@ def _check_written(m: Machine, array: RegisterArray, written: Array, lanes: Arra
 
 def read_element(m: Machine, name: str, index: Value) -> Array:
     """array[index] of every lane, as a fresh array."""
+    cells, written = _element(m, name, index)
+    if not written.all():
+        _check_written(m, find_array(m, name), written[:, None], m.active())
+    return cells
+
+
+def copy_element(m: Machine, source: str, place: Value, name: str, index: Value) -> None:
+    """array[index] = source[place] for the executing lanes; nobody uses the number yet."""
+    cells, written = _element(m, source, place)
+    write_element(m, name, index, cells, written)
+
+
+def _element(m: Machine, name: str, index: Value) -> tuple[Array, Array]:
+    """array[index] of every lane, and whether it was written; fresh arrays."""
     array = find_array(m, name)
     if isinstance(index, int):
         if not 0 <= index < array.size:
@@ -193,22 +209,17 @@ def read_element(m: Machine, name: str, index: Value) -> Array:
         if array.is_locked:
             array.check_locks(m, index, writes=False)
         _stamp(m, array, index)
-        written = array.written[:, index : index + 1]
-        if not written.all():
-            _check_written(m, array, written, m.active())
-        column: Array = array.cells[:, index].copy()
-        return column
+        return array.cells[:, index].copy(), array.written[:, index].copy()
     inside = _lane_index(m, array, index)
     _stamp(m, array, np.unique(inside))
-    written = array.written[m.all_lanes, inside][:, None]
-    if not written.all():
-        _check_written(m, array, written, m.active())
-    cells: Array = array.cells[m.all_lanes, inside]
-    return cells
+    return array.cells[m.all_lanes, inside], array.written[m.all_lanes, inside]
 
 
-def write_element(m: Machine, name: str, index: Value, value: Value) -> None:
-    """array[index] = value for the executing lanes."""
+def write_element(
+    m: Machine, name: str, index: Value, value: Value, written: Array | None = None
+) -> None:
+    """array[index] = value for the executing lanes; `written`: whether each lane's is a number,
+    which without it all are."""
     array = find_array(m, name)
     if isinstance(index, int):
         if not 0 <= index < array.size:
@@ -218,16 +229,16 @@ def write_element(m: Machine, name: str, index: Value, value: Value) -> None:
         _touch(m, array, index)
         if m.mask is None:
             array.cells[:, index] = value
-            array.written[:, index] = True
+            array.written[:, index] = True if written is None else written
         else:
             array.cells[m.mask, index] = value[m.mask] if isinstance(value, np.ndarray) else value
-            array.written[m.mask, index] = True
+            array.written[m.mask, index] = True if written is None else written[m.mask]
         return
     inside = _lane_index(m, array, index)
     _touch(m, array, np.unique(inside))
     lanes = m.active()
     array.cells[lanes, inside[lanes]] = value[lanes] if isinstance(value, np.ndarray) else value
-    array.written[lanes, inside[lanes]] = True
+    array.written[lanes, inside[lanes]] = True if written is None else written[lanes]
 
 
 def _lane_index(m: Machine, array: RegisterArray, index: Value) -> Array:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from hexcute_core.errors import SimulationError, SourceSpan
+from hexcute_core.scalar import Element
 from hexcute_core.scalar.formats import said
 from hexcute_core.simulator.code import Code, NeedsAgents, Routine, Step, Waits
 from hexcute_core.simulator.lanes.control import assign, keeps_promise, passes, rounds, sides
@@ -16,7 +17,7 @@ from hexcute_core.simulator.machine import Machine
 from hexcute_core.simulator.memory.clocks import SITE_MASK
 from hexcute_core.simulator.meter import Meter
 from hexcute_core.simulator.polling import poll
-from hexcute_core.simulator.registers import RegisterArray, write_element
+from hexcute_core.simulator.registers import RegisterArray, copy_element, write_element
 from hexcute_core.thread import (
     Assign,
     DeclareArray,
@@ -116,10 +117,19 @@ class StatementCompiler:
     def _set_element(self, stmt: SetElement) -> Code:
         index, value = compile_scalar(stmt.index), compile_scalar(stmt.value)
         array, site = stmt.array, self.site(stmt.span)
+        match stmt.value:
+            case Element(array=source, indices=(e,)):
+                place = compile_scalar(e)
 
-        def run(m: Machine) -> None:
-            m.site = site
-            write_element(m, array, index(m), value(m))
+                def run(m: Machine) -> None:
+                    m.site = site
+                    copy_element(m, source, place(m), array, index(m))
+
+            case _:
+
+                def run(m: Machine) -> None:
+                    m.site = site
+                    write_element(m, array, index(m), value(m))
 
         return run if self._meter is None else self._meter.computed(stmt.value, run)
 
