@@ -8,6 +8,7 @@ import pytest
 import tile_builder
 from plain_kernels import register_gemm, softmax, staged_gemm
 
+import hexcute_core as hx
 from hexcute_core import f32
 from hexcute_core.arch import arch
 from hexcute_core.frontend import define, trace
@@ -119,3 +120,21 @@ def test_the_estimate_grows_with_the_loop_by_its_steady_state():
 
     first, second = clocks(20) - clocks(10), clocks(40) - clocks(20)
     assert first > 0 and second == pytest.approx(2 * first)
+
+
+def test_the_estimate_takes_no_number_for_one_that_is_read_or_behind_a_condition():
+    """A divisor that memory holds, and one that the first block has only where it is not zero."""
+    n = hx.dim("n")
+
+    @hx.kernel
+    def rounds(t: hx.i32[n], x: hx.f32[n], *, READ: bool = True):
+        hx.attrs.cuda.grid_dim, hx.attrs.cuda.block_dim = 4, 128
+        r = hx.register_tensor(hx.f32, (128,))
+        hx.fill(r, 0.0)
+        many = t[0] if READ else hx.blockIdx.x
+        if many > 0:
+            for i in range(n // many):
+                hx.copy(r, hx.global_view(x[i * 128 :], ((128,), (1,))))
+
+    for read in (True, False):
+        assert "a block alone takes" in rounds.compile("sm_80", READ=read).explain()

@@ -13,7 +13,7 @@ from four_bits import packed, quantized, strips, weights, words
 from hexcute_core import bf16, f16, f32
 from hexcute_kernels.moe.configs import W4A16Config, most_blocks
 from hexcute_kernels.moe.grouped import w4a16_gemm
-from hexcute_kernels.moe.sorting import sort
+from hexcute_kernels.moe.sorting import count_used, sort
 from hexcute_kernels.moe.summing import add_up
 
 SMALL = W4A16Config(16, 128, 3, 1, EXACT=True)
@@ -110,28 +110,46 @@ def routes(kind: str, pairs: int, experts: int) -> np.ndarray:
 
 
 def tables(ids: np.ndarray, experts: int, top_k: int, high: int) -> tuple[np.ndarray, ...]:
-    """expert, pair and token, as the kernel fills them."""
+    """table, used, pair and token, as the kernels fill them."""
     blocks = most_blocks(ids.size, experts, high)
-    expert = np.full(blocks, -7, np.int32)
-    pair, token = (np.full(blocks * high, -7, np.int32) for _ in range(2))
-    sort(experts, top_k).simulate(ids, expert, pair, token, target="sm_90", BM=high)
-    return expert, pair, token
+    shapes = (3, blocks), (4, blocks), (1,), (blocks * high,), (blocks * high,)
+    found, table, used, pair, token = (np.full(shape, -7, np.int32) for shape in shapes)
+    sort(experts, top_k).simulate(ids, found, pair, token, target="sm_90", BM=high)
+    count_used().simulate(found, table, used, target="sm_90")
+    return table, used, pair, token
 
 
 @pytest.mark.parametrize("kind", ["ragged", "one", "apart", "ends", "nobody"])
 @pytest.mark.parametrize(("pairs", "experts", "high"), [(64, 8, 16), (2, 3, 16), (4500, 12, 64)])
 def test_tables_of_any_routing(kind: str, pairs: int, experts: int, high: int) -> None:
+    """Tiles that have rows are counted one after another, each expert's where it begins."""
     ids = routes(kind, pairs, experts).astype(np.int32)
-    expert, pair, token = tables(ids, experts, 2, high)
-    assert (expert >= -1).all() and (expert < experts).all()
+    table, used, pair, token = tables(ids, experts, 2, high)
+    counts = np.bincount(ids[ids >= 0], minlength=experts)
+    tiles = -(-counts // high)
+    assert used.tolist() == [tiles.sum()]
+    owners, begin, first, many = table[:, : used[0]]
+    assert np.array_equal(owners, np.repeat(np.arange(experts), tiles))
+    assert np.array_equal(first, np.repeat(np.cumsum(tiles) - tiles, tiles))
+    assert np.array_equal(many, np.repeat(tiles, tiles))
     seen: list[int] = []
-    for e, rows, tokens in zip(expert, pair.reshape(-1, high), token.reshape(-1, high)):
-        if e >= 0:
-            mine = rows >= 0
-            assert mine.any() and (ids[rows[mine]] == e).all()
-            assert np.array_equal(tokens, np.where(mine, rows // 2, -1))
-            seen += rows[mine].tolist()
+    for t, e in enumerate(owners):
+        rows, tokens = (of.reshape(-1, high)[begin[t] + t - first[t]] for of in (pair, token))
+        mine = rows >= 0
+        assert mine.any() and (ids[rows[mine]] == e).all()
+        assert np.array_equal(tokens, np.where(mine, rows // 2, -1))
+        seen += rows[mine].tolist()
     assert sorted(seen) == np.flatnonzero(ids >= 0).tolist()
+
+
+def test_tiles_of_more_experts_than_are_looked_at_together() -> None:
+    found = np.full((3, 2500), -7, np.int32)
+    found[0] = np.where(np.arange(2500) % 3 == 1, np.arange(2500), -1)
+    found[1:] = np.arange(2)[:, None]
+    table, used = np.full((4, 2500), -7, np.int32), np.full(1, -7, np.int32)
+    count_used().simulate(found, table, used, target="sm_90")
+    (count,), at = used, np.flatnonzero(found[0] >= 0)
+    assert np.array_equal(table[:, :count], [at, at, np.arange(at.size), np.ones(at.size)])
 
 
 @pytest.mark.parametrize(
@@ -153,15 +171,15 @@ def test_a_layer_against_float64(
     x = rng.normal(size=(tokens, hidden)).astype(np.float16)
     ids = routes(kind, pairs, experts).astype(np.int32)
     gates = rng.uniform(0, 1, pairs).astype(np.float32)
-    expert, pair, token = tables(ids, experts, top_k, config.BM)
+    table, used, pair, token = tables(ids, experts, top_k, config.BM)
     how: dict[str, Any] = {"target": "sm_90"}
     h = np.full((pair.size, width), np.nan, np.float16)
     c2, out = np.zeros((pairs, hidden), np.float16), np.full((tokens, hidden), np.nan, np.float16)
     w, constants = packed(*first), asdict(config)
-    w4a16_gemm("gated").simulate(x, words(w), strips(w), expert, token, h, **constants, **how)
+    w4a16_gemm("gated").simulate(x, words(w), strips(w), table, used, token, h, **constants, **how)
     w = packed(*second)
     w4a16_gemm("weighted").simulate(
-        h, words(w), strips(w), expert, pair, gates, c2, **constants, **how
+        h, words(w), strips(w), table, used, pair, gates, c2, **constants, **how
     )
     add_up(top_k, f16).simulate(c2, out, **how)
     rows = x[np.arange(pairs) // top_k].astype(np.float64)

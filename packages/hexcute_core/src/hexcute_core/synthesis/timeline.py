@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from hexcute_core.scalar import as_scalar
+from hexcute_core.errors import FrontendError
+from hexcute_core.scalar import Scalar, as_scalar
 from hexcute_core.scalar.visit import substitute
 from hexcute_core.synthesis.compute_cost import BARRIERS
 from hexcute_core.synthesis.graph import build_graph
@@ -45,7 +46,7 @@ from hexcute_core.tile import (
     While,
 )
 from hexcute_core.tile.ir import Computation, TileOp
-from hexcute_core.tile.visit import operands, results, tiles
+from hexcute_core.tile.visit import operands, results, statements, tiles
 from hexcute_core.unions import assert_never
 
 # The rounds of a loop that are followed; later ones repeat the last.
@@ -116,9 +117,14 @@ class _Walk:
                 clock.now = max([clock.now, *done])
             case _ if isinstance(stmt, TileOp):
                 self.operation(stmt)
+                if isinstance(stmt, ForElements):
+                    # What it assigns comes from a tile.
+                    for inner in statements(stmt.body):
+                        if isinstance(inner, Assign):
+                            self.known.pop(inner.var.name, None)
             case Assign():
                 clock.now += START
-                self.known[stmt.var.name] = substitute(stmt.value, self.known)
+                self.known[stmt.var.name] = self.value(stmt.value)
             case (
                 CallStmt() | SetElement() | GemmWait() | PipelineWait()
                 | PipelineRelease() | MbarrierOp() | NamedBarrierOp() | ClusterOp()
@@ -131,9 +137,16 @@ class _Walk:
     def trips(self, loop: For | While) -> int:
         """The rounds of a loop."""
         if isinstance(loop, For):
-            ends = [substitute(e, self.known) for e in (loop.start, loop.stop, loop.step)]
+            ends = [self.value(e) for e in (loop.start, loop.stop, loop.step)]
             loop = replace(loop, start=ends[0], stop=ends[1], step=ends[2])
         return self.facts.trips(loop)
+
+    def value(self, e: Scalar) -> Scalar:
+        """`e` by what is known; as it stands where it has no value, as behind a condition."""
+        try:
+            return substitute(e, self.known)
+        except FrontendError:
+            return e
 
     def loop(self, body: tuple[Stmt, ...], trips: int) -> None:
         """The first rounds, then the steady state."""

@@ -19,7 +19,6 @@ from hexcute_kernels.moe.packing import GROUP
 from hexcute_kernels.moe.slots import load_slots, multiply_exactly, multiply_rounded, ring
 from hexcute_kernels.parts.epilogue import silu
 from hexcute_kernels.parts.schedule import grouped
-from hexcute_kernels.parts.unpack import number
 
 t, k, n, rows, width = hx.dims("t k n rows width")
 experts, groups, lines, halves, blocks = hx.dims("experts groups lines halves blocks")
@@ -30,13 +29,16 @@ has a multiprocessor alone."""
 
 
 @hx.device
-def begins(expert, item, high, wide, tiles_m, tiles_n, group):
+def begins(table, item, high, wide, tiles_m, tiles_n, group):
     """The expert of an item of work, its first row and its first column: dense, `group` rows of
-    tiles run together; routed, all columns of a block."""
-    if expert is None:
+    tiles run together; routed, an expert's tiles of the same weights."""
+    if table is None:
         row, column = grouped(item, tiles_m, tiles_n, group, high, wide)
         return 0, row, column
-    return number(expert, item // tiles_n), item // tiles_n * high, item % tiles_n * wide
+    t = item // tiles_n  # A tile of the same expert.
+    many, within = table[3, t], item - table[2, t] * tiles_n
+    # TMA fetches nothing of an expert that may be before the first.
+    return hx.maximum(table[0, t], 0), (table[1, t] + within % many) * high, within // many * wide
 
 
 @hx.device
@@ -80,21 +82,20 @@ def store_named(rc, sc, c, column, rows, gates):
 
 
 @cache
-def w4a16_gemm(
-    kind: str = "dense", group: int = GROUP, dtype: hx.DType = f16
-) -> hx.Kernel:
+def w4a16_gemm(kind: str = "dense", group: int = GROUP, dtype: hx.DType = f16) -> hx.Kernel:
     """The kernel of one `kind`: "dense", "parts", "gated" or "weighted"; of weights in groups of
     `group` along k, and of x and c in `dtype`.
 
     x[t, k]; q[experts, k/128, lines, 32] as `packing` says, and the same memory as f16,
-    strip[experts, k/128, ...], where n are c's columns, twice as many of "gated"; expert[block] of
-    the rows from block * BM on, negative where they are not used; row[...], "gated" those rows of
-    x, "weighted" of c, -1 for none; gates[...], by row of c. "parts" gives c[t, SPLIT, n] in f32,
+    strip[experts, k/128, ...], where n are c's columns, twice as many of "gated"; table and used as
+    `sorting` says of tiles of BM rows; row[...], "gated" those rows of x, "weighted" of c, -1 for
+    none; gates[...], by row of c. "parts" gives c[t, SPLIT, n] in f32,
     the sums of so many parts of k, none of them empty. Its constants are in `W4A16Config`.
     """
     gated, weighted, split = kind == "gated", kind == "weighted", kind == "parts"
     routed = gated or weighted
-    expert_type, row_type = (i32[blocks], i32[rows]) if routed else (None, None)
+    table_type, used_type = (i32[4, blocks], i32[1]) if routed else (None, None)
+    row_type = i32[rows] if routed else None
     gates_type = f32[pairs] if weighted else None
     c_type = f32[rows, splits, n] if split else dtype[pairs if weighted else rows, n]
 
@@ -103,7 +104,8 @@ def w4a16_gemm(
         x: dtype[t, k],
         q: u16[experts, groups, lines, 32],
         strip: f16[experts, groups, halves],
-        expert: expert_type,
+        table: table_type,
+        used: used_type,
         row: row_type,
         gates: gates_type,
         c: c_type,
@@ -136,44 +138,46 @@ def w4a16_gemm(
         factors = [hx.shared_tensor(f32, (1, BM)) for _ in range(TEAMS)] if weighted else None
 
         with hx.warp_groups_producer(LOADS, registers=registers[0]):
+            count = used[0] * across if routed else items
             for item in hx.persistent(items):
-                mine, first, start = begins(
-                    expert, item // SPLIT, BM, wide * RUN, down, across, 16
-                )
-                begin = item % SPLIT * each
-                if mine >= 0:
+                if item < count:
+                    mine, first, start = begins(
+                        table, item // SPLIT, BM, wide * RUN, down, across, 16
+                    )
+                    begin = item % SPLIT * each
                     along = k
                     if gated:
                         take_numbers(row, first, named[0])
                         along = named[0]
                     rows_of = x[0 if gated else first :, :]
                     gx = hx.global_view(rows_of, ((BM, GROUP, groups), (along, 1, GROUP)))
-                    run, count = hx.minimum(RUN * wide, n - start), hx.minimum(each, groups - begin)
+                    run, much = hx.minimum(RUN * wide, n - start), hx.minimum(each, groups - begin)
                     for at in range(0, run, wide * TEAMS):
                         for me in hx.static_range(TEAMS):
                             column = start + at + me * wide
                             if column < start + run:
                                 columns = column, column + apart
                                 load_slots(
-                                    gx, q, strip, mine, columns, total, begin, count, rings[me]
+                                    gx, q, strip, mine, columns, total, begin, much, rings[me]
                                 )
 
         for me in hx.static_range(TEAMS):
             with hx.warp_groups_consumer(GROUPS, registers=registers[1]):
+                count = used[0] * across if routed else items
                 for item in hx.persistent(items):
-                    mine, first, start = begins(
-                        expert, item // SPLIT, BM, wide * RUN, down, across, 16
-                    )
-                    begin = item % SPLIT * each
-                    if mine >= 0:
+                    if item < count:
+                        mine, first, start = begins(
+                            table, item // SPLIT, BM, wide * RUN, down, across, 16
+                        )
+                        begin = item % SPLIT * each
                         if weighted:
                             take_numbers(row, first, named[me])
                             take_gates(gates, named[me], factors[me])
                         run = hx.minimum(RUN * wide, n - start)
-                        count = hx.minimum(each, groups - begin)
+                        much = hx.minimum(each, groups - begin)
                         for past in range(me * wide, run, wide * TEAMS):
                             rcs = [hx.register_tensor(f32, (half, BM)) for _ in range(2)]
-                            multiply(rcs, rings[me], count)
+                            multiply(rcs, rings[me], much)
                             done = [silu(rcs[0]) * rcs[1]] if gated else rcs
                             for j, rc in enumerate(done):
                                 at = start + past + j * half

@@ -22,7 +22,7 @@ from hexcute_kernels.moe.configs import (
 from hexcute_kernels.moe.few import few_rows
 from hexcute_kernels.moe.grouped import w4a16_gemm
 from hexcute_kernels.moe.packing import GROUP, ROWS, check_packed, in_blocks
-from hexcute_kernels.moe.sorting import sort
+from hexcute_kernels.moe.sorting import count_used, sort
 from hexcute_kernels.moe.streamed import gated_product, weighted_product
 from hexcute_kernels.moe.summing import add_up
 from hexcute_kernels.operator import Launch, Nothing, Operator, Problem, Run, Steps, Variant
@@ -226,9 +226,7 @@ def describe_moe(
             fix="pack both with scales of one size of groups, the smaller one",
         )
     if hidden != first.k or x.shape[1] != hidden:
-        raise LaunchError(
-            f"moe: hidden is {hidden} in w2, {first.k} in w13, {x.shape[1]} in x"
-        )
+        raise LaunchError(f"moe: hidden is {hidden} in w2, {first.k} in w13, {x.shape[1]} in x")
     if ids.shape != gates.shape or ids.shape[0] != x.shape[0]:
         raise LaunchError(
             f"moe: ids and gates are to be ({x.shape[0]}, top_k), got {tuple(ids.shape)} and "
@@ -263,16 +261,18 @@ def launch_moe(p: Routed, config: MoeConfig) -> Steps | Run:
         raise LaunchError(f"moe: both products take the same rows per tile, not {bm} and others")
     blocks = most_blocks(p.pairs, p.experts, bm)
     rows, summed = blocks * bm, p.scope == "layer"
-    work = [Output((blocks,), hx.i32), Output((rows,), hx.i32), Output((rows,), hx.i32)]
+    shapes = (3, blocks), (4, blocks), (1,), (rows,), (rows,)
+    work = [Output(shape, hx.i32) for shape in shapes]
     work.append(Output((rows, p.width), p.dtype))
-    expert, pair, token, h = (f"work{i}" for i in range(4))
+    found, table, used, pair, token, h = (f"work{i}" for i in range(6))
     ids, gates = ("ids", flat), ("gates", flat)
     w13, w2 = (("w13", stacked), ("w13", strips)), (("w2", stacked), ("w2", strips))
-    c2, how = "work4" if summed else "out", (p.group, p.dtype)
+    c2, how, tiles = "work6" if summed else "out", (p.group, p.dtype), (table, used)
     launches = [
-        Launch(sort(p.experts, p.top_k), Rows(bm), (ids, expert, pair, token)),
-        Launch(w4a16_gemm("gated", *how), config.first, ("x", *w13, expert, token, h)),
-        Launch(w4a16_gemm("weighted", *how), config.second, (h, *w2, expert, pair, gates, c2)),
+        Launch(sort(p.experts, p.top_k), Rows(bm), (ids, found, pair, token)),
+        Launch(count_used(), Nothing(), (found, *tiles)),
+        Launch(w4a16_gemm("gated", *how), config.first, ("x", *w13, *tiles, token, h)),
+        Launch(w4a16_gemm("weighted", *how), config.second, (h, *w2, *tiles, pair, gates, c2)),
     ]
     if summed:
         work.append(Output((p.pairs, p.hidden), p.dtype))
