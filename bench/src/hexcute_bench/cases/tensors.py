@@ -30,6 +30,13 @@ def rotated_sets(set_bytes: float) -> int:
     return max(1, min(rotation(set_bytes, cache), int(free * 0.6 / max(set_bytes, 1))))
 
 
+def free_bytes(device: Any) -> float:
+    """What may still be allocated on a device; no limit is known of a CPU's memory."""
+    import torch
+
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else math.inf
+
+
 def generator(device: str = "cuda") -> Any:
     """A random generator with a seed that no earlier case had."""
     import torch

@@ -1,4 +1,4 @@
-"""Selective-scan peers: mamba-ssm, vLLM's copy of it, and Triton; and of a step, Triton."""
+"""Selective-scan peers: mamba-ssm, vLLM's copy of it, Triton; of a step, mamba-ssm and Triton."""
 
 from __future__ import annotations
 
@@ -102,6 +102,28 @@ def hexcute_scan() -> tuple[Hexcute, TunedHexcute]:
             True,
         ),
     )  # fmt: skip
+
+
+class MambaUpdate(CasePeer):
+    """selective_state_update of mamba-ssm, a Triton kernel with the tiles its authors chose."""
+
+    name = "mamba"
+
+    def prepare(self, case: StateUpdateCase) -> Sequence[Candidate]:
+        module("triton")
+        path = "mamba_ssm.ops.triton.selective_state_update"
+        step = python_package(path, "mamba_ssm*.txz").selective_state_update
+
+        def build() -> Run:
+            def run(index: int) -> Any:
+                return step(
+                    case.state[index], case.x[index], case.dt[index], case.a, case.b[index],
+                    case.c[index], case.d, case.z[index], case.bias, True,
+                )  # fmt: skip
+
+            return run
+
+        return [Candidate("default", build)]
 
 
 class TritonUpdate(CasePeer):

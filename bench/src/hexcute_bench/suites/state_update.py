@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hexcute_bench.cases.state_update import StateUpdateCase, update_work
 from hexcute_bench.interface import KernelSuite
-from hexcute_bench.peers.scan import TritonUpdate, hexcute_update
+from hexcute_bench.peers.scan import MambaUpdate, TritonUpdate, hexcute_update
 from hexcute_bench.shape import Shape
 
 SHAPES = tuple(
@@ -21,10 +21,10 @@ SELECTIVE_STATE_UPDATE = KernelSuite(
     name="selective_state_update",
     title="A step of the selective scan",
     operator="selective_state_update",
-    baseline="triton",
+    baseline="mamba",
     shapes=SHAPES,
     quick=(SHAPES[0], SHAPES[6]),
-    peers=(*hexcute_update(), TritonUpdate()),
+    peers=(*hexcute_update(), MambaUpdate(), TritonUpdate()),
     case=StateUpdateCase,
     work=update_work,
     regime=regime,
