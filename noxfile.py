@@ -183,12 +183,12 @@ def sanitize(session: nox.Session) -> None:
 
 @nox.session
 def operators(session: nox.Session) -> None:
-    """Calls of operators with torch, on a stand-in of a GPU: choice, errors, opcheck, compile; and
-    the parallel forms in 1 to 4 processes."""
+    """Calls of operators with torch, on a stand-in of a GPU: choice, errors, opcheck, compile; the
+    parallel forms in 1 to 4 processes; and whole models in plain torch."""
     compiler(session, *TESTING, "torch")
     names = ("operators", "operator_fixes", "calls", "shipping", "tuning", "docs_operators")
     tests = [f"packages/hexcute_kernels/tests/test_{name}.py" for name in names]
-    tests.append("packages/hexcute_kernels/tests/parallel")
+    tests += ["packages/hexcute_kernels/tests/parallel", "bench/tests/test_engine.py"]
     session.run("python", "-m", "pytest", *tests, *session.posargs)
 
 

@@ -53,6 +53,65 @@ from hexcute_bench.triton_kernels.fp8 import scaled_gemm
 case = Fp8Case(Shape.of(m=40, n=256, k=384), sets=1, device="cpu")
 check(case, scaled_gemm(case, GemmConfig(32, 64, 128, 2, 4)))
 """
+ENGINE_ROWS = """
+from hexcute_bench.engine import reference
+from hexcute_bench.engine.sizes import Routing
+from hexcute_bench.triton_kernels import engine_rows
+
+def near(found, right, tolerance):
+    torch.testing.assert_close(found.float(), right.float(), rtol=tolerance, atol=tolerance)
+
+half = torch.float16
+x, weight = torch.randn(3, 200, dtype=half), torch.randn(96, dtype=half)
+part, other = x[:, 20:116], torch.randn(3, 96, dtype=half)
+near(engine_rows.norm(part, weight, 1e-6), reference.norm(part, weight, 1e-6), 2e-3)
+found = engine_rows.add_norm(part.contiguous(), other, weight, 1e-6)
+for made, right in zip(found, reference.add_norm(part.contiguous(), other, weight, 1e-6)):
+    near(made, right, 2e-3)
+near(engine_rows.gated(x), reference.gated(x), 2e-3)
+routing = Routing(experts=32, top_k=4, groups=8, kept=4)
+logits, bias = torch.randn(5, 32, dtype=half), torch.randn(32) * 0.1
+ids, gates = engine_rows.route(logits, bias, routing)
+right_ids, right_gates = reference.route(logits, bias, routing)
+assert torch.equal(ids.sort().values, right_ids.sort().values)
+near(gates.sort().values, right_gates.sort().values, 1e-4)
+x = torch.randn(3, 256)
+q, s = engine_rows.quantize(x, 4)
+assert q.shape == (4, 256) and s.stride() == (1, 4)
+near(s[:3], x.unflatten(1, (2, 128)).abs().amax(-1) / 448.0, 1e-6)
+"""
+ENGINE_HEADS = """
+from hexcute_bench.engine import reference
+from hexcute_bench.engine.operators import Turn
+from hexcute_bench.engine.rope import angles
+from hexcute_bench.triton_kernels import engine_heads
+
+def near(found, right):
+    torch.testing.assert_close(found.float(), right.float(), rtol=4e-3, atol=4e-3)
+
+half, both = torch.float16, (engine_heads, reference)
+cos, sin = angles(16, 16, 1e4, "cpu")
+lengths = torch.tensor([5, 9], dtype=torch.int32)
+for s in (1, 3):
+    norms = torch.randn(32, dtype=half), torch.randn(32, dtype=half)
+    for how in ((norms, Turn(cos, sin, False)), (None, None)):
+        qkv = torch.randn(2 * s, 8 * 32, dtype=half)
+        made = []
+        for by in both:
+            caches = [torch.zeros(2, 16, 2, 32, dtype=half) for _ in range(2)]
+            q = by.keep(qkv, 4, 2, how[0], 1e-6, *caches, lengths, how[1])
+            made.append((q, *caches))
+        for found, right in zip(*made):
+            near(found, right)
+    turn = Turn(cos, sin, True)
+    kv, weight = torch.randn(2 * s, 300, dtype=half)[:, 100:196], torch.randn(64, dtype=half)
+    caches = [torch.zeros(2, 16, 96, dtype=half) for _ in both]
+    for by, cache in zip(both, caches):
+        by.keep_latent(kv, weight, 1e-6, cache, lengths, turn)
+    near(*caches)
+    q, absorbed = torch.randn(2 * s, 4, 56, dtype=half), torch.randn(4, 24, 64, dtype=half)
+    near(*(by.latent_query(q, absorbed, lengths, turn, 24) for by in both))
+"""
 SCAN = """
 from hexcute_bench.cases.scan import ScanCase
 from hexcute_bench.triton_kernels.scan import ScanConfig, scan
@@ -71,7 +130,7 @@ for bits in (16, 32):
 """
 KERNELS = {
     "gemm": GEMM, "gemm_tma": TMA, "attention": ATTENTION, "fp8": FP8, "scan": SCAN,
-    "update": UPDATE,
+    "update": UPDATE, "engine_rows": ENGINE_ROWS, "engine_heads": ENGINE_HEADS,
 }  # fmt: skip
 
 

@@ -33,6 +33,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--out", type=Path, required=True, help="folder of the CSV files")
     run.add_argument("--peers", nargs="+", default=[], help="only these systems (baseline kept)")
     run.add_argument("--shapes", nargs="+", default=[], metavar="COND", help="e.g. m>=2048,n=4096")
+    run.add_argument("--keys", nargs="+", default=[], help="of a table: how its keys begin")
     run.add_argument("--quick", action="store_true", help="few shapes, fewer rounds")
     run.add_argument(
         "--protocol", choices=("graph", "host"), default="graph",
@@ -115,7 +116,8 @@ def _run(options: argparse.Namespace) -> int:
     settings = replace(Settings.of(options.quick, options.protocol), **asked)
     until = os.environ.setdefault(_UNTIL, str(time.monotonic() + options.seconds))
     seconds = float(until) - time.monotonic()
-    order = Order(options.out, settings, tuple(options.peers), tuple(options.shapes), seconds)
+    filters, keys = tuple(options.shapes), tuple(options.keys)
+    order = Order(options.out, settings, tuple(options.peers), filters, keys, seconds)
     run = SuiteRun(order, CudaClock)
     complete = True
     for suite in chosen:

@@ -40,13 +40,15 @@ _LOST = "broke the device"
 class Order:
     """What to run: names of systems (all where empty), shape filters, and until when.
 
-    `seconds` is the time after which no new shape is begun.
+    `seconds` is the time after which no new shape is begun; `keys` are what keys of a table begin
+    with.
     """
 
     out: Path
     settings: Settings
     systems: tuple[str, ...] = ()
     filters: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
     seconds: float = float("inf")
     quiet: bool = False
 
@@ -168,7 +170,11 @@ class SuiteRun:
         order = self._order
         results = ResultFile(order.out / f"{suite.name}.csv", suite.columns)
         done = {row["key"] for row in results.rows if row["status"] == OK}
-        keys = [key for key in suite.keys(order.settings.quick) if key not in done]
+        keys = [
+            key
+            for key in suite.keys(order.settings.quick)
+            if key not in done and (not order.keys or key.startswith(order.keys))
+        ]
         seen = self._look()
         with Progress(suite.name, len(keys), order.quiet) as progress:
             for key in keys:

@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 
 from hexcute_bench.cases.moe import MoeCase, Quantized, align
+from hexcute_bench.engine.weights import FourBits
 from hexcute_bench.errors import PeerAbsent
 from hexcute_bench.interface import Run
 from hexcute_bench.peers.folder import peer_folder, vllm_operators
@@ -52,7 +53,8 @@ def tuned_configs(case: MoeCase) -> Sequence[MoeConfig]:
 
 
 @functools.cache
-def _kernel() -> Any:
+def kernel() -> Any:
+    """The kernel as vLLM ships it, or `PeerAbsent`."""
     path = peer_folder() / "triton_moe_092.py"
     if not path.exists():
         raise PeerAbsent(f"{path.name} is not in the peers' folder")
@@ -75,7 +77,7 @@ class _Packed:
 
 
 @functools.lru_cache(maxsize=2)
-def pack(weights: Quantized) -> _Packed:
+def pack(weights: Quantized | FourBits) -> _Packed:
     """The kernel's order of a stack of weights."""
     q = weights.q.transpose(1, 2)
     zero = weights.zero.transpose(1, 2)
@@ -86,10 +88,33 @@ def pack(weights: Quantized) -> _Packed:
     )
 
 
+def product(
+    a: Any, c: Any, stack: _Packed, route: Any, gates: Any, config: MoeConfig, top_k: int,
+    weighted: bool,
+) -> None:  # fmt: skip
+    """c (pairs, n) = rows of a times their experts' weights, each of a's rows for `top_k` pairs;
+    `weighted`, times the pairs' gates. `route` has the rows in the experts' order."""
+    n, k = stack.words.shape[1], stack.words.shape[2] * 2
+    room, pairs = route.rows.numel(), c.shape[0]
+    words, scale, zero = stack.words, stack.scale, stack.zero
+    grid = (triton.cdiv(room, config.bm) * triton.cdiv(n, config.bn),)
+    kernel()[grid](
+        a, words, c, scale, zero, gates, route.rows, route.experts, route.padded,
+        n, k, room, pairs, a.stride(0), a.stride(1), words.stride(0), words.stride(2),
+        words.stride(1), c.stride(0), c.stride(1), scale.stride(0), scale.stride(2),
+        scale.stride(1), zero.stride(0), zero.stride(2), zero.stride(1),
+        block_k_diviable=k % config.bk == 0, group_size=k // scale.shape[2],
+        BLOCK_SIZE_M=config.bm, BLOCK_SIZE_N=config.bn, BLOCK_SIZE_K=config.bk,
+        GROUP_SIZE_M=config.group, MUL_ROUTED_WEIGHT=weighted, top_k=top_k,
+        compute_type=tl.float16, has_zp=True, use_int4_w4a16=True, use_int8_w8a16=False,
+        num_warps=config.warps, num_stages=config.stages,
+    )  # fmt: skip
+
+
 def layer(case: MoeCase, config: MoeConfig, packed: Callable[[], tuple[_Packed, _Packed]]) -> Run:
     """A run of both GEMMs and SiLU on an MoE case's sets, over `packed` W13 and W2."""
     size = case.sizes
-    kernel = _kernel()
+    kernel()
     activate = vllm_operators("vllm._C", "_C", "silu_and_mul")
     first, second = packed()
     pairs = case.tokens * size.top_k
@@ -98,27 +123,10 @@ def layer(case: MoeCase, config: MoeConfig, packed: Callable[[], tuple[_Packed, 
     c1 = torch.empty((pairs, 2 * size.width), dtype=torch.float16, device="cuda")
     h = torch.empty((pairs, size.width), dtype=torch.float16, device="cuda")
 
-    def product(a: Any, c: Any, stack: _Packed, index: int, top_k: int, weighted: bool) -> None:
-        route = routes[index]
-        n, k = stack.words.shape[1], stack.words.shape[2] * 2
-        room = route.rows.numel()
-        words, scale, zero = stack.words, stack.scale, stack.zero
-        grid = (triton.cdiv(room, config.bm) * triton.cdiv(n, config.bn),)
-        kernel[grid](
-            a, words, c, scale, zero, gates[index], route.rows, route.experts, route.padded,
-            n, k, room, pairs, a.stride(0), a.stride(1), words.stride(0), words.stride(2),
-            words.stride(1), c.stride(0), c.stride(1), scale.stride(0), scale.stride(2),
-            scale.stride(1), zero.stride(0), zero.stride(2), zero.stride(1),
-            block_k_diviable=k % config.bk == 0, group_size=size.group, BLOCK_SIZE_M=config.bm,
-            BLOCK_SIZE_N=config.bn, BLOCK_SIZE_K=config.bk, GROUP_SIZE_M=config.group,
-            MUL_ROUTED_WEIGHT=weighted, top_k=top_k, compute_type=tl.float16, has_zp=True,
-            use_int4_w4a16=True, use_int8_w8a16=False, num_warps=config.warps,
-            num_stages=config.stages,
-        )  # fmt: skip
-
     def run(index: int) -> None:
-        product(case.x[index], c1, first, index, size.top_k, False)
+        how = routes[index], gates[index], config
+        product(case.x[index], c1, first, *how, size.top_k, False)
         activate(h, c1)
-        product(h, case.out[index], second, index, 1, True)
+        product(h, case.out[index], second, *how, 1, True)
 
     return run

@@ -9,6 +9,7 @@ from hexcute_bench.interface import Suite
 from hexcute_bench.suites.attention import MHA_CAUSAL, MHA_DECODING, MHA_FORWARD
 from hexcute_bench.suites.cost_model import COST_MODEL
 from hexcute_bench.suites.decoding import GQA_DECODING, LATENT_DECODING, PAGED_DECODING
+from hexcute_bench.suites.end_to_end import END_TO_END
 from hexcute_bench.suites.fp8 import FP8_BLOCKWISE
 from hexcute_bench.suites.fp8_grouped import FP8_GROUPED
 from hexcute_bench.suites.fp8_quantize import FP8_QUANTIZE
@@ -52,6 +53,7 @@ ALL: tuple[Suite, ...] = (
     SELECTIVE_STATE_UPDATE,
     NORMS,
     TUTORIAL,
+    END_TO_END,
     COST_MODEL,
     COMPILE_TIME,
     LINES_OF_CODE,

@@ -1,0 +1,55 @@
+"""A model over several GPUs: which part of a weight a rank has, and the sums over them.
+
+Weights are drawn whole, from one seed, on every rank, and cut before they are packed, so that every
+system can be cut alike; sums go through the process group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hexcute_bench.engine.weights import Raw, cut
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Number `rank` of `count`, and the group that they exchange in; none where there is one."""
+
+    rank: int = 0
+    count: int = 1
+    group: Any = None
+
+    def columns(self, weight: Raw, *parts: int) -> Raw:
+        """A rank's results of a weight: of each of the matrices, so many columns wide, that lie
+        side by side in it."""
+        return self._cut(weight, "n", parts)
+
+    def rows(self, weight: Raw, *parts: int) -> Raw:
+        """A rank's terms of the sums of a weight; results are to be summed over all ranks."""
+        return self._cut(weight, "k", parts)
+
+    def _cut(self, weight: Raw, dim: str, parts: Sequence[int]) -> Raw:
+        from hexcute_kernels.parallel.cuts import merged
+
+        if self.count == 1:
+            return weight
+        return cut(weight, dim, list(merged(dim, parts, self.rank, self.count)))
+
+    def sum(self, x: Any) -> Any:
+        """The sum over all ranks, in place."""
+        from hexcute_kernels.parallel.collectives import all_reduce
+
+        return x if self.count == 1 else all_reduce(x, self.group)
+
+    def gathered(self, x: Any) -> Any:
+        """The columns of all ranks, side by side."""
+        import torch
+
+        from hexcute_kernels.parallel.collectives import all_gather
+
+        return x if self.count == 1 else torch.cat(all_gather(x, self.group), -1)
+
+
+ALONE = Ranks()

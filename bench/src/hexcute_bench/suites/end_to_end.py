@@ -1,0 +1,129 @@
+"""100 tokens of three models, ours beside what the paper and others have in its place.
+
+The models are the published ones with random weights, DeepSeek-R1-AWQ as one rank of eight: every
+layer has weights in memory of its own, of the same numbers as the others of its kind. In each row
+only the named operators differ between the two systems.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hexcute_bench.interface import Settings, TableSuite
+from hexcute_bench.rows import OK, WRONG
+
+BATCHES = (1, 4, 16, 64)
+PROMPTS = {"deepseek": (128,), "qwen": (128,), "jamba": (1024,)}
+BASELINES = {
+    "deepseek": ("triton", "marlin_092", "marlin"),
+    "jamba": ("mamba", "fa3"),
+    "qwen": ("cutlass", "deepgemm", "fa3"),
+}
+TENSOR_PARALLEL = 8
+"""Ranks of DeepSeek-R1, of which one is built."""
+TOLERANCE = {"deepseek": 0.1, "jamba": 0.1, "qwen": 0.1}
+"""Of the logits: rms of their difference over their own."""
+
+
+def keys(quick: bool) -> Sequence[str]:
+    """What there is to measure: a model, a baseline and a load each."""
+    return [
+        f"{model} {baseline} batch={batch} prompt={prompt}"
+        for model, baselines in BASELINES.items()
+        for baseline in baselines
+        for prompt in PROMPTS[model]
+        for batch in (BATCHES[::3] if quick else BATCHES)
+    ]
+
+
+class _Kept:
+    """The models that were built last: of ours and one baseline, which fill much of the memory."""
+
+    def __init__(self) -> None:
+        self._names: tuple[str, str] | None = None
+        self._built: Any = None
+
+    def models(self, model: str, baseline: str) -> Any:
+        """Both models; those of other names are freed first."""
+        if self._names != (model, baseline):
+            self._names, self._built = None, None
+            gc.collect()
+            self._built = _build(model, baseline)
+            self._names = model, baseline
+        return self._built
+
+
+_KEPT = _Kept()
+
+
+def _build(model: str, baseline: str) -> Any:
+    import torch
+
+    from hexcute_bench.engine.build import build
+    from hexcute_bench.engine.deepseek import one_of
+    from hexcute_bench.engine.generation import Load
+    from hexcute_bench.engine.peers import SYSTEMS
+    from hexcute_bench.engine.sizes import WHOLE, DeepSeekSizes
+
+    torch.cuda.empty_cache()
+    sizes = WHOLE[model]
+    if isinstance(sizes, DeepSeekSizes):
+        sizes = one_of(sizes, TENSOR_PARALLEL)
+    systems = {system.name: system for system in SYSTEMS[model]}
+    most = max(Load(1, prompt).most for prompt in PROMPTS[model])
+    return build(sizes, (systems["hexcute"], systems[baseline]), "cuda", most)
+
+
+def measure(key: str, settings: Settings) -> Sequence[Mapping[str, Any]]:
+    """The rows of both systems."""
+    import torch
+
+    from hexcute_bench.engine.generation import CHECKED, Generation, Load, agreement, latencies
+    from hexcute_bench.engine.kernels import told
+    from hexcute_bench.engine.weights import size
+    from hexcute_bench.timing import torch_with_gpu
+
+    torch_with_gpu()
+    model, baseline, *numbers = key.split()
+    load = Load(*(int(text.split("=")[1]) for text in numbers))
+    built = _KEPT.models(model, baseline)
+    draw = torch.Generator("cuda").manual_seed(load.batch)
+    vocabulary = built.sizes.vocabulary
+    prompts = torch.randint(vocabulary, (load.batch, load.prompt), device="cuda", generator=draw)
+    forced = torch.randint(vocabulary, (CHECKED, load.batch), device="cuda", generator=draw)
+    ours, theirs = (Generation(each, load, prompts).logits(forced) for each in built.models)
+    found = agreement(ours, theirs)
+    tolerance = TOLERANCE[model]
+    times = latencies(built.models, load, prompts, settings.rounds)
+    return [
+        {
+            "key": key, "model": model, "baseline": baseline, "system": each.ops.name,
+            "status": OK if found.error <= tolerance else WRONG, "batch": load.batch,
+            "prompt": load.prompt, "layers": built.sizes.layers,
+            "weights_gb": size(each.layers) * 1e-9, "passes": load.passes,
+            "prefill_us": time.prefill.median, "step_us": time.step.median,
+            "step_low_us": time.step.low, "step_high_us": time.step.high,
+            "latency_ms": time.whole_ms(load), "error": found.error, "tolerance": tolerance,
+            "same": found.same, "kernels": told(time.step_kernels),
+            "prefill_kernels": told(time.prefill_kernels),
+        }
+        for each, time in zip(built.models, times)
+    ]  # fmt: skip
+
+
+END_TO_END = TableSuite(
+    name="end_to_end",
+    title="100 tokens of DeepSeek-R1-AWQ, Jamba-mini and Qwen3-32B-FP8, random weights",
+    operator="moe",
+    columns=(
+        "key", "model", "baseline", "system", "status", "batch", "prompt", "layers",
+        "weights_gb", "passes", "prefill_us", "step_us", "step_low_us", "step_high_us",
+        "latency_ms", "error", "tolerance", "same", "kernels", "prefill_kernels", "gpu", "driver",
+        "versions", "commit", "date", "run", "note",
+    ),
+    keys=keys,
+    measure=measure,
+    note="one rank of eight of DeepSeek-R1",
+)  # fmt: skip

@@ -1,0 +1,152 @@
+"""Models end to end on the CPU, by their operators in plain torch: small ones of each form."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+import torch
+
+from hexcute_bench.engine import deepseek
+from hexcute_bench.engine.build import build
+from hexcute_bench.engine.generation import Load, agreement
+from hexcute_bench.engine.ranks import Ranks
+from hexcute_bench.engine.reference import REFERENCE, TorchEight, TorchFour
+from hexcute_bench.engine.rope import angles
+from hexcute_bench.engine.sizes import SMALL
+from hexcute_bench.engine.state import Model, advance, begin
+from hexcute_bench.engine.weights import Draw, eight_bits, four_bits, size
+from hexcute_bench.errors import BenchError
+from hexcute_bench.suites.end_to_end import BASELINES, keys
+
+MOST = 32
+
+
+def model_of(name: str) -> Model:
+    return build(SMALL[name], (REFERENCE,), "cpu", MOST).models[0]
+
+
+def prompts(model: Model, batch: int = 3, length: int = 9) -> Any:
+    draw = torch.Generator().manual_seed(1)
+    return torch.randint(model.sizes.vocabulary, (batch, length), generator=draw)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_steps_find_what_one_pass_over_all_tokens_finds(name: str) -> None:
+    model = model_of(name)
+    prompt = prompts(model)
+    state = model.start(3, MOST)
+    begin(model, state, prompt)
+    tokens = [state.tokens.clone()]
+    for _ in range(4):
+        stepped = advance(model, state)
+        tokens.append(state.tokens.clone())
+    once = model.start(3, MOST)
+    whole = begin(model, once, torch.cat((prompt, torch.stack(tokens[:-1], 1)), 1))
+    assert agreement([stepped.float()], [whole.float()]).error < 5e-3
+    assert torch.equal(once.tokens, tokens[-1])
+    assert torch.equal(once.lengths, state.lengths)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_sequences_of_a_batch_do_not_meet(name: str) -> None:
+    model = model_of(name)
+    prompt = prompts(model)
+    state = model.start(3, MOST)
+    together = begin(model, state, prompt)
+    for row in range(3):
+        alone = begin(model, model.start(1, MOST), prompt[row : row + 1])
+        assert agreement([together[row].float()], [alone[0].float()]).error < 5e-3
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_layers_have_weights_in_memory_of_their_own(name: str) -> None:
+    layers: Any = model_of(name).layers  # type: ignore[attr-defined]
+    seen: list[int] = []
+
+    def walk(thing: Any) -> None:
+        if isinstance(thing, dict):
+            for each in thing.values():
+                walk(each)
+        elif hasattr(thing, "data_ptr"):
+            seen.append(thing.data_ptr())
+        else:
+            for each in vars(thing).values():
+                walk(each)
+
+    walk({str(number): layer for number, layer in enumerate(layers)})
+    assert len(seen) == len(set(seen)) > len(layers)
+
+
+def test_one_of_two_ranks_has_half_the_bytes_of_what_is_cut() -> None:
+    whole, one = SMALL["deepseek"], deepseek.one_of(SMALL["deepseek"], 2)
+    raw = [deepseek.raw_weights(sizes, Draw("cpu")) for sizes in (whole, one)]
+    for name in ("dense", "shared", "experts"):
+        assert size(raw[0][name]) == 2 * size(raw[1][name])
+    assert size(raw[0]["attention"]["qkv_a"]) == size(raw[1]["attention"]["qkv_a"])
+    with pytest.raises(BenchError, match="heads = 4 cannot be cut for 3 ranks"):
+        deepseek.one_of(whole, 3)
+
+
+@pytest.mark.parametrize("kind", ["four", "eight"])
+def test_parts_of_weights_are_parts_of_the_product(kind: str) -> None:
+    draw = Draw("cpu")
+    x = draw.normal(4, 512)
+    weight: Any
+    if kind == "four":
+        product, wide = TorchFour(), four_bits
+        weight = draw.four(k=512, n=256, group=64)
+    else:
+        product, wide = TorchEight(), lambda w: eight_bits(w).mT
+        weight = draw.eight(256, 512)
+    right = product(x, weight)
+    ranks = [Ranks(rank, 2) for rank in range(2)]
+    columns = [product(x, rank.columns(weight, 256)) for rank in ranks]
+    torch.testing.assert_close(torch.cat(columns, -1), right)
+    rows = [product(x[:, 256 * r.rank :][:, :256], r.rows(weight, 512)) for r in ranks]
+    torch.testing.assert_close(rows[0] + rows[1], right)
+    # Two matrices side by side are cut each.
+    first = ranks[0].columns(weight, 128, 128) if kind == "four" else None
+    if first is not None:
+        taken = wide(weight)[:, [*range(64), *range(128, 192)]]
+        torch.testing.assert_close(wide(first), taken)
+
+
+def test_products_are_about_as_wide_as_they_are_drawn() -> None:
+    draw = Draw("cpu")
+    x = draw.normal(64, 1024)
+    for made in (
+        x @ four_bits(draw.four(k=1024, n=256, group=64)),
+        x @ eight_bits(draw.eight(256, 1024)).mT,
+        x @ draw.tensor(256, 1024, torch.float32).mT,
+    ):
+        assert 0.8 < float(made.std()) < 1.25
+
+
+def test_angles_of_fast_pairs_are_not_stretched_and_those_of_slow_ones_are() -> None:
+    plain, _ = angles(2, 32, 1e4, "cpu")
+    cos, sin = angles(2, 32, 1e4, "cpu", 40.0, 4096)
+    assert cos[0].eq(1).all() and sin[0].eq(0).all()
+    turned = torch.atan2(sin[1], cos[1])
+    right = torch.acos(plain[1])
+    torch.testing.assert_close(turned[0], right[0])
+    assert math.isclose(float(turned[-1]), 1e4 ** (-31 / 32) / 40.0, rel_tol=1e-4)
+
+
+def test_long_prompts_are_read_in_passes_of_whole_sequences() -> None:
+    assert (Load(64, 1024).together, Load(64, 1024).passes) == (8, 8)
+    assert (Load(1, 100_000).together, Load(1, 100_000).passes) == (1, 1)
+    assert Load(16, 128).passes == 1
+
+
+def test_every_baseline_has_a_key_of_each_batch() -> None:
+    assert len(keys(False)) == 4 * sum(map(len, BASELINES.values()))
+    assert set(keys(True)) < set(keys(False))
+
+
+def test_no_number_is_not_in_agreement() -> None:
+    right = torch.ones(2, 4)
+    assert math.isnan(agreement([right, right * math.nan], [right, right]).error)
