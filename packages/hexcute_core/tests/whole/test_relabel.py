@@ -290,7 +290,8 @@ def test_modes_that_share_no_factors_are_refused() -> None:
         ("hx.reshape(r, (16, -1))", "hx.reshape of", "positive extents whose product is 96"),
         ("hx.transpose(r, 0, 0)", "by 0, 0", "name each of the modes 0 to 1 once"),
         ("hx.transpose(r, 1)", "by 1", "name each of the modes 0 to 1 once"),
-        ("hx.transpose(x)", "hx.transpose", "hx.copy(tile, registers)"),
+        ("hx.transpose(x, 0, 0)", "by 0, 0", "name each of the modes 0 to 1 once"),
+        ("hx.transpose(y)", "hx.transpose", "hx.copy(tile, registers)"),
     ],
 )
 def test_refused_at_its_line(tmp_path: Path, text: str, message: str, fix: str) -> None:
@@ -298,7 +299,8 @@ def test_refused_at_its_line(tmp_path: Path, text: str, message: str, fix: str) 
         "import hexcute_core as hx\n\n\n@hx.kernel(cache=False)\ndef refused(a: hx.f16[16, 6]):\n"
         "    hx.attrs.cuda.grid_dim = 1\n    hx.attrs.cuda.block_dim = 32\n"
         "    r = hx.register_tensor(hx.f16, (16, 6))\n"
-        "    x = hx.shared_tensor(hx.f16, (16, 6))\n    hx.fill(r, 0.0)\n"
+        "    x, y = hx.shared_tensor(hx.f16, (16, 6)), hx.global_view(a, ((16, 6), (6, 1)))\n"
+        "    hx.fill(r, 0.0)\n"
         f"    t = {text}\n"
     )
     path = tmp_path / "refused.py"

@@ -40,6 +40,8 @@ from hexcute_core.unions import assert_never
 
 ALIGNMENT = 1024
 """Bytes: a swizzle's period must start at zero; TMA and wgmma ask for as much."""
+PLAIN = 16
+"""What begins at a multiple of so many bytes where threads alone look: the widest access."""
 
 Place = tuple[int, int]
 """A statement at the kernel's top and, in a role, at the role's top (else -1)."""
@@ -83,18 +85,18 @@ class _Life:
 def build_arena(
     program: TileProgram, arch: Arch, scratch: int = 0, fixed: Mapping[str, int] | None = None
 ) -> Arena:
-    """Places every shared tensor, the largest first, at the lowest offset free during its life;
-    `fixed` are bytes by name that live throughout.
+    """Places every shared tensor, the largest first, at the lowest offset free during its life,
+    then scratch and `fixed`, bytes by name that live throughout.
 
     Raises NoLayout where they exceed what a block of `arch` may have.
     """
-    lives = _lives(program)
-    ever = ((0, -1), (len(program.body), -1))
+    ever, plain = ((0, -1), (len(program.body), -1)), dict(fixed or {})
     if scratch:
-        lives.append(_Life("", _rounded(scratch), *ever))
-    lives += [_Life(name, _rounded(size), *ever) for name, size in (fixed or {}).items()]
+        plain[""] = scratch
+    lives = sorted(_lives(program), key=lambda x: -x.bytes)
+    lives += [_Life(name, _rounded(size, PLAIN), *ever) for name, size in plain.items()]
     placed: list[tuple[_Life, int]] = []
-    for life in sorted(lives, key=lambda x: -x.bytes):
+    for life in lives:
         busy = sorted(
             (at, at + other.bytes)
             for other, at in placed
@@ -127,8 +129,8 @@ def build_arena(
     return Arena({life.name: at for life, at in placed}, size, frozenset(fences))
 
 
-def _rounded(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
+def _rounded(size: int, unit: int = ALIGNMENT) -> int:
+    return -(-size // unit) * unit
 
 
 def _lives(program: TileProgram) -> list[_Life]:

@@ -80,10 +80,11 @@ class _Buffer:
 
     def __init__(self, tensor: SharedTensor, uses: Sequence[Use]) -> None:
         self.tensor, self.uses = tensor, uses
-        # Copies with the same candidates (a prologue's and the loop's) choose together.
-        groups: dict[int, list[int]] = {}
+        # Copies with the same candidates (a prologue's and the loop's) choose together, unless one
+        # sees the buffer turned.
+        groups: dict[tuple[int, tuple[int, ...]], list[int]] = {}
         for i, use in enumerate(uses):
-            groups.setdefault(id(use.options), []).append(i)
+            groups.setdefault((id(use.options), use.ref.kept), []).append(i)
         self.members = list(groups.values())
         self.plans: list[list[Option]] = []
         self.ladders: list[list[float]] = []

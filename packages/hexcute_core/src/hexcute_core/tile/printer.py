@@ -172,7 +172,9 @@ class _Printer:
         named = "" if all(part == ":" for part in parts) else f"[{', '.join(parts)}]"
         where = "" if ref.rank is None else f" of block {show(ref.rank)}"
         rows = "" if ref.rows is None else f" at {self.ref(ref.rows)}"
-        return f"{ref.tensor}{named}{where}{rows}"
+        natural = list(ref.kept) == sorted(ref.kept)
+        turned = "" if natural else f" modes {', '.join(map(str, ref.kept))}"
+        return f"{ref.tensor}{named}{turned}{where}{rows}"
 
     def _whole(self, name: str) -> tuple[int, ...]:
         tensor = self.tensors.get(name)

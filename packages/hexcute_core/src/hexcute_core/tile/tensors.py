@@ -119,8 +119,9 @@ Tensor: TypeAlias = Union[GlobalView, SharedTensor, RegisterTensor]
 class TileRef:
     """The rectangular part of tensor `tensor` that an operation touches.
 
-    Mode m covers [starts[m], starts[m] + extents[m]). Modes in `kept`, in order, are the
-    dimensions of the tile; the others were indexed by an integer and have extent 1. `rank` is the
+    Mode m covers [starts[m], starts[m] + extents[m]). Modes in `kept`, in its order, are the
+    dimensions of the tile, in shared memory in any order, elsewhere in the tensor's; the others
+    were indexed by an integer and have extent 1. `rank` is the
     block of the cluster whose shared tensor it is, by number, None for this block's own. `rows` is
     the shared tile that says where the elements of a view's `named` mode lie, all of the mode.
     """

@@ -262,7 +262,8 @@ class _Checker:
         extents = _extents(tensor)
         well_formed = (
             len(ref.starts) == len(ref.extents) == len(extents)
-            and list(ref.kept) == sorted(set(ref.kept))
+            and len(set(ref.kept)) == len(ref.kept)
+            and (isinstance(tensor, SharedTensor) or list(ref.kept) == sorted(ref.kept))
             and set(ref.kept) <= set(range(len(extents)))
         )
         self.need(well_formed, f"a reference to `{tensor.name}` with other modes", span)

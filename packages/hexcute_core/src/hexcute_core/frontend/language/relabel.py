@@ -1,21 +1,23 @@
 """bitcast, reshape, transpose: the bits of a register tile under other coordinates.
 
 Nothing moves between threads: what each holds gets other names. Where the layouts that a kernel
-asks for on both sides do not allow that, the compiler rearranges, and says what that costs.
+asks for on both sides do not allow that, the compiler rearranges, and says what that costs. A
+shared tile that is transposed is the same memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 from hexcute_core.dtypes import DType, boolean, tf32
 from hexcute_core.frontend.language.builder import current
 from hexcute_core.frontend.language.subscript import static_int
-from hexcute_core.frontend.language.tileops import cast, lazy, register_of
+from hexcute_core.frontend.language.tileops import cast, lazy, register_of, tile_of
 from hexcute_core.frontend.language.tiles import LazyTile, Tile, describe
-from hexcute_core.tile import Relabel, TileRef
+from hexcute_core.tile import Relabel, SharedTensor, TileRef
 
 
 def bitcast(a: object, dtype: DType) -> Any:
@@ -63,10 +65,11 @@ def reshape(a: object, shape: object) -> Any:
 
 
 def transpose(a: object, *order: object) -> Any:
-    """`a` with its modes in another order, reversed where none is given: mode i of the result is
-    mode order[i] of `a`."""
+    """`a`, in registers or shared memory, with its modes in another order, reversed where none is
+    given: mode i of the result is mode order[i] of `a`."""
     builder = current("hx.transpose")
-    src = register_of(a, "hx.transpose")
+    shared = isinstance(a, Tile) and isinstance(a.tensor, SharedTensor)
+    src = tile_of(a, "hx.transpose") if shared else register_of(a, "hx.transpose")
     natural = _natural(src)
     given = [static_int(i) for i in order] if order else list(reversed(natural))
     found = tuple(i for i in given if i is not None)
@@ -75,6 +78,8 @@ def transpose(a: object, *order: object) -> Any:
             f"hx.transpose of {describe(src)} by {_text(order)}",
             fix=f"name each of the modes 0 to {len(natural) - 1} once",
         )
+    if shared:
+        return Tile(src.tensor, replace(src.ref, kept=tuple(src.ref.kept[i] for i in found)))
     return _relabelled(src, tuple(src.shape[i] for i in found), src.dtype, found, "turned")
 
 
