@@ -3,7 +3,7 @@
     triton, marlin_092   experts of four bits by vLLM 0.9.2's kernels, those of the paper
     marlin               all products of four bits by Marlin of today's vLLM
     cutlass, deepgemm    products of eight bits; rows are quantized as for ours
-    mamba                scans by mamba-ssm, and steps by Triton in its kernel's tiles
+    mamba                scans and steps by mamba-ssm
     fa3                  attention and decoding by FlashAttention 3
 """
 
@@ -24,7 +24,6 @@ from hexcute_bench.peers.fp8 import deep_gemm
 from hexcute_bench.peers.marlin_format import pack_stack
 from hexcute_bench.peers.moe import UINT4, processors
 from hexcute_bench.triton_kernels import engine_rows
-from hexcute_bench.triton_kernels.state_update import CONFIGS, update_kernel
 
 _BLOCKS = (8, 16, 32, 48, 64)
 
@@ -220,14 +219,10 @@ def mamba_scan(u: Any, delta: Any, a: Any, b: Any, c: Any, d: Any, z: Any, bias:
 def mamba_step(
     state: Any, x: Any, dt: Any, a: Any, b: Any, c: Any, d: Any, z: Any, bias: Any
 ) -> Any:
-    """mamba-ssm's step is a Triton kernel; this is ours in its tiles."""
-    config, width = CONFIGS[0], x.shape[1]
-    out = torch.empty_like(x)
-    update_kernel[(-(-width // config.channels), x.shape[0])](
-        state, x, dt, a, b, c, d, z, bias, out, width, N=a.shape[1], M=config.channels,
-        num_warps=config.warps,
-    )  # fmt: skip
-    return out
+    """selective_state_update of mamba-ssm."""
+    path = "mamba_ssm.ops.triton.selective_state_update"
+    step = python_package(path, "mamba_ssm*.txz").selective_state_update
+    return step(state, x, dt, a, b, c, d, z, bias, True)
 
 
 def _fa3() -> Any:
