@@ -25,7 +25,8 @@ PASS = 8192
 """Tokens of prompts that a forward pass takes."""
 CHECKED = 3
 """Steps whose logits are compared."""
-SAMPLE_US = 30_000.0
+SAMPLE_US, MOST_US = 30_000.0, 1_000_000.0
+"""Work in a sample, and in all samples of a graph where two are not more."""
 STEPS_SEEN, PROMPTS_SEEN = (1, 64), (16,)
 """Batches whose steps and prompts are looked at kernel by kernel."""
 
@@ -142,8 +143,10 @@ class Generation:
 
 
 def timed(graphs: Sequence[Graph], rounds: int) -> list[Timing]:
-    """All graphs in turns."""
+    """All graphs in turns; fewer turns where one takes long."""
     samples: list[list[float]] = [[] for _ in graphs]
+    longest = max(graph.sample() * graph.launches for graph in graphs)
+    rounds = max(2, min(rounds, round(MOST_US / longest)))
     for turn in range(rounds):
         order = range(len(graphs)) if turn % 2 == 0 else reversed(range(len(graphs)))
         for index in order:
