@@ -195,8 +195,8 @@ def operators(session: nox.Session) -> None:
 @nox.session
 def engines(session: nox.Session) -> None:
     """Models of transformers with our operators in them, on a GPU in software."""
-    compiler(session, *TESTING, "torch", "transformers>=5,<6")
-    names = ("transformers", "transformers_mamba")
+    compiler(session, *TESTING, "torch", "transformers>=5,<6", "compressed-tensors")
+    names = ("stored_checkpoints", "transformers", "transformers_mamba", "transformers_stored")
     tests = [f"packages/hexcute_kernels/tests/test_{name}.py" for name in names]
     session.run("python", "-m", "pytest", *tests, *PARALLEL, *session.posargs)
 

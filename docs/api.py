@@ -27,7 +27,7 @@ FAMILIES = ("gemm", "attention", "fp8", "moe", "norms", "scan")
 LINE = 80
 PARAMETER = re.compile(r"^(\w+(?:, \w+)*):", re.MULTILINE)
 """A line of an operator's docstring that says what its parameters are."""
-KERNELS = tuple(f"hexcute_kernels.{family}" for family in (*FAMILIES, "parallel"))
+KERNELS = tuple(f"hexcute_kernels.{family}" for family in (*FAMILIES, "checkpoints", "parallel"))
 
 SAID = re.compile(r"\b(raises?|refused?|errors?)\b", re.IGNORECASE)
 """A docstring that speaks of errors."""

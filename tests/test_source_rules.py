@@ -88,8 +88,12 @@ def allowed(path: str, module: str) -> bool:
         own = ("cute_layout", "hexcute_core", "numpy")
         return top in sys.stdlib_module_names or top in own
     if path.startswith("packages/hexcute_kernels/"):
-        if top == "transformers":
-            return "/hexcute_kernels/integrations/transformers/" in path
+        rooms = {
+            "safetensors": "checkpoints", "transformers": "integrations/transformers",
+            "vllm": "integrations/vllm",
+        }  # fmt: skip
+        if top in rooms:
+            return f"/hexcute_kernels/{rooms[top]}/" in path
         own = ("cute_layout", "hexcute_core", "hexcute_kernels", "numpy", "torch")
         return top in sys.stdlib_module_names or top in own
     return True

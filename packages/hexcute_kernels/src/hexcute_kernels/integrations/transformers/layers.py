@@ -1,9 +1,9 @@
 """Modules that take the place of a model's, and the question whether one may.
 
-    RMSNorm   x / sqrt(mean of x^2 + eps) * w                     rms_norm
-    Linear    (s_x q_x) (s_w q_w)^T + bias, e4m3, blocks of 128   quantize_blockwise, then
-                                                                  fp8_blockwise_matmul
-    Mamba     stays, but for its forward: see `mamba`
+    RMSNorm   x / sqrt(mean of x^2 + eps) * w       rms_norm
+    Linear    of e4m3 blocks, or of four bits       see `linears`, and `stored` for where they are
+    experts   of a mixture                          see `experts`
+    Mamba     stays, but for its forward            see `mamba`
 
 A norm is known by what it gives for a few rows, not by its name: some multiply by w, some by 1 + w.
 """
@@ -16,8 +16,9 @@ from dataclasses import dataclass
 import torch
 
 from hexcute_core.errors import LaunchError
-from hexcute_kernels.fp8 import fp8_blockwise_matmul, quantize_blockwise
-from hexcute_kernels.integrations.transformers import mamba
+from hexcute_kernels.integrations.transformers import experts, mamba, stored
+from hexcute_kernels.integrations.transformers.experts import Experts
+from hexcute_kernels.integrations.transformers.linears import BlockwiseLinear, FourBitLinear
 from hexcute_kernels.norms import rms_norm
 
 BLOCK = 128
@@ -50,27 +51,8 @@ class RmsNorm(torch.nn.Module):  # type: ignore[misc]
         return made
 
 
-class BlockwiseLinear(torch.nn.Module):  # type: ignore[misc]
-    """x w^T + bias with w in e4m3 and a scale a 128 x 128 block, x (..., k) brought to e4m3 with a
-    scale for each row and 128 columns; the parameters are the replaced module's."""
-
-    by = "quantize_blockwise and fp8_blockwise_matmul"
-
-    def __init__(self, module: torch.nn.Module) -> None:
-        super().__init__()
-        self.weight, self.weight_scale_inv = module.weight, module.weight_scale_inv
-        self.register_parameter("bias", module.bias)
-        self.out_features, self.in_features = self.weight.shape
-
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        """(..., n), of x's type."""
-        rows = input.reshape(-1, self.in_features).contiguous()
-        numbers, scales = quantize_blockwise(rows)
-        weights = self.weight.detach(), self.weight_scale_inv.detach()
-        out = str(input.dtype).removeprefix("torch.")
-        made = fp8_blockwise_matmul(numbers, weights[0], scales, weights[1], out_dtype=out)
-        made = made.view(*input.shape[:-1], self.out_features)
-        return made if self.bias is None else made + self.bias.to(made.dtype)
+OURS = (RmsNorm, BlockwiseLinear, FourBitLinear, Experts)
+"""Modules that take others' places."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +67,7 @@ class Taken:
 
 def replacement(module: torch.nn.Module) -> Taken | str:
     """What takes this module's place, or why nothing does."""
-    if isinstance(module, (RmsNorm, BlockwiseLinear)):
+    if isinstance(module, OURS):
         return Taken(module, module.by)
     hooked = module._forward_hooks or module._forward_pre_hooks or hasattr(module, "_hf_hook")
     if hooked:
@@ -95,16 +77,31 @@ def replacement(module: torch.nn.Module) -> Taken | str:
     if mamba.is_mamba(module):
         why = mamba.take(module)
         return Taken(module, mamba.BY, (mamba.INSIDE,)) if why is None else why
+    if stored.is_stored(module):
+        layer = stored.layer_in(module)
+        return layer if isinstance(layer, str) else _taken(FourBitLinear(layer))
+    if experts.is_experts(module):
+        found = experts.taken(module)
+        return found if isinstance(found, str) else _taken(found)
     if isinstance(module, torch.nn.Linear):
         why = _not_blockwise(module)
-        return _taken(BlockwiseLinear(module)) if why is None else why
+        if why is not None:
+            return why
+        return _taken(BlockwiseLinear(module.weight, module.weight_scale_inv, module.bias))
     if "RMSNorm" in type(module).__name__:
         norm = _norm(module)
         return norm if isinstance(norm, str) else _taken(norm)
     return "no operator takes its place"
 
 
-def _taken(module: RmsNorm | BlockwiseLinear) -> Taken:
+def holds(module: torch.nn.Module) -> bool:
+    """Whether a module has weights of its own, rather than in those within it."""
+    if isinstance(module, OURS) or stored.is_stored(module):
+        return True
+    return next(module.parameters(recurse=False), None) is not None
+
+
+def _taken(module: RmsNorm | BlockwiseLinear | FourBitLinear | Experts) -> Taken:
     return Taken(module, module.by)
 
 

@@ -1,0 +1,364 @@
+"""Quantized models of transformers, written as their publishers store them and loaded for our
+operators, against transformers' own model of the same numbers: logits, tokens, memory, reports."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from hexcute_core.errors import LaunchError
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+from live_memory import LiveMemory  # noqa: E402
+from reference_gpu import reference_gpu  # noqa: E402
+from safetensors.torch import load_file  # noqa: E402
+from simulated_gpu import simulated_gpu  # noqa: E402
+from stored_models import stored, write_model, write_safetensors  # noqa: E402
+from test_transformers import fp8_by_definition  # noqa: E402
+from tiny_models import NEW, answers, prompt, tiny  # noqa: E402
+
+from hexcute_kernels.checkpoints import CheckpointError  # noqa: E402
+from hexcute_kernels.integrations.transformers import load, use  # noqa: E402
+from hexcute_kernels.integrations.transformers.experts import Experts, taken  # noqa: E402
+from hexcute_kernels.integrations.transformers.layers import replacement  # noqa: E402
+from hexcute_kernels.integrations.transformers.linears import FourBitLinear  # noqa: E402
+from hexcute_kernels.parallel.weights import Dense, FourBits  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Any:
+    """Small tensors are no work for two."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+WIDE = {"hidden_size": 128, "intermediate_size": 128, "head_dim": 32}
+SIZES: dict[str, dict[str, int]] = {
+    "Llama": {},
+    "Qwen3Moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 128},
+    "Mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
+}
+USUAL, LETTERS = ("gate_proj", "up_proj", "down_proj"), ("w1", "w3", "w2")
+TOLERANCE = 2.0**-6
+"""Of the largest logit: some units in the last place of float16 in each of two layers."""
+EIGHT_BITS = 2.0**-2
+"""The same where activations are rounded to e4m3, of which a 16th is the last place."""
+
+
+def written(path: Path, family: str, form: str, seed: int = 3, **more: Any) -> Any:
+    """A model in a folder, and transformers' model of the same numbers."""
+    model = tiny(family, seed=seed, **WIDE, **{**SIZES[family], **more})
+    expert = LETTERS if family == "Mixtral" else USUAL
+    write_model(path, model, form, expert, files=2 if form == "awq" else 1)
+    return model
+
+
+def near(got: Any, want: Any, tolerance: float = TOLERANCE) -> None:
+    """Equal tokens, and logits within the format's tolerance."""
+    assert (got[0] - want[0]).abs().max() <= tolerance * want[0].abs().max()
+    assert torch.equal(got[1], want[1])
+
+
+@pytest.mark.parametrize(
+    ("family", "form", "calls"),
+    [
+        ("Llama", "awq", {"w4a16_matmul": 14}),
+        ("Llama", "gptq_v2_ordered", {"w4a16_matmul": 14}),
+        ("Llama", "compressed_zero", {"w4a16_matmul": 14}),
+        ("Qwen3Moe", "compressed", {"w4a16_matmul": 8, "moe": 2}),
+        ("Mixtral", "gptq", {"w4a16_matmul": 8, "moe": 2}),
+    ],
+)
+def test_four_bits_say_what_transformers_says(
+    tmp_path: Path, family: str, form: str, calls: dict[str, int]
+) -> None:
+    model, ids = written(tmp_path, family, form), prompt()
+    want = answers(model, ids)
+    got, report = load(tmp_path, device="cpu")
+    assert got.dtype == torch.float16
+    with reference_gpu() as called:
+        near(answers(got, ids), want)
+    counted = Counter(called)
+    assert {name: counted[name] for name in calls} == {n: c * (1 + NEW) for n, c in calls.items()}
+    kinds = Counter(r.kind for r in report.replaced)
+    assert kinds["FourBitLinear"] == calls["w4a16_matmul"]
+    assert kinds["Experts"] == calls.get("moe", 0)
+    assert {x.kind for x in report.left} <= {"Embedding", "Linear", f"{family}TopKRouter"}
+    # Packed anew from what it holds already: nothing changes.
+    assert len(use(got).replaced) == len(report.replaced)
+
+
+class Hopper:
+    """What makes transformers load weights of eight bits as they are: a GPU that has them."""
+
+    def __enter__(self) -> None:
+        where = "transformers.quantizers.quantizer_finegrained_fp8"
+        self.patches = [
+            patch(f"{where}.is_accelerate_available", lambda: True),
+            patch("torch.cuda.is_available", lambda: True),
+            patch("torch.cuda.get_device_capability", lambda *of: (9, 0)),
+        ]
+        for each in self.patches:
+            each.start()
+
+    def __exit__(self, *error: Any) -> None:
+        for each in self.patches:
+            each.stop()
+
+
+@pytest.mark.parametrize("family", ["Llama", "Qwen3Moe"])
+def test_eight_bits_say_what_transformers_says(tmp_path: Path, family: str) -> None:
+    model, ids = written(tmp_path, family, "fp8"), prompt()
+    kind = getattr(transformers, f"{family}ForCausalLM")
+    with patch("transformers.quantizers.quantizer_finegrained_fp8.is_accelerate_available"):
+        plain = kind.from_pretrained(tmp_path).eval()
+    # transformers' own dequantized model is that of the numbers that were written.
+    for name, got in plain.state_dict().items():
+        torch.testing.assert_close(got, model.state_dict()[name], atol=2e-4, rtol=2e-3)
+    with Hopper():
+        theirs = kind.from_pretrained(tmp_path).eval()
+    theirs.set_experts_implementation("eager")
+    definition = "transformers.integrations.finegrained_fp8.fp8_linear"
+    with patch(definition, lambda x, w, s, b, bias, *of: fp8_by_definition(x, w, s, b, bias)):
+        want = answers(theirs, ids)
+    got, report = load(tmp_path, device="cpu")
+    with reference_gpu() as called:
+        ours = answers(got, ids)
+        near(ours, want, EIGHT_BITS)
+        assert "fp8_blockwise_matmul" in called
+        assert ("fp8_grouped_matmul" in called) == (family == "Qwen3Moe")
+        # The same from the model that transformers loaded, in the memory where it lies.
+        places = {name: p.data_ptr() for name, p in theirs.state_dict().items()}
+        used = use(theirs)
+        assert torch.equal(answers(theirs, ids)[0], ours[0])
+    assert {name: p.data_ptr() for name, p in theirs.state_dict().items()} == places
+    assert len(used.replaced) == len(report.replaced)
+
+
+@pytest.mark.parametrize("form", ["compressed", "compressed_zero"])
+def test_the_numbers_are_those_that_compressed_tensors_reads(tmp_path: Path, form: str) -> None:
+    pytest.importorskip("compressed_tensors")
+    from transformers.utils.quantization_config import CompressedTensorsConfig
+
+    model, ids = written(tmp_path, "Llama", form), prompt()
+    plain = transformers.LlamaForCausalLM.from_pretrained(
+        tmp_path, quantization_config=CompressedTensorsConfig(dequantize=True)
+    )
+    near(answers(plain.eval(), ids), answers(model, ids))
+
+
+def test_what_compressed_tensors_loads_is_packed_anew(tmp_path: Path) -> None:
+    pytest.importorskip("compressed_tensors")
+    model, ids = written(tmp_path, "Llama", "compressed"), prompt()
+    theirs = transformers.LlamaForCausalLM.from_pretrained(tmp_path).eval()
+    report = use(theirs)
+    assert sum(r.by == "w4a16_matmul" for r in report.replaced) == 14
+    with reference_gpu():
+        got = answers(theirs, ids)
+    near(got, answers(model, ids))
+
+
+def test_experts_of_sixteen_bits_are_grouped_products() -> None:
+    model, ids = tiny("Qwen3Moe", **SIZES["Qwen3Moe"]), prompt()
+    want = answers(model, ids)
+    report = use(model)
+    assert [r.by for r in report.replaced if r.kind == "Qwen3MoeExperts"] == ["grouped_matmul"] * 2
+    assert {n for n, _ in model.named_parameters() if "expert" in n} == {
+        f"model.layers.{i}.mlp.experts.{n}" for i in (0, 1) for n in ("gate_up_proj", "down_proj")
+    }
+    with reference_gpu() as called:
+        near(answers(model, ids), want)
+    assert Counter(called)["grouped_matmul"] == 2 * 2 * (1 + NEW)
+
+
+def test_one_layer_of_four_bits_on_a_simulated_gpu() -> None:
+    made = stored(torch.randn(64, 128, generator=torch.Generator().manual_seed(5)), "awq")
+    linear = replacement(other("AwqTorchLinear", made, 64, 128))
+    assert not isinstance(linear, str) and isinstance(linear.module, FourBitLinear)
+    x = torch.randn(1, 2, 128).half()
+    with torch.no_grad(), simulated_gpu("h100", "sm_90") as launched:
+        got = linear.module(x)
+    assert launched == ["few"] and got.shape == (1, 2, 64)
+    torch.testing.assert_close(got.float(), x.float() @ made.value.t(), atol=2e-2, rtol=2e-3)
+
+
+def other(kind: str, made: Any, n: int, k: int, **fields: Any) -> Any:
+    """A linear layer as another package leaves it: a class of this name with these buffers."""
+    module = type(kind, (torch.nn.Module,), {})()
+    for name, tensor in made.tensors.items():
+        module.register_buffer(name, tensor)
+    for name, field in {"bits": 4, "in_features": k, "out_features": n, **fields}.items():
+        setattr(module, name, field)
+    return module
+
+
+def scheme(bits: int = 4, kind: str = "int", inputs: Any = None) -> Any:
+    return SimpleNamespace(
+        weights=SimpleNamespace(num_bits=bits, type=kind), input_activations=inputs
+    )
+
+
+MATRIX = torch.linspace(-1, 1, 64 * 128).view(64, 128)
+
+
+@pytest.mark.parametrize(
+    ("kind", "form", "fields"),
+    [
+        ("AwqGEMMLinear", "awq", {}),
+        ("TorchLinear", "gptq", {"qzero_format": lambda: 1}),
+        ("TritonV2Linear", "gptq_v2_ordered", {"qzero_format": lambda: 2}),
+        ("Linear", "compressed", {"quantization_scheme": scheme()}),
+        ("Linear", "compressed_zero", {"quantization_scheme": scheme()}),
+    ],
+)
+def test_layers_that_other_packages_loaded(kind: str, form: str, fields: Any) -> None:
+    made = stored(MATRIX, form)
+    linear = replacement(other(kind, made, 64, 128, bias=torch.ones(64).half(), **fields))
+    assert not isinstance(linear, str) and linear.by == "w4a16_matmul"
+    x = torch.randn(3, 128).half()
+    with torch.no_grad(), reference_gpu():
+        got = linear.module(x)
+    torch.testing.assert_close(got.float(), x.float() @ made.value.t(), atol=2e-2, rtol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "form", "fields", "why"),
+    [
+        ("MarlinLinear", "awq", {}, "an order of their own: load the checkpoint with `load`"),
+        ("AwqTorchLinear", "awq", {"bits": 8}, "have 8 bits in torch.int32, not 4"),
+        ("AwqTorchLinear", "awq", {"in_features": 64}, r"words are (128, 8) of weights (64, 64)"),
+        ("TorchLinear", "gptq", {}, "does not say how zero points are stored"),
+        ("AwqTorchLinear", "awq", {"scales": None}, "it has no scales"),
+        ("Linear", "compressed", {}, "no quantization_scheme"),
+        ("Linear", "compressed", {"quantization_scheme": scheme(8)}, "int of 8 bits, not int of"),
+        ("Linear", "compressed", {"quantization_scheme": scheme(inputs=1)}, "activations are qu"),
+    ],
+)
+def test_layers_of_others_that_stay(kind: str, form: str, fields: Any, why: str) -> None:
+    found = replacement(other(kind, stored(MATRIX, form), 64, 128, **fields))
+    assert isinstance(found, str) and why in found
+
+
+def test_a_layer_whose_width_no_kernel_has_stays() -> None:
+    module = other("AwqTorchLinear", stored(MATRIX[:40], "awq"), 40, 128)
+    found = replacement(module)
+    assert isinstance(found, str) and found.startswith("no kernel takes it: weights (128, 40)")
+
+
+def test_what_no_kernel_takes_is_dense_and_told(tmp_path: Path) -> None:
+    sizes = {"moe_intermediate_size": 256, "hidden_act": "gelu"}
+    model, ids = written(tmp_path, "Qwen3Moe", "awq", num_key_value_heads=1, **sizes), prompt()
+    want = answers(model, ids)
+    got, report = load(tmp_path, device="cpu")
+    told = {x.name: (x.kind, x.why) for x in report.left}
+    why = "weights (128, 32), k is to be a multiple of 128 and n of 64"
+    assert told["model.layers.0.self_attn.k_proj"] == ("Linear", why)
+    why = "gate and up do not meet as silu(gate) * up"
+    assert told["model.layers.1.mlp.experts"] == ("Qwen3MoeExperts", why)
+    with reference_gpu():
+        near(answers(got, ids), want)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('_experts": 4', '_experts": 3', r"gate.weight is \(4, 128\), the model's is \(3, 128\)"),
+        ('_bias": false', '_bias": true', "self_attn.q_proj: has no bias, the model's has one"),
+        ('_heads": 2', '_heads": 4', r"k_proj: its weight is \(64, 128\), the model's is \(128, 1"),
+        ('te_size": 128', 'te_size": 64', r"0.gate_proj and up_proj: its weight is \(256, 128\), "),
+        ('layers": 2', 'layers": 3', "there is no model.layers.2.input_layernorm.weight"),
+        ("MoeForC", "MoeForD", "architectures is .*no model we know"),
+    ],
+)
+def test_checkpoints_of_other_models(tmp_path: Path, old: str, new: str, words: str) -> None:
+    written(tmp_path, "Qwen3Moe", "awq")
+    file = tmp_path / "config.json"
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new))
+    with pytest.raises(CheckpointError, match=words):
+        load(tmp_path, device="cpu")
+
+
+def test_experts_are_as_many_as_the_models(tmp_path: Path) -> None:
+    written(tmp_path, "Qwen3Moe", "compressed")
+    file, config = tmp_path / "model.safetensors", tmp_path / "config.json"
+    config.write_text(config.read_text().replace('_experts": 4', '_experts": 3'))
+    tensors = load_file(file)
+    write_safetensors(file, {n: t[:3] if "mlp.gate." in n else t for n, t in tensors.items()})
+    with pytest.raises(CheckpointError, match="the model has 3 experts, the checkpoint others"):
+        load(tmp_path, device="cpu")
+
+
+def gelu(module: Any) -> None:
+    module._apply_gate = lambda rows: torch.nn.functional.gelu(rows.chunk(2, -1)[0])
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (gelu, "gate and up do not meet as silu(gate) * up"),
+        (lambda m: setattr(m, "is_transposed", True), "its is_transposed is True"),
+        (lambda m: setattr(m, "has_gate", False), "its has_gate is False"),
+        (lambda m: setattr(m, "bias", torch.nn.Parameter(torch.ones(1))), "it has bias besides"),
+        (lambda m: m.float(), "its weights are torch.float32, not float16, bfloat16 or e4m3"),
+    ],
+)
+def test_experts_that_stay(change: Any, why: str) -> None:
+    module = tiny("Qwen3Moe", **SIZES["Qwen3Moe"]).model.layers[0].mlp.experts
+    change(module)
+    found = taken(module)
+    assert isinstance(found, str) and why in found
+
+
+def test_stacks_of_one_kind() -> None:
+    w = torch.zeros(1, 64, 64).half()
+    packed = FourBits(torch.zeros(1, 1, 68, 64).byte())
+    with pytest.raises(LaunchError, match="experts in Dense and FourBits"):
+        Experts(Dense(w), packed)
+
+
+def bytes_of(module: Any) -> int:
+    held = {t.data_ptr(): t.nbytes for t in (*module.parameters(), *module.buffers())}
+    return sum(held.values())
+
+
+ONE = 128 * 128 // 2
+"""Bytes of a layer of four bits, but for its scales; packing it takes a dozen times as many."""
+WORK = 16 * ONE
+
+
+def test_memory_is_not_doubled_by_what_is_packed_anew() -> None:
+    model = tiny("Llama", num_hidden_layers=6, num_key_value_heads=4, **WIDE)
+    made = stored(torch.randn(128, 128, generator=torch.Generator().manual_seed(5)), "awq")
+    for name in [n for n, m in model.model.named_modules() if isinstance(m, torch.nn.Linear)]:
+        parent, _, own = name.rpartition(".")
+        module = other("AwqTorchLinear", made, 128, 128)
+        for buffer, tensor in list(module.named_buffers()):
+            setattr(module, buffer, tensor.clone())
+        setattr(model.model.get_submodule(parent), own, module)
+        del module
+    before = bytes_of(model)
+    assert before > 42 * ONE
+    with LiveMemory(*model.parameters(), *model.buffers()) as live:
+        report = use(model)
+    assert sum(r.by == "w4a16_matmul" for r in report.replaced) == 42
+    assert live.most <= before + WORK and bytes_of(model) <= 1.03 * before
+    assert live.now <= 1.03 * before
+
+
+def test_memory_is_not_doubled_by_loading(tmp_path: Path) -> None:
+    written(tmp_path, "Qwen3Moe", "awq", num_experts=16, num_key_value_heads=4)
+    with LiveMemory() as live:
+        model, _ = load(tmp_path, device="cpu")
+    held = bytes_of(model)
+    assert held > 2 * 3 * 16 * ONE
+    # Plain tensors are the files' own pages until they are moved.
+    assert live.most <= held + 2 * WORK
