@@ -1,4 +1,4 @@
-"""Every misuse of roles and clusters is refused at its line, with the fix."""
+"""Every misuse of roles, clusters and launch attributes is refused at its line, with the fix."""
 
 # ruff: noqa: B007, F841, SIM117
 import pytest
@@ -178,6 +178,32 @@ def run_time_cluster(a, n):
 def cluster_set_in_a_role(a, n):
     with hx.warp_groups_consumer():
         hx.attrs.cuda.cluster_dim = 2  # here
+
+
+@refused.case("cluster_dim is set after it was read at line", "top of the kernel")
+def cluster_behind_its_rank(a, n):
+    rank = hx.cluster_rank()
+    hx.attrs.cuda.cluster_dim = 2  # here
+    rank += 1
+
+
+@refused.case("cluster_dim is set after it was read")
+def cluster_behind_its_tiles(a, n):
+    for _ in hx.persistent(n):
+        pass
+    hx.attrs.cuda.cluster_dim = 2  # here
+
+
+@refused.case("grid_dim is set after it was read", "top of the kernel")
+def grid_behind_its_extent(a, n):
+    extent = hx.gridDim.x
+    hx.attrs.cuda.grid_dim = 7  # here
+
+
+@refused.case("block_dim is set after it was read", "top of the kernel")
+def block_behind_its_threads(a, n):
+    threads = hx.attrs.cuda.block_dim
+    hx.attrs.cuda.block_dim = 256  # here
 
 
 @pytest.mark.parametrize("body, expected, threads", refused.params)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from hexcute_core import dtypes
 from hexcute_core.arch.groups import WARP
 from hexcute_core.frontend.language.builder import Builder, current
+from hexcute_core.frontend.language.launch import told
 from hexcute_core.frontend.language.subscript import static_int
 from hexcute_core.frontend.language.tiles import describe
 from hexcute_core.scalar import Call, Scalar, ScalarBase, Var, add, as_scalar, mod, mul
@@ -189,7 +190,7 @@ def cluster_rank() -> Scalar:
     """This block's number within its cluster, x fastest."""
     rank: Scalar = as_scalar(0)
     below = 1
-    for axis, extent in zip("xyz", current("hx.cluster_rank").launch.cluster_dim):
+    for axis, extent in zip("xyz", told(current("hx.cluster_rank"), "cluster_dim")):
         if extent > 1:
             place = mod(Var(f"blockIdx.{axis}", dtypes.i32), extent)
             rank = add(rank, mul(place, below))

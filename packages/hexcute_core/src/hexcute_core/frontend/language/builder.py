@@ -102,13 +102,14 @@ class Region:
 
 @dataclass
 class Launch:
-    """What `hx.attrs.cuda` has been given so far."""
+    """What `hx.attrs.cuda` has been given so far, and where that was first read, by name."""
 
     grid_dim: tuple[Scalar, Scalar, Scalar] | None = None
     block_dim: int | None = None
     min_blocks: int | None = None
     cluster_dim: tuple[int, int, int] = (1, 1, 1)
     merge_roles: bool = False
+    read: dict[str, SourceSpan] = field(default_factory=dict)
 
 
 class Builder:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import islice
+from typing import Any
 
 from hexcute_core import dtypes
 from hexcute_core.frontend.language.builder import Builder, current
@@ -18,6 +19,13 @@ MAX_CLUSTER = 8
 """Blocks of a cluster that every GPU with clusters runs."""
 MOST_OF_GRID = 4096
 """Operations of an extent of the grid, which every launch computes in Python."""
+
+
+def told(builder: Builder, name: str) -> Any:
+    """The launch attribute `name` as it is now. It may not change any more: what is traced from it
+    would be of another launch."""
+    builder.launch.read.setdefault(name, builder.span)
+    return getattr(builder.launch, name)
 
 
 class Index:
@@ -65,7 +73,7 @@ class GridDim:
                 "hx.gridDim is read before hx.attrs.cuda.grid_dim is set",
                 fix="set hx.attrs.cuda.grid_dim at the top of the kernel",
             )
-        extent = builder.launch.grid_dim[axis]
+        extent: Scalar = told(builder, "grid_dim")[axis]
         if MULTIPROCESSORS in walk(extent):
             # Known to the launch, which counts them; threads are told what became of it.
             return Var(f"gridDim.{'xyz'[axis]}", dtypes.i32)
@@ -79,7 +87,7 @@ class CudaAttrs:
         if name not in _ATTRIBUTES:
             raise AttributeError(name)
         builder = current(f"hx.attrs.cuda.{name}")
-        value: object = getattr(builder.launch, name)
+        value: object = told(builder, name)
         if value is None:
             raise builder.error(
                 f"hx.attrs.cuda.{name} is read before it is set", fix="set it first"
@@ -93,6 +101,7 @@ class CudaAttrs:
                 f"hx.attrs.cuda.{name} is set inside {builder.region.describe()}",
                 fix="set it at the top of the kernel",
             )
+        before = str(getattr(builder.launch, name, None))
         match name:
             case "grid_dim":
                 builder.launch.grid_dim = _grid(value)
@@ -114,6 +123,13 @@ class CudaAttrs:
                     f"there is no attribute hx.attrs.cuda.{name}",
                     fix=f"the attributes are {', '.join(_ATTRIBUTES)}",
                 )
+        read = builder.launch.read.get(name)
+        if read is not None and str(getattr(builder.launch, name)) != before:
+            raise builder.error(
+                f"hx.attrs.cuda.{name} is set after it was read at line {read.line}, where it was "
+                f"{before}",
+                fix="set it at the top of the kernel, before anything depends on it",
+            )
 
 
 class Attrs:

@@ -9,7 +9,7 @@ from typing import Any
 from hexcute_core.dtypes import i32
 from hexcute_core.errors import FrontendError
 from hexcute_core.frontend.language.builder import Builder, current
-from hexcute_core.frontend.language.launch import before_launch
+from hexcute_core.frontend.language.launch import before_launch, told
 from hexcute_core.frontend.language.subscript import static_int
 from hexcute_core.frontend.language.tiles import LazyTile, Tile, describe
 from hexcute_core.scalar import (
@@ -115,7 +115,7 @@ def persistent(count: object, *, even: bool = False) -> LoopRange:
             f"hx.persistent with even={describe(even)}", fix="write even=True or even=False"
         )
     tiles = loop_range(builder, "hx.persistent", (count,)).stop
-    x, y, z = builder.launch.cluster_dim
+    x, y, z = told(builder, "cluster_dim")
     if y * z > 1:
         raise builder.error(
             f"hx.persistent in clusters of {x} x {y} x {z} blocks",

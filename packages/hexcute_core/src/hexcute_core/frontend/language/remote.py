@@ -11,6 +11,7 @@ from math import prod
 
 from hexcute_core.errors import FrontendError
 from hexcute_core.frontend.language.builder import Builder, current
+from hexcute_core.frontend.language.launch import told
 from hexcute_core.frontend.language.subscript import static_int
 from hexcute_core.frontend.language.tileops import tile_of
 from hexcute_core.frontend.language.tiles import Tile, describe
@@ -46,7 +47,7 @@ def remote(tile: object, rank: object) -> Tile:
 
 def _rank(builder: Builder, rank: object) -> Scalar:
     """The number of a block of the cluster."""
-    blocks = prod(builder.launch.cluster_dim)
+    blocks = prod(told(builder, "cluster_dim"))
     if blocks == 1:
         raise builder.error(
             f"{_WHAT} in a kernel without a cluster",
