@@ -272,7 +272,7 @@ linear = Operator(
 
     x, w: as the operands of `matmul`; x of more than two dimensions is row-major.
     bias: (n,), of their type, or None.
-    activation: "relu", "gelu" (the exact one, to 2^-16 of itself), "silu" or None.
+    activation: "relu", "gelu" (the exact one, to 2^-13 of itself or 2^-31), "silu" or None.
 
     Gives (..., n), row-major. Variants are those of `matmul`.
     """,
