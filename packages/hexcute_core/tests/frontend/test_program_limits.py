@@ -8,7 +8,6 @@ import cProfile
 import itertools
 import linecache
 import pstats
-import sys
 import textwrap
 import warnings
 
@@ -143,16 +142,7 @@ def test_a_sum_of_a_thousand_numbers_compiles():
     assert compiled.thread
 
 
-@pytest.fixture
-def shallow():
-    """Python's own limit, which code generators raise."""
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(1000)
-    yield
-    sys.setrecursionlimit(before)
-
-
-def test_an_expression_deeper_than_python_goes_is_refused_where_it_stands(shallow):
+def test_an_expression_deeper_than_python_goes_is_refused_where_it_stands():
     with pytest.raises(FrontendError, match="`kernel` nests deeper than Python goes") as caught:
         through(["r += " + " + ".join("k" for _ in range(800))])
     assert caught.value.fix == "give the parts of long expressions names"

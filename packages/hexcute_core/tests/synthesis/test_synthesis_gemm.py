@@ -1,6 +1,7 @@
 """gemm(c, a, b): the layouts an instruction asks for, and the plans on the layouts there are."""
 
 from collections import Counter
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -22,17 +23,22 @@ def row(a="f16", b="f16", c="f32"):
 def sums(plan, threads, c, a, b):
     """How often each product a[i, k] b[j, k] lands in c[i, j], from the instruction's own map."""
     counted = Counter()
+    atoms = [
+        [(lane, v, atom.coord(lane, v)) for lane in range(atom.threads) for v in range(atom.values)]
+        for atom in (plan.row.c, plan.row.a, plan.row.b)
+    ]
+    # Instructions share values of a fragment: each is looked up once.
+    places = [cache(f.coord) for f in (c, a, b)]
     for group in range(threads // plan.row.threads):
         for m, n, k in product(*(_offsets(axis) for axis in (plan.m, plan.n, plan.k))):
             regs = (m[0] + n[0], m[1] + k[0], n[1] + k[1])
             maps = []
-            for f, atom, base, pieces in zip(
-                (c, a, b), (plan.row.c, plan.row.a, plan.row.b), regs,
-                (plan.c_pieces, plan.a_pieces, plan.b_pieces),
-            ):  # fmt: skip
+            for place, atom, base, pieces in zip(
+                places, atoms, regs, (plan.c_pieces, plan.a_pieces, plan.b_pieces)
+            ):
                 maps.append({
-                    atom.coord(lane, v): f.coord(group * plan.row.threads + lane, base + pieces[v])
-                    for lane in range(atom.threads) for v in range(atom.values)
+                    at: place(group * plan.row.threads + lane, base + pieces[v])
+                    for lane, v, at in atom
                 })  # fmt: skip
             for i, j, q in product(*(range(extent) for extent in plan.row.tile)):
                 (ci, cj), (ai, ak), (bj, bk) = maps[0][i, j], maps[1][i, q], maps[2][j, q]

@@ -36,6 +36,9 @@ _lock = threading.RLock()
 _depth = 0
 _modules: dict[str, ModuleType] = {}
 """The part of hidet that is loaded here, while it is not in `sys.modules`."""
+DEEP = 100_000
+"""Frames that hidet allows Python, whose walks go as deep as programs nest. Elsewhere that many
+overflow the C stack before they are refused."""
 
 
 class _Empty(ModuleType):
@@ -81,20 +84,23 @@ def installed_version() -> str:
 
 @contextmanager
 def ours() -> Iterator[None]:
-    """Within, `hidet` is the part that is loaded here; outside, whatever it was. One thread at a
-    time."""
+    """Within, `hidet` is the part that is loaded here, and calls may nest as it wants; outside, all
+    is as it was. One thread at a time."""
     global _depth
     with _lock:
         _depth += 1
         theirs = _taken() if _depth == 1 else {}
+        limit = sys.getrecursionlimit()
         if _depth == 1:
             sys.modules.update(_modules)
             sys.meta_path.insert(0, _STUBS)
+            sys.setrecursionlimit(max(limit, DEEP))
         try:
             yield
         finally:
             _depth -= 1
             if _depth == 0:
+                sys.setrecursionlimit(limit)
                 sys.meta_path.remove(_STUBS)
                 _modules.update(_taken())
                 sys.modules.update(theirs)
