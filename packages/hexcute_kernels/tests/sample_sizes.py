@@ -1,6 +1,12 @@
-"""Sizes of a call of every operator, small ones."""
+"""Sizes of a call of every operator, small ones, and its arguments."""
 
 from __future__ import annotations
+
+from typing import Any
+
+from hexcute_kernels import operator_named
+from hexcute_kernels.operator import output_names
+from hexcute_kernels.samples import parse, sample
 
 SIZES = {
     "matmul": "m=64,n=512,k=256",
@@ -31,3 +37,13 @@ SIZES = {
     "rms_norm": "rows=5,columns=4096,dtype=bfloat16,given=float32",
     "layer_norm": "rows=3,columns=20000,dtype=float32",
 }
+
+
+def sampled(name: str, device: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments of the operator's call on this device, the same each time, and tensors that take
+    its results, by the names that torch's operator has for them."""
+    operator = operator_named(name)
+    (sizes,) = parse(SIZES[name])
+    args = sample(name, sizes, device)
+    outs = [output.empty(args[0]) for output in operator.results(operator.describe(*args))]
+    return args, dict(zip(output_names(len(outs)), outs, strict=True))

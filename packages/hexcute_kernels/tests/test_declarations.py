@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import hexcute_core as hx
 import hexcute_kernels
 from hexcute_core.errors import LaunchError
+from hexcute_kernels.__main__ import main
 from hexcute_kernels.gemm.candidates import MMA
 from hexcute_kernels.gemm.configs import MmaConfig, WgmmaConfig
 from hexcute_kernels.gemm.pipelined import pipelined_gemm
@@ -179,6 +181,17 @@ def test_every_operator_is_declared_whole(name: str) -> None:
 def test_an_unknown_operator_is_told_from_those_there_are() -> None:
     with pytest.raises(LaunchError, match="no operator 'conv'"):
         hexcute_kernels.operator_named("conv")
+
+
+def test_compiling_ahead_without_torch_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    words = ["build", "matmul", "--shapes", "m=8,n=8,k=8", "--gpu", "h200", "--out", "x"]
+    assert main(words) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("error: arguments of these sizes are tensors of torch")
+    assert "pip install torch" in told
 
 
 ENGINES = "test_transformers*.py"

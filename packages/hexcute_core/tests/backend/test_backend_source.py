@@ -370,14 +370,6 @@ def test_without_hidet_the_line_to_run_is_printed(monkeypatch: pytest.MonkeyPatc
     shim.installed_version.cache_clear()
 
 
-def test_calls_nest_deeper_than_python_goes_in_the_code_generator_alone():
-    before = sys.getrecursionlimit()
-    with shim.ours():
-        shim.load()
-        assert sys.getrecursionlimit() >= shim.DEEP > before
-    assert sys.getrecursionlimit() == before
-
-
 def _folder() -> Path:
     return Path(__file__).parent
 

@@ -8,6 +8,7 @@ import cProfile
 import itertools
 import linecache
 import pstats
+import sys
 import textwrap
 import warnings
 
@@ -16,6 +17,7 @@ import pytest
 
 import hexcute_core as hx
 from hexcute_core import f16, f32
+from hexcute_core.backend.hidet import shim
 from hexcute_core.errors import FrontendError, HexcuteError, NoLayout, RearrangeWarning
 from hexcute_core.frontend.functions.flow import flow_of
 from hexcute_core.frontend.functions.source import function_source
@@ -140,6 +142,14 @@ def test_a_sum_of_a_thousand_numbers_compiles():
     x, y = run(compiled)
     assert np.array_equal(y, x + (32 * 1000 + 999 * 500))
     assert compiled.thread
+
+
+def test_calls_nest_deeper_than_python_goes_in_the_code_generator_alone():
+    before = sys.getrecursionlimit()
+    with shim.ours():
+        shim.load()
+        assert sys.getrecursionlimit() >= shim.DEEP > before
+    assert sys.getrecursionlimit() == before
 
 
 def test_an_expression_deeper_than_python_goes_is_refused_where_it_stands():
