@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from parallel_reference import KINDS, activations, matrix, product, random_weigh
 
 from hexcute_kernels.parallel import (
     ColumnParallel,
+    ExpertParallel,
     PeerError,
     RowParallel,
     heads,
@@ -106,6 +108,37 @@ def experts(draw: random.Random, kind: str, rank: int, ranks: int, group: Any) -
     torch.testing.assert_close(of, torch.einsum("tk,tjnk->tn", x, whole[ids]))
 
 
+def mixture(x: Any, ids: Any, gates: Any, first: Any, second: Any) -> Any:
+    """What `moe` computes, in float32, rounded once."""
+    w13, w2 = (matrix(stack.weight)[ids] for stack in (first, second))
+    gate, up = torch.einsum("th,tjnh->tjn", x.float(), w13).chunk(2, -1)
+    made = torch.einsum("tjn,tjhn->tjh", torch.nn.functional.silu(gate) * up, w2)
+    return (made * gates.unsqueeze(-1)).sum(1).to(x.dtype)
+
+
+def travelling(draw: random.Random, kind: str, rank: int, ranks: int, group: Any) -> None:
+    """Every rank has tokens of its own, some none, which travel to the ranks of their experts."""
+    count, top_k, width = draw.randint(1, 7), draw.randint(1, 3), 128 * draw.randint(1, 2)
+    stacks = random_weight(kind, 2 * width, 128, count), random_weight(kind, 128, width, count)
+    tokens = [draw.choice([0, 1, draw.randint(2, 9)]) for _ in range(ranks)]
+    mine = slice(sum(tokens[:rank]), sum(tokens[: rank + 1]))
+    x = activations(kind, sum(tokens), 128)
+    # All choices of a token may be one expert, or one rank's.
+    ids = torch.randint(0, draw.choice([1, count]), (len(x), top_k), dtype=torch.int32)
+    gates = torch.rand(len(x), top_k)
+    parts = [shard_experts(stack, rank, ranks, empty=True) for stack in stacks]
+    layer = ExpertParallel(*parts, group, max(1, *tokens) + draw.randint(0, 2), mixture)
+    whole = [shard_experts(stack, 0, 1) for stack in stacks]
+    right = mixture(x.float(), ids, gates, *whole)
+    beside = None
+    if draw.random() < 0.5:
+        right, beside = right + x, lambda: x[mine]
+    found = layer(x[mine], ids[mine], gates[mine], beside)
+    if tokens[rank]:
+        near(kind, found, right[mine].to(x.dtype), ranks + 1)
+    assert found.shape == x[mine].shape and found.dtype == x.dtype
+
+
 def by_heads(draw: random.Random, kind: str, rank: int, ranks: int, group: Any) -> None:
     kv = draw.choice([1, ranks, 2 * ranks])
     count = ranks * kv * draw.randint(1, 2)
@@ -134,7 +167,7 @@ def by_sequence(draw: random.Random, kind: str, rank: int, ranks: int, group: An
     torch.testing.assert_close(sums, logs)
 
 
-FORMS = (column, row, gated, experts, by_heads, by_sequence)
+FORMS = (column, row, gated, experts, travelling, by_heads, by_sequence)
 
 
 def random_cases(rank: int, ranks: int, count: int, device: str = "cpu") -> str:
@@ -153,18 +186,27 @@ def random_cases(rank: int, ranks: int, count: int, device: str = "cpu") -> str:
     return "done"
 
 
-def loses_a_peer(rank: int, ranks: int, lost: signal.Signals) -> str:
-    """The last rank is killed or stopped after its first sum; the others tell what they met, and
-    after how many seconds."""
-    weight, x = random_weight("float16", 8, 8 * ranks), activations("float16", 2, 8 * ranks)
-    own = shard(weight, rank, ranks, "k")
-    layer = RowParallel(own, distributed.group.WORLD, True, product)
+def loses_a_peer(rank: int, ranks: int, lost: signal.Signals, form: str = "sum") -> str:
+    """The last rank is killed or stopped after its first exchange; the others tell what they met,
+    and after how many seconds."""
+    group = distributed.group.WORLD
+    if form == "sum":
+        own = shard(random_weight("float16", 8, 8 * ranks), rank, ranks, "k")
+        layer: Callable[[], Any] = partial(
+            RowParallel(own, group, True, product), activations("float16", 2, 8 * ranks)
+        )
+    else:
+        stack = random_weight("float16", 256, 128, ranks), random_weight("float16", 128, 128, ranks)
+        parts = [shard_experts(each, rank, ranks) for each in stack]
+        ids = torch.arange(ranks, dtype=torch.int32).expand(2, -1)
+        given = activations("float16", 2, 128), ids, torch.ones(2, ranks)
+        layer = partial(ExpertParallel(*parts, group, 2, mixture), *given)
     begun = time.monotonic()
     try:
-        layer(x)
+        layer()
         if rank == ranks - 1:
             os.kill(os.getpid(), lost)
-        layer(x)
+        layer()
     except PeerError as error:
         return f"{time.monotonic() - begun:.1f} {error}"
     return "nothing was met"

@@ -15,7 +15,7 @@ from parallel_ranks import differs_in_shape, loses_a_peer, outcomes, random_case
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_every_parallel_form_is_its_single_form(ranks: int, tmp_path: Path) -> None:
-    assert outcomes(tmp_path, ranks, random_cases, 75) == ["done"] * ranks
+    assert outcomes(tmp_path, ranks, random_cases, 77) == ["done"] * ranks
 
 
 @pytest.mark.gpu
@@ -25,14 +25,24 @@ def test_two_gpus_find_what_one_finds(tmp_path: Path) -> None:
     assert outcomes(tmp_path, 2, *given, backend="nccl", limit=300) == ["done"] * 2
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
-def test_a_lost_rank_ends_the_others_in_seconds(how: signal.Signals, tmp_path: Path) -> None:
-    told = outcomes(tmp_path, 3, loses_a_peer, how, seconds=3, limit=60, lost=2)
+@pytest.mark.parametrize(
+    ("how", "form", "what"),
+    [
+        (signal.SIGKILL, "sum", "a sum"),
+        (signal.SIGSTOP, "sum", "a sum"),
+        (signal.SIGKILL, "experts", "an exchange"),
+    ],
+    ids=["killed", "stopped", "experts"],
+)
+def test_a_lost_rank_ends_the_others_in_seconds(
+    how: signal.Signals, form: str, what: str, tmp_path: Path
+) -> None:
+    told = outcomes(tmp_path, 3, loses_a_peer, how, form, seconds=3, limit=60, lost=2)
     assert told[2] == "was ended"
     for rank, outcome in enumerate(told[:2]):
         elapsed, error = outcome.split(" ", 1)
         assert float(elapsed) < 20
-        assert f"a sum over 3 ranks did not come to its end on rank {rank}" in error
+        assert f"{what} over 3 ranks did not come to its end on rank {rank}" in error
         assert "look for the first error in the output of the other ranks" in error
 
 

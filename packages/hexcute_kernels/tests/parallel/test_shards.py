@@ -12,6 +12,8 @@ from hexcute_kernels.parallel import (
     Blockwise,
     ColumnParallel,
     Dense,
+    ExpertParallel,
+    Experts,
     FourBits,
     merge_attention,
     product,
@@ -19,6 +21,7 @@ from hexcute_kernels.parallel import (
     shard_experts,
 )
 from hexcute_kernels.parallel.collectives import all_reduce, place
+from hexcute_kernels.parallel.experts import experts_here
 
 torch = pytest.importorskip("torch")
 from attention_float32 import reference  # noqa: E402
@@ -240,3 +243,58 @@ def test_what_cannot_be_merged_is_refused(outs: Any, lses: Any, told: str) -> No
     with pytest.raises(LaunchError) as caught:
         merge_attention([torch.zeros(s) for s in outs], [torch.zeros(s) for s in lses])
     assert told in caught.value.message
+
+
+@pytest.fixture
+def placed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A `Group` says where a process stands."""
+    from torch import distributed
+
+    monkeypatch.setattr(distributed, "get_rank", lambda group: group.at[0])
+    monkeypatch.setattr(distributed, "get_world_size", lambda group: group.at[1])
+
+
+def parallel_experts(kind: str = "w4a16", count: int = 3, ranks: int = 1, most: int = 4) -> Any:
+    """A layer of three experts on one rank, with room for four tokens."""
+    first = shard_experts(random_weight(kind, 256, 128, 3), 0, ranks)
+    second = shard_experts(random_weight(kind, 128, 128, count), 0, 1)
+    return ExpertParallel(first, second, Group(0, 1), most)
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"ranks": 2}, "first has 2 experts from number 0 on, rank 0 of 1 has 3 from 0 on, of 3"),
+        ({"count": 4}, "first is of 3 experts, second of 4"),
+        ({"most": 0}, "most is a number of tokens from 1 on, got 0"),
+    ],
+    ids=["experts of another rank", "other experts", "no room"],
+)
+def test_experts_that_do_not_fit_their_group_are_refused(
+    placed: None, changed: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(LaunchError, match=text):
+        parallel_experts(**changed)
+
+
+def test_tokens_that_do_not_fit_experts_are_refused(placed: None) -> None:
+    layer = parallel_experts()
+    x, ids, gates = torch.ones(5, 128), torch.ones(5, 2, dtype=torch.int32), torch.ones(5, 2)
+    with pytest.raises(LaunchError, match="room for 4 tokens of a rank, got 5"):
+        layer(x, ids, gates)
+    with pytest.raises(LaunchError, match=r"got \(5, 128\), \(5, 2\) and \(4, 2\)"):
+        layer(x, ids, gates[:4])
+    with pytest.raises(LaunchError, match="ids in int32 and gates in float32, got torch.int64"):
+        layer(x[:4], ids[:4].long(), gates[:4])
+    with pytest.raises(LaunchError, match="experts of four bits are computed here"):
+        parallel_experts("float16")(x[:4], ids[:4], gates[:4])
+
+
+def test_on_a_gpu_moe_computes_experts() -> None:
+    parts = [shard_experts(random_weight("w4a16", n, 128, 4), 1, 2) for n in (256, 128)]
+    own = [Experts(_on_gpu(part.weight), part.first, part.count) for part in parts]
+    ids = torch.ones(6, 2, dtype=torch.int32)
+    with gpu("h200", "sm_90") as launches:
+        rows = (on_gpu(t) for t in (activations("w4a16", 6, 128), ids, torch.ones(6, 2)))
+        assert experts_here(*rows, *own).shape == (6, 128)
+        assert len(launches) >= 3

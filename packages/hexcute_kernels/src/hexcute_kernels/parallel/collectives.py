@@ -8,7 +8,7 @@ TORCH_DISTRIBUTED_DEBUG=DETAIL, and otherwise need not notice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +68,27 @@ def all_gather(tensor: torch.Tensor, group: ProcessGroup) -> list[torch.Tensor]:
     with _exchange("a gathering", group):
         distributed.all_gather(pieces, tensor.contiguous(), group=group)
     return pieces
+
+
+def exchange(rooms: torch.Tensor, group: ProcessGroup) -> Callable[[], torch.Tensor]:
+    """Sends rooms[r] to rank r, of all ranks alike in shape. The call that it gives waits for what
+    the others sent, by the ranks' order, and raises PeerError."""
+    import torch as torch_module
+    import torch.distributed as distributed
+
+    ranks = place(group)[1]
+    if ranks == 1:
+        return lambda: rooms
+    came = torch_module.empty_like(rooms)
+    with _exchange("an exchange", group):
+        work = distributed.all_to_all_single(came, rooms, group=group, async_op=True)
+
+    def wait() -> torch.Tensor:
+        with _exchange("an exchange", group):
+            work.wait()
+        return came
+
+    return wait
 
 
 @contextmanager
