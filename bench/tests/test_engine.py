@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("torch")
 import torch
 
-from hexcute_bench.engine import deepseek
+from hexcute_bench.engine import deepseek, reference
 from hexcute_bench.engine.build import build
 from hexcute_bench.engine.generation import Load, agreement
 from hexcute_bench.engine.ranks import Ranks
@@ -49,6 +49,22 @@ def test_steps_find_what_one_pass_over_all_tokens_finds(name: str) -> None:
     assert agreement([stepped.float()], [whole.float()]).error < 5e-3
     assert torch.equal(once.tokens, tokens[-1])
     assert torch.equal(once.lengths, state.lengths)
+
+
+def test_projections_of_either_order_are_scanned_alike() -> None:
+    """A system whose scan reads steps side by side is given them so, and contiguous."""
+    seen = []
+
+    def scan(*given: Any) -> Any:
+        seen.extend((given[0], given[1], given[6]))
+        return reference.scan(*given)
+
+    other = REFERENCE.but("other", scan=scan, steps_first=False)
+    models = build(SMALL["jamba"], (REFERENCE, other), "cpu", MOST).models
+    prompt = prompts(models[0])
+    logits = [begin(model, model.start(3, MOST), prompt).float() for model in models]
+    assert agreement(logits[:1], logits[1:]).error < 5e-3
+    assert seen and all(t.stride(-1) == 1 for t in seen)
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -15,10 +15,12 @@ pytest.importorskip("matplotlib")
 from hexcute_bench.cli import main  # noqa: E402
 from hexcute_bench.errors import BenchError  # noqa: E402
 from hexcute_bench.figures import catalog  # noqa: E402
+from hexcute_bench.figures.end_to_end import end_to_end, speedups  # noqa: E402
 from hexcute_bench.report.data import geometric_mean, paper, timed  # noqa: E402
 from hexcute_bench.report.entries import ENTRIES  # noqa: E402
 from hexcute_bench.report.summary import as_csv, as_latex, as_markdown, summary  # noqa: E402
 from hexcute_bench.rows import TIMED_COLUMNS, ResultFile  # noqa: E402
+from hexcute_bench.suites.end_to_end import END_TO_END  # noqa: E402
 from hexcute_bench.suites.gemm import GEMM_SM80, SHAPES  # noqa: E402
 
 
@@ -148,3 +150,24 @@ def test_the_command_line_draws_checks_and_reports(tmp_path: Path, capsys: Any) 
     assert "- M>=2048, geometric means over cublas: hexcute 1.136 (16 shapes)" in said
     assert "absent: hidet_f16" in said and "hidet does not import" in said
     assert main(["report", "nothing"]) == 2
+
+
+def test_a_models_speedups_are_of_one_key_each(tmp_path: Path) -> None:
+    """The newest right rows of a key, and no ratio where one side is missing or wrong."""
+    common = {"model": "qwen", "baseline": "deepgemm", "prompt": 128, "status": "ok"}
+
+    def line(batch: int, system: str, latency_ms: float, **more: Any) -> dict[str, Any]:
+        key = f"qwen deepgemm batch={batch} prompt=128"
+        given = {"key": key, "batch": batch, "system": system, "latency_ms": latency_ms}
+        return {**common, **given, **more}
+
+    ResultFile(tmp_path / "end_to_end.csv", END_TO_END.columns).append([
+        line(1, "hexcute", 50.0), line(1, "deepgemm", 60.0),
+        line(4, "hexcute", 50.0), line(4, "deepgemm", 60.0, status="wrong"),
+        line(1, "hexcute", 40.0), line(16, "deepgemm", 60.0),
+    ])  # fmt: skip
+    found = speedups(tmp_path)
+    assert list(found["batch"]) == [1]
+    assert float(found["ratio"].iloc[0]) == pytest.approx(1.5)
+    assert {path.suffix for path in end_to_end(tmp_path, tmp_path)} == {".svg", ".pdf"}
+    assert end_to_end(tmp_path / "none", tmp_path) == []

@@ -165,6 +165,8 @@ class Jamba:
 
     def _mamba(self, w: dict[str, Any], x: Any, cache: Any) -> Any:
         """x (batch, s, hidden). Projections are made in the order in which the scan reads them."""
+        import torch
+
         ops = self.ops
         taps, state = cache
         batch, s, _ = x.shape
@@ -174,7 +176,7 @@ class Jamba:
             """(batch, channels, s) of rows (batch * s, k)."""
             if ops.steps_first:
                 return ops.dense(rows, weight).view(batch, s, -1).mT
-            return weight @ rows.view(batch, s, -1).mT
+            return torch.bmm(weight.expand(batch, -1, -1), rows.view(batch, s, -1).mT)
 
         before = channels(rows, w["x"])
         taps.copy_(before[..., -taps.shape[-1] :])

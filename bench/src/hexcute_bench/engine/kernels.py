@@ -41,7 +41,7 @@ def kernels(run: Callable[[], Any]) -> list[Kernel]:
         if event.device_type == torch.autograd.DeviceType.CUDA:
             name = short(event.name)
             launches[name] += 1
-            spent[name] += event.device_time
+            spent[name] += event.time_range.elapsed_us()
     return [Kernel(name, launches[name], us) for name, us in spent.most_common()]
 
 

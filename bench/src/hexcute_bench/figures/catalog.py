@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hexcute_bench.figures.curves import ablation, compile_time, cost_model, moe, ranking
+from hexcute_bench.figures.end_to_end import end_to_end
 from hexcute_bench.figures.growth import growth
 from hexcute_bench.figures.operators import OperatorFigure
 from hexcute_bench.shape import Shape
@@ -53,7 +54,7 @@ OPERATORS = (
                    lambda shape: f"batch {shape['batch']}",
                    lambda shape: str(shape["length"]), scan.SHAPES, "length", "selective_scan"),
 )  # fmt: skip
-OTHERS = (moe, ablation, cost_model, ranking, compile_time, growth)
+OTHERS = (moe, ablation, cost_model, ranking, compile_time, growth, end_to_end)
 
 
 def draw(results: Path, folder: Path) -> list[Path]:
