@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +14,7 @@ import pytest
 pytest.importorskip("torch")
 import torch
 
+from hexcute_bench.cli import main
 from hexcute_bench.engine import deepseek, reference
 from hexcute_bench.engine.build import build
 from hexcute_bench.engine.generation import Load, agreement
@@ -21,6 +26,7 @@ from hexcute_bench.engine.state import Model, advance, begin
 from hexcute_bench.engine.weights import Draw, eight_bits, four_bits, size
 from hexcute_bench.errors import BenchError
 from hexcute_bench.suites.end_to_end import BASELINES, keys
+from hexcute_core.errors import LaunchError
 
 MOST = 32
 
@@ -103,7 +109,7 @@ def test_one_of_two_ranks_has_half_the_bytes_of_what_is_cut() -> None:
     for name in ("dense", "shared", "experts"):
         assert size(raw[0][name]) == 2 * size(raw[1][name])
     assert size(raw[0]["attention"]["qkv_a"]) == size(raw[1]["attention"]["qkv_a"])
-    with pytest.raises(BenchError, match="heads = 4 cannot be cut for 3 ranks"):
+    with pytest.raises(BenchError, match="heads = 8 cannot be cut for 3 ranks"):
         deepseek.one_of(whole, 3)
 
 
@@ -114,21 +120,71 @@ def test_parts_of_weights_are_parts_of_the_product(kind: str) -> None:
     weight: Any
     if kind == "four":
         product, wide = TorchFour(), four_bits
-        weight = draw.four(k=512, n=256, group=64)
+        weight = draw.four(k=512, n=512, group=64)
     else:
         product, wide = TorchEight(), lambda w: eight_bits(w).mT
-        weight = draw.eight(256, 512)
+        weight = draw.eight(512, 512)
     right = product(x, weight)
     ranks = [Ranks(rank, 2) for rank in range(2)]
-    columns = [product(x, rank.columns(weight, 256)) for rank in ranks]
+    columns = [product(x, rank.columns(weight, 512)) for rank in ranks]
     torch.testing.assert_close(torch.cat(columns, -1), right)
     rows = [product(x[:, 256 * r.rank :][:, :256], r.rows(weight, 512)) for r in ranks]
     torch.testing.assert_close(rows[0] + rows[1], right)
     # Two matrices side by side are cut each.
-    first = ranks[0].columns(weight, 128, 128) if kind == "four" else None
-    if first is not None:
-        taken = wide(weight)[:, [*range(64), *range(128, 192)]]
-        torch.testing.assert_close(wide(first), taken)
+    first = ranks[0].columns(weight, 256, 256)
+    torch.testing.assert_close(wide(first), wide(weight)[:, [*range(128), *range(256, 384)]])
+
+
+RANKED = """
+import sys
+import torch
+from torch import distributed
+from hexcute_bench.engine.build import build
+from hexcute_bench.engine.generation import agreement
+from hexcute_bench.engine.ranks import ALONE, Ranks
+from hexcute_bench.engine.reference import REFERENCE
+from hexcute_bench.engine.sizes import SMALL
+from hexcute_bench.engine.state import advance, begin
+
+torch.set_num_threads(1)
+distributed.init_process_group("gloo")
+rank, count = distributed.get_rank(), distributed.get_world_size()
+ranks = Ranks(rank, count, distributed.group.WORLD)
+assert ranks.agreed(rank + 3) == count + 2
+for name in ("deepseek", "qwen"):
+    logits = []
+    for by in (ALONE, ranks):
+        model = build(SMALL[name], (REFERENCE,), "cpu", 32, by).models[0]
+        state = model.start(2, 32)
+        tokens = torch.arange(10).view(2, 5)
+        logits.append([begin(model, state, tokens).float()])
+        state.tokens.copy_(torch.tensor([7, 9]))
+        logits[-1].append(advance(model, state).float())
+    assert agreement(logits[1], logits[0]).error < 0.02, (name, agreement(logits[1], logits[0]))
+distributed.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("ranks", [2])
+def test_a_model_cut_over_ranks_finds_what_the_whole_finds(ranks: int, tmp_path: Path) -> None:
+    script = tmp_path / "ranked.py"
+    script.write_text(RANKED)
+    where = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks)]
+    command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", str(script)]
+    done = subprocess.run(command, env=where, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_ranks_that_were_not_started_are_told_how(capsys: Any, tmp_path: Path) -> None:
+    assert main(["run", "end_to_end", "--ranks", "2", "--out", str(tmp_path)]) == 2
+    told = capsys.readouterr().err
+    assert "--ranks 2 in one of 1 processes" in told and "--nproc-per-node 2" in told
+
+
+def test_cuts_within_a_block_are_refused() -> None:
+    with pytest.raises(LaunchError, match="cannot be cut into 2 equal parts of whole blocks"):
+        Ranks(0, 2).columns(Draw("cpu").eight(384, 128), 128, 256)
 
 
 def test_products_are_about_as_wide_as_they_are_drawn() -> None:

@@ -34,6 +34,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--peers", nargs="+", default=[], help="only these systems (baseline kept)")
     run.add_argument("--shapes", nargs="+", default=[], metavar="COND", help="e.g. m>=2048,n=4096")
     run.add_argument("--keys", nargs="+", default=[], help="of a table: how its keys begin")
+    run.add_argument("--ranks", type=int, default=1, help="GPUs of a model, under torchrun")
     run.add_argument("--quick", action="store_true", help="few shapes, fewer rounds")
     run.add_argument(
         "--protocol", choices=("graph", "host"), default="graph",
@@ -111,13 +112,14 @@ def _contents(suite: Suite) -> str:
 
 def _run(options: argparse.Namespace) -> int:
     chosen = suites.find(options.suites)
-    given = {name: getattr(options, name) for name in ("rounds", "replay_us", "pause_s")}
+    given = {n: getattr(options, n) for n in ("rounds", "replay_us", "pause_s", "ranks")}
     asked = {name: value for name, value in given.items() if value is not None}
     settings = replace(Settings.of(options.quick, options.protocol), **asked)
     until = os.environ.setdefault(_UNTIL, str(time.monotonic() + options.seconds))
     seconds = float(until) - time.monotonic()
     filters, keys = tuple(options.shapes), tuple(options.keys)
-    order = Order(options.out, settings, tuple(options.peers), filters, keys, seconds)
+    out = _of_rank(options.out, options.ranks, chosen)
+    order = Order(out, settings, tuple(options.peers), filters, keys, seconds)
     run = SuiteRun(order, CudaClock)
     complete = True
     for suite in chosen:
@@ -127,6 +129,21 @@ def _run(options: argparse.Namespace) -> int:
             continue
         complete &= run.go(suite)
     return 0 if complete else 3
+
+
+def _of_rank(out: Path, ranks: int, chosen: Sequence[Suite]) -> Path:
+    """Where a rank writes: what is measured on all of them alike is asked for of the first one.
+    Raises BenchError where ranks are not those that were started, or a suite is of one GPU."""
+    started = int(os.environ.get("WORLD_SIZE", "1"))
+    if ranks != started:
+        raise BenchError(
+            f"--ranks {ranks} in one of {started} processes; start it as torchrun "
+            f"--nproc-per-node {ranks} -m hexcute_bench run end_to_end --ranks {ranks} --out DIR"
+        )
+    if ranks > 1 and (single := [suite.name for suite in chosen if suite.name != "end_to_end"]):
+        raise BenchError(f"{single[0]} is of one GPU; only end_to_end takes --ranks")
+    rank = int(os.environ.get("RANK", "0"))
+    return out / f"rank{rank}" if rank else out
 
 
 def _drawing() -> None:

@@ -117,6 +117,7 @@ class Settings:
     replay_us: float = 5000.0
     pause_s: float = 0.02
     tune_us: float = 1000.0
+    ranks: int = 1
 
     @classmethod
     def of(cls, quick: bool, protocol: str) -> Settings:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hexcute_bench.engine.kernels import Kernel, kernels
+from hexcute_bench.engine.ranks import ALONE, Ranks
 from hexcute_bench.engine.state import Model, advance, begin
 from hexcute_bench.timing import Timing
 
@@ -72,10 +73,12 @@ class Latency:
 class Graph:
     """A function as a CUDA graph; `sample` gives microseconds of one run of it, over several."""
 
-    def __init__(self, run: Callable[[], Any], before: Callable[[], None], pool: Any) -> None:
+    def __init__(
+        self, run: Callable[[], Any], before: Callable[[], None], ranks: Ranks = ALONE
+    ) -> None:
         import torch
 
-        self._before, self._torch = before, torch
+        self._before, self._torch, self.ranks = before, torch, ranks
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -83,10 +86,10 @@ class Graph:
             run()
         torch.cuda.current_stream().wait_stream(side)
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph, pool=pool):
+        with torch.cuda.graph(self._graph):
             self.result = run()
         self.launches = 1
-        self.launches = max(1, min(40, round(SAMPLE_US / self.sample())))
+        self.launches = ranks.agreed(max(1, min(40, round(SAMPLE_US / self.sample()))))
 
     def replay(self) -> Any:
         """One run; gives what it made."""
@@ -127,7 +130,7 @@ class Generation:
         """A pass over prompts."""
         part = self.prompts[: self.load.together]
         state = self.model.start(part.shape[0], self.load.most)
-        return Graph(lambda: begin(self.model, state, part), lambda: None, None)
+        return Graph(lambda: begin(self.model, state, part), lambda: None, self.model.ranks)
 
     def step_graph(self) -> Graph:
         """A step, from the middle of the generation on."""
@@ -139,14 +142,14 @@ class Generation:
             # Sequences that differ, as their experts then do.
             state.tokens.copy_(self.prompts[:, -1])
 
-        return Graph(lambda: advance(self.model, state), before, None)
+        return Graph(lambda: advance(self.model, state), before, self.model.ranks)
 
 
 def timed(graphs: Sequence[Graph], rounds: int) -> list[Timing]:
     """All graphs in turns; fewer turns where one takes long."""
     samples: list[list[float]] = [[] for _ in graphs]
     longest = max(graph.sample() * graph.launches for graph in graphs)
-    rounds = max(2, min(rounds, round(MOST_US / longest)))
+    rounds = graphs[0].ranks.agreed(max(2, min(rounds, round(MOST_US / longest))))
     for turn in range(rounds):
         order = range(len(graphs)) if turn % 2 == 0 else reversed(range(len(graphs)))
         for index in order:

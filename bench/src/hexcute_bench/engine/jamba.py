@@ -81,7 +81,7 @@ class Jamba:
     ) -> None:  # fmt: skip
         self.sizes, self.ops, self.device, self.layers = sizes, ops, device, layers
         self.norm, self.embedding, self.head = raw["norm"], raw["embedding"], raw["head"]
-        self.scale = sizes.head**-0.5
+        self.scale, self.ranks = sizes.head**-0.5, ALONE
 
     def start(self, batch: int, most: int) -> State:
         """Empty caches for so many sequences of at most so many tokens."""

@@ -6,11 +6,13 @@ system can be cut alike; sums go through the process group.
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hexcute_bench.engine.weights import Raw, cut
+from hexcute_bench.engine.weights import Eight, FourBits, Raw, cut
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ class Ranks:
 
         if self.count == 1:
             return weight
-        return cut(weight, dim, list(merged(dim, parts, self.rank, self.count)))
+        block = _block(weight, dim)
+        return cut(weight, dim, list(merged(dim, parts, self.rank, self.count, block)))
 
     def sum(self, x: Any) -> Any:
         """The sum over all ranks, in place."""
@@ -51,5 +54,43 @@ class Ranks:
 
         return x if self.count == 1 else torch.cat(all_gather(x, self.group), -1)
 
+    def agreed(self, number: int) -> int:
+        """The largest of the ranks' numbers: how often all of them do what they do together."""
+        import torch
+        from torch import distributed
+
+        if self.count == 1:
+            return number
+        backend = distributed.get_backend(self.group)
+        place = "cuda" if backend == "nccl" else "cpu"
+        largest = torch.tensor([number], device=place)
+        distributed.all_reduce(largest, distributed.ReduceOp.MAX, group=self.group)
+        return int(largest)
+
+
+def _block(weight: Raw, dim: str) -> int:
+    """What a weight is not cut within."""
+    match weight:
+        case FourBits():
+            return 64 if dim == "n" else 128
+        case Eight():
+            return 128
+        case _:
+            return 1
+
 
 ALONE = Ranks()
+
+
+@functools.cache
+def started(count: int) -> Ranks:
+    """The ranks that torchrun started, each with its GPU, in a group of NCCL; one alone needs
+    none."""
+    import torch
+    from torch import distributed
+
+    if count == 1:
+        return ALONE
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    distributed.init_process_group("nccl")
+    return Ranks(distributed.get_rank(), count, distributed.group.WORLD)

@@ -122,16 +122,16 @@ Sizes = DeepSeekSizes | JambaSizes | QwenSizes
 
 SMALL = {
     "deepseek": DeepSeekSizes(
-        layers=3, dense=1, hidden=256, heads=4, inner=256,
+        layers=3, dense=1, hidden=256, heads=8, inner=256,
         latent=Latent(query_rank=128, rank=128, plain=32, turned=64, value=32),
-        routing=Routing(experts=16, top_k=4, width=128, groups=4, kept=2), vocabulary=128,
+        routing=Routing(experts=16, top_k=4, width=256, groups=4, kept=2), vocabulary=128,
     ),
     "jamba": JambaSizes(
         layers=4, period=4, attends=2, hidden=64, heads=4, kv_heads=2, head=16, inner=128,
         experts=4, channels=128, states=16, step_rank=16, vocabulary=128,
     ),
     "qwen": QwenSizes(
-        layers=2, hidden=256, heads=4, kv_heads=2, head=64, inner=256, vocabulary=128,
+        layers=2, hidden=256, heads=4, kv_heads=2, head=128, inner=256, vocabulary=128,
     ),
 }  # fmt: skip
 WHOLE: dict[str, Sizes] = {

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from hexcute_bench.engine.ranks import Ranks
 from hexcute_bench.engine.sizes import Sizes
 
 
@@ -28,6 +29,7 @@ class Model(Protocol):
     """See the module."""
 
     sizes: Sizes
+    ranks: Ranks
 
     def start(self, batch: int, most: int) -> State: ...
 

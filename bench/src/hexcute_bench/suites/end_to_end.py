@@ -3,6 +3,9 @@
 The models are the published ones with random weights, DeepSeek-R1-AWQ as one rank of eight: every
 layer has weights in memory of its own, of the same numbers as the others of its kind. In each row
 only the named operators differ between the two systems.
+
+On several GPUs products are cut over the ranks: Qwen's of the whole model, DeepSeek's of as many
+eighths as there are ranks.
 """
 
 from __future__ import annotations
@@ -45,12 +48,12 @@ class _Kept:
         self._names: tuple[str, str] | None = None
         self._built: Any = None
 
-    def models(self, model: str, baseline: str) -> Any:
+    def models(self, model: str, baseline: str, ranks: int) -> Any:
         """Both models; those of other names are freed first."""
         if self._names != (model, baseline):
             self._names, self._built = None, None
             gc.collect()
-            self._built = _build(model, baseline)
+            self._built = _build(model, baseline, ranks)
             self._names = model, baseline
         return self._built
 
@@ -58,22 +61,24 @@ class _Kept:
 _KEPT = _Kept()
 
 
-def _build(model: str, baseline: str) -> Any:
+def _build(model: str, baseline: str, count: int) -> Any:
     import torch
 
     from hexcute_bench.engine.build import build
     from hexcute_bench.engine.deepseek import one_of
     from hexcute_bench.engine.generation import Load
     from hexcute_bench.engine.peers import SYSTEMS
-    from hexcute_bench.engine.sizes import WHOLE, DeepSeekSizes
+    from hexcute_bench.engine.ranks import started
+    from hexcute_bench.engine.sizes import WHOLE, DeepSeekSizes, part
 
+    ranks = started(count)
     torch.cuda.empty_cache()
     sizes = WHOLE[model]
     if isinstance(sizes, DeepSeekSizes):
-        sizes = one_of(sizes, TENSOR_PARALLEL)
+        sizes = one_of(sizes, part("ranks of DeepSeek-R1", TENSOR_PARALLEL, count))
     systems = {system.name: system for system in SYSTEMS[model]}
     most = max(Load(1, prompt).most for prompt in PROMPTS[model])
-    return build(sizes, (systems["hexcute"], systems[baseline]), "cuda", most)
+    return build(sizes, (systems["hexcute"], systems[baseline]), "cuda", most, ranks)
 
 
 def measure(key: str, settings: Settings) -> Sequence[Mapping[str, Any]]:
@@ -88,7 +93,7 @@ def measure(key: str, settings: Settings) -> Sequence[Mapping[str, Any]]:
     torch_with_gpu()
     model, baseline, *numbers = key.split()
     load = Load(*(int(text.split("=")[1]) for text in numbers))
-    built = _KEPT.models(model, baseline)
+    built = _KEPT.models(model, baseline, settings.ranks)
     draw = torch.Generator("cuda").manual_seed(load.batch)
     vocabulary = built.sizes.vocabulary
     prompts = torch.randint(vocabulary, (load.batch, load.prompt), device="cuda", generator=draw)
@@ -101,7 +106,7 @@ def measure(key: str, settings: Settings) -> Sequence[Mapping[str, Any]]:
         {
             "key": key, "model": model, "baseline": baseline, "system": each.ops.name,
             "status": OK if found.error <= tolerance else WRONG, "batch": load.batch,
-            "prompt": load.prompt, "layers": built.sizes.layers,
+            "prompt": load.prompt, "ranks": settings.ranks, "layers": built.sizes.layers,
             "weights_gb": size(each.layers) * 1e-9, "passes": load.passes,
             "prefill_us": time.prefill.median, "step_us": time.step.median,
             "step_low_us": time.step.low, "step_high_us": time.step.high,
@@ -118,12 +123,12 @@ END_TO_END = TableSuite(
     title="100 tokens of DeepSeek-R1-AWQ, Jamba-mini and Qwen3-32B-FP8, random weights",
     operator="moe",
     columns=(
-        "key", "model", "baseline", "system", "status", "batch", "prompt", "layers",
+        "key", "model", "baseline", "system", "status", "batch", "prompt", "ranks", "layers",
         "weights_gb", "passes", "prefill_us", "step_us", "step_low_us", "step_high_us",
         "latency_ms", "error", "tolerance", "same", "kernels", "prefill_kernels", "gpu", "driver",
         "versions", "commit", "date", "run", "note",
     ),
     keys=keys,
     measure=measure,
-    note="one rank of eight of DeepSeek-R1",
+    note="one rank of eight of DeepSeek-R1; --ranks N under torchrun for several GPUs",
 )  # fmt: skip
