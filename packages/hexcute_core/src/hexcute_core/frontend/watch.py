@@ -15,16 +15,15 @@ from __future__ import annotations
 import builtins
 import functools
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import is_dataclass
-from operator import attrgetter, is_, itemgetter
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
-from typing import Any, TypeAlias
 
 from hexcute_core.dtypes import DType, TensorType
 from hexcute_core.frontend.functions.authors import is_author_code
 from hexcute_core.frontend.functions.snapshot import attributes, is_array, snapshot
 from hexcute_core.frontend.language.device import DeviceFunction
+from hexcute_core.frontend.same import Check, Names, comparison, contents, items, own
 from hexcute_core.scalar import ScalarBase
 
 _FIXED = frozenset({bool, int, float, complex, str, bytes, type(None), range, DType, TensorType})
@@ -34,10 +33,6 @@ _OPEN = frozenset({
     "__dict__", "__import__", "attrgetter", "dir", "eval", "exec", "getattr", "getmembers",
     "globals", "import_module", "methodcaller", "vars",
 })  # fmt: skip
-
-
-Check: TypeAlias = tuple[Callable[[Any], Sequence[object]], Any, tuple[object, ...]]
-"""A reader, what it reads, and the objects it found: they are to be the same ones."""
 
 
 class Watch:
@@ -62,25 +57,24 @@ class Watch:
             for namespace in self._modules:
                 self._members(namespace)
         self._checks += [
-            (_reader(names), namespace, tuple(names.values()))
+            (Names(tuple(names)), namespace, tuple(names.values()))
             for namespace, names in self._named.values()
         ]
-        self._checks.append((_contents, self._cells, tuple(_contents(self._cells))))
+        self._checks.append((contents, self._cells, tuple(contents(self._cells))))
 
     def holds(self) -> bool:
         """Whether all of it is still so."""
         try:
-            for read, holder, values in self._checks:
-                now = read(holder)
-                if len(now) != len(values) or not all(map(is_, now, values)):
-                    return False
+            if not self._compared():
+                return False
         except (KeyError, ValueError):
             # A name or a captured variable that is no more.
             return False
-        for namespace, names in self._absent.values():
-            if not namespace.keys().isdisjoint(names):
-                return False
-        return all(snapshot(array) == before for array, before in self._arrays)
+        return not self._arrays or all(snapshot(array) == before for array, before in self._arrays)
+
+    @functools.cached_property
+    def _compared(self) -> Callable[[], bool]:
+        return comparison(self._checks, [*self._absent.values()])
 
     def _drain(self) -> None:
         while self._waiting:
@@ -138,8 +132,8 @@ class Watch:
         if not plain and not self._is_readable(value):
             return
         if isinstance(value, dict):
-            self._checks.append((_values, value, tuple(_values(value))))
-        if isinstance(value, (dict, list, set)):
+            self._checks.append((items, value, tuple(items(value))))
+        elif isinstance(value, (list, set)):
             self._checks.append((list, value, tuple(value)))
         if isinstance(value, _CONTAINERS):
             wait([*value, *(value.values() if isinstance(value, dict) else ())])
@@ -192,26 +186,8 @@ class Watch:
             except ValueError:
                 continue
             self._cells.append(cell)
-        self._checks.append((_own, fn, tuple(_own(fn))))
+        self._checks.append((own, fn, tuple(own(fn))))
         self._waiting += [*(fn.__defaults__ or ()), fn.__kwdefaults__, *vars(fn).values()]
-
-
-def _reader(names: Mapping[str, object]) -> Callable[[Any], Sequence[object]]:
-    read = itemgetter(*names)
-    return read if len(names) > 1 else lambda namespace: (read(namespace),)
-
-
-def _contents(cells: list[CellType]) -> list[object]:
-    return list(map(attrgetter("cell_contents"), cells))
-
-
-def _values(mapping: dict[object, object]) -> list[object]:
-    return list(mapping.values())
-
-
-def _own(fn: FunctionType) -> list[object]:
-    """What a function has of its own and may be given anew: code, defaults, attributes."""
-    return [fn.__code__, fn.__defaults__, fn.__kwdefaults__, *vars(fn).values()]
 
 
 def _attributes(value: object) -> list[object]:
