@@ -152,6 +152,13 @@ def test_calls_nest_deeper_than_python_goes_in_the_code_generator_alone():
     assert sys.getrecursionlimit() == before
 
 
+def test_a_kernel_of_no_module_is_traced():
+    made = through(["r += 1.0"])
+    made.definition.fn.__module__ = None
+    x, y = run(made.compile("sm_80"))
+    assert np.array_equal(y, x + 1)
+
+
 def test_an_expression_deeper_than_python_goes_is_refused_where_it_stands():
     with pytest.raises(FrontendError, match="`kernel` nests deeper than Python goes") as caught:
         through(["r += " + " + ".join("k" for _ in range(800))])

@@ -39,7 +39,8 @@ class Watch:
     """What `roots`, functions and values, reach as it is now."""
 
     def __init__(self, *roots: object) -> None:
-        modules = (r.__module__ for r in roots if isinstance(r, FunctionType))
+        # What exec ran in a dict of its own has none.
+        modules = (r.__module__ or "" for r in roots if isinstance(r, FunctionType))
         self._package = next(modules, "").split(".", 1)[0]
         self._named: dict[int, tuple[Mapping[str, object], dict[str, object]]] = {}
         # Built-in names, which a global of that name would hide.

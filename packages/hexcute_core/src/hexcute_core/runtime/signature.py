@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from hexcute_core.dtypes import BY_NAME
+from hexcute_core.dtypes import BY_NAME, boolean
 from hexcute_core.errors import LaunchError, SourceSpan
 from hexcute_core.runtime.storage import SCALAR_CODES, TENSOR_STORAGE
 from hexcute_core.scalar.numbers import FORMATS, limits
@@ -156,12 +156,16 @@ def default_divisors(signature: Signature) -> dict[str, int]:
     at most.
 
     These are the numbers that decide whether rows start aligned. With tensors of several
-    widths the narrowest type counts, so that one bit promises 16 bytes to all of them.
+    widths the narrowest type counts, so that one bit promises 16 bytes to all of them. A mask
+    beside other tensors is held element by element as they are, and asks for no more than they do.
     """
     divisors: dict[str, int] = {}
-    for tensor in signature.tensors:
+    # Masks come last.
+    for tensor in sorted(signature.tensors, key=lambda tensor: tensor.dtype_name == boolean.name):
         for extent in (*tensor.inner, *tensor.strides):
             if isinstance(extent, str):
                 elements = ALIGNMENT * 8 // BY_NAME[tensor.dtype_name].bits
-                divisors[extent] = max(elements, divisors.get(extent, 1))
+                known = divisors.get(extent, 1)
+                beside = tensor.dtype_name == boolean.name and extent in divisors
+                divisors[extent] = known if beside else max(elements, known)
     return {s.name: divisors[s.name] for s in signature.symbols if s.name in divisors}
