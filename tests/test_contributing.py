@@ -39,7 +39,7 @@ def section(name: str) -> str:
 def named(text: str) -> set[str]:
     """Files and folders in backticks, but for those of an operator's own folder."""
     found = set(re.findall(r"`([\w./]+(?:\.py|\.md|\.toml|/))`", text))
-    return found - {"configs.py", "operators.py"}
+    return found - {"__init__.py", "configs.py", "operators.py"}
 
 
 def test_the_files_that_it_names_exist() -> None:

@@ -9,13 +9,15 @@ of them so) may differ from those given, as long as the same configuration serve
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Union
 
 import hexcute_core as hx
 from hexcute_core.driver import bundle
 from hexcute_core.errors import LaunchError
+from hexcute_core.tuner.progress import Progress
 from hexcute_core.tuner.workers import Done, Pool, each
 from hexcute_kernels import __version__, operator_named
 from hexcute_kernels.gpus import Gpu, gpu_here, gpu_named
@@ -35,6 +37,9 @@ class Call:
 
     operator: str
     sizes: str
+
+    def __str__(self) -> str:
+        return f"{self.operator} of {self.sizes}"
 
     def kernels(self, gpu: Gpu) -> list[hx.CompiledKernel]:
         """What such a call launches on this GPU, not built yet. Raises LaunchError."""
@@ -71,29 +76,37 @@ def calls_of(calls: Calls) -> list[Call]:
 def warm_up(
     calls: Calls, gpu: str | None = None, processes: int | None = None
 ) -> list[hx.CompiledKernel]:
-    """Compiles what these calls launch, in parallel, into the cache: later ones need not.
+    """Compiles what these calls launch, in parallel, into the cache: later ones need not. On a
+    terminal it says how far it has come.
 
     `gpu` is the short name of the GPU to compile for ("h200"), that of this machine by default.
     Gives the kernels, each once. Raises LaunchError for calls that no variant takes.
     """
     where = gpu_here() if gpu is None else gpu_named(gpu)
     wanted = calls_of(calls)
-    kernels = {k.program: k for call in wanted for k in call.kernels(where)}
-    count = min(processes or len(os.sched_getaffinity(0)), len(wanted))
-    if count > 1:
-        with Pool() as pool:
-            answers = each(pool, Builder(where), "build", wanted, count, SECONDS)
-            for number, answer in answers:
-                if not isinstance(answer, Done):
-                    call = wanted[number]
-                    raise LaunchError(f"{call.operator} of {call.sizes}: {answer.reason}")
-    return list(_built(kernels.values()))
+    with closing(Progress()) as progress:
+        progress.phase("planning", len(wanted))
+        kernels: dict[str, hx.CompiledKernel] = {}
+        for call in wanted:
+            kernels |= {k.program: k for k in call.kernels(where)}
+            progress.step(str(call))
+        count = min(processes or len(os.sched_getaffinity(0)), len(wanted))
+        if count > 1:
+            progress.phase("building", len(wanted))
+            with Pool() as pool:
+                for number, answer in each(pool, Builder(where), "build", wanted, count, SECONDS):
+                    if not isinstance(answer, Done):
+                        raise LaunchError(f"{wanted[number]}: {answer.reason}")
+                    progress.step(str(wanted[number]))
+        progress.phase("loading" if count > 1 else "building", len(kernels))
+        return [kernel for kernel in kernels.values() if _built(kernel, progress)]
 
 
-def _built(kernels: Iterable[hx.CompiledKernel]) -> Iterable[hx.CompiledKernel]:
-    for kernel in kernels:
-        if kernel.built.cubin:
-            yield kernel
+def _built(kernel: hx.CompiledKernel, progress: Progress) -> bool:
+    """Whether the kernel, compiled or from the cache, has machine code."""
+    code = kernel.built.cubin
+    progress.step(kernel.signature.kernel)
+    return bool(code)
 
 
 def write_bundle(

@@ -6,6 +6,7 @@ import argparse
 
 from hexcute_core.commands.command import Command, Tell
 from hexcute_core.commands.options import blocks, compiled, of_kernel, of_run, settings, write
+from hexcute_core.commands.waiting import waiting
 from hexcute_core.driver import CompiledKernel
 from hexcute_core.driver.simulation import make_arguments
 from hexcute_core.errors import MissingDependency
@@ -22,7 +23,9 @@ def _explain_options(parser: argparse.ArgumentParser) -> None:
 
 def _explain(options: argparse.Namespace, tell: Tell) -> int:
     listed = None if options.all else _SHOWN
-    tell(compiled(options).explain(listed, form="json" if options.json else "text"))
+    with waiting(f"compiling {options.kernel}"):
+        text = compiled(options).explain(listed, form="json" if options.json else "text")
+    tell(text)
     return 0
 
 
@@ -44,10 +47,11 @@ def _page(options: argparse.Namespace, tell: Tell) -> int:
     elif options.shape:
         args = make_arguments(kernel.signature, settings("--shape", options.shape), options.seed)
         timeline = kernel.timeline(*args, blocks=blocks(options))
-    try:
-        text = kernel.explain(form="html", machine=True, timeline=timeline)
-    except MissingDependency:
-        text = kernel.explain(form="html", timeline=timeline)
+    with waiting(f"compiling {options.kernel}"):
+        try:
+            text = kernel.explain(form="html", machine=True, timeline=timeline)
+        except MissingDependency:
+            text = kernel.explain(form="html", timeline=timeline)
     write(path, text)
     tell(path)
     return 0
@@ -55,8 +59,10 @@ def _page(options: argparse.Namespace, tell: Tell) -> int:
 
 def _text(name: str, help: str) -> Command:
     def run(options: argparse.Namespace, tell: Tell) -> int:
-        kernel: CompiledKernel = compiled(options)
-        tell({"source": kernel.source, "ptx": kernel.ptx, "sass": kernel.sass}[name]())
+        with waiting(f"compiling {options.kernel}"):
+            kernel: CompiledKernel = compiled(options)
+            text = {"source": kernel.source, "ptx": kernel.ptx, "sass": kernel.sass}[name]()
+        tell(text)
         return 0
 
     return Command(name, help, of_kernel, run)

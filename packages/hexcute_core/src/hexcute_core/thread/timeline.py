@@ -81,7 +81,7 @@ class Timeline:
 
     @property
     def end(self) -> float:
-        """When the last track ends."""
+        """When the last track ends, in nanoseconds or clocks, as `unit` says."""
         return max((t.end for t in self.tracks), default=0.0)
 
     @property

@@ -96,7 +96,8 @@ def pack(q: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor) -> torch.Tens
 
 
 def unpack(w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """q, scale and zero of `pack`, bit for bit. Raises LaunchError where w is not of its making."""
+    """q, scale and zero of w, which `pack` gave, bit for bit. Raises LaunchError where it is not of
+    that making."""
     import torch as torch_module
 
     found, blocks = check_packed("unpack", "w", w), in_blocks(w)
