@@ -11,7 +11,6 @@ from typing import Any
 
 from hexcute_bench.cases.attention import AttentionCase
 from hexcute_bench.cases.packed import PackedCase
-from hexcute_bench.errors import PeerAbsent
 from hexcute_bench.interface import Candidate, CasePeer, Run
 from hexcute_bench.peers.common import module
 from hexcute_bench.peers.folder import python_package, vllm_operators
@@ -152,36 +151,6 @@ class FlashInferDecode(CasePeer):
             return Candidate("tensor cores" if tensor_cores else "CUDA cores", build)
 
         return [candidate(False), candidate(True)]
-
-
-class TritonAttention(CasePeer):
-    """Fused attention in Triton, the fastest of its configurations."""
-
-    name = "triton"
-
-    def prepare(self, case: AttentionCase) -> Sequence[Candidate]:
-        module("triton")
-        if case.causal:
-            raise PeerAbsent("the Triton kernel has no causal mask")
-        kernels = module("hexcute_bench.triton_kernels.attention")
-        return [
-            Candidate(config.name, lambda config=config: kernels.forward(case, config))
-            for config in kernels.configs(case.d)
-        ]
-
-
-class TritonDecode(CasePeer):
-    """Decoding in Triton, the cache split over programs and combined by a second kernel."""
-
-    name = "triton"
-
-    def prepare(self, case: AttentionCase) -> Sequence[Candidate]:
-        module("triton")
-        kernels = module("hexcute_bench.triton_kernels.decode")
-        return [
-            Candidate(config.name, lambda config=config: kernels.decode(case, config))
-            for config in kernels.configs(case.s, case.heads)
-        ]
 
 
 def hexcute_attention(

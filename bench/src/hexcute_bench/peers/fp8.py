@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hexcute_bench.cases.fp8 import BLOCK, Fp8Case
+from hexcute_bench.cases.fp8 import Fp8Case
 from hexcute_bench.errors import PeerAbsent
 from hexcute_bench.interface import Candidate, CasePeer, Run
 from hexcute_bench.peers.common import module
@@ -105,21 +105,6 @@ class CublasLtFp8(CasePeer):
         made = torch.zeros((blocks, rows), dtype=scales.dtype, device=scales.device)
         made[:, :groups] = scales
         return made.t()
-
-
-class TritonFp8(CasePeer):
-    """Blockwise FP8 in Triton, the fastest of its configurations."""
-
-    name = "triton"
-
-    def prepare(self, case: Fp8Case) -> Sequence[Candidate]:
-        module("triton")
-        kernels = module("hexcute_bench.triton_kernels.fp8")
-        return [
-            Candidate(config.name, lambda config=config: kernels.scaled_gemm(case, config))
-            for config in kernels.configs(case.m)
-            if case.k % BLOCK == 0
-        ]
 
 
 def hexcute_fp8() -> tuple[Hexcute, TunedHexcute]:

@@ -44,31 +44,3 @@ def hexcute_untuned() -> Hexcute:
     as there is room for beside a whole tile of c."""
     config = {"BM": 128, "BN": 256, "BK": 64, "STAGES": 3, "CONSUMERS": 2, "SCHEDULE": "persistent"}
     return Hexcute("hexcute", "matmul", _operands, variant="wgmma", config=config)
-
-
-class TritonGemm(CasePeer):
-    """Triton over plain pointers, the fastest of its configurations on this shape."""
-
-    name = "triton"
-
-    def prepare(self, case: GemmCase) -> Sequence[Candidate]:
-        module("triton")
-        kernels = module("hexcute_bench.triton_kernels.gemm")
-        return [
-            Candidate(config.name, lambda config=config: kernels.pointer_gemm(case, config))
-            for config in kernels.pointer_configs(case.m)
-        ]
-
-
-class TritonTmaGemm(CasePeer):
-    """Triton over TMA descriptors, persistent; the fastest of its configurations."""
-
-    name = "triton_tma"
-
-    def prepare(self, case: GemmCase) -> Sequence[Candidate]:
-        module("triton.tools.tensor_descriptor", "Triton 3.4 or newer has TMA descriptors")
-        kernels = module("hexcute_bench.triton_kernels.gemm_tma")
-        return [
-            Candidate(config.name, lambda config=config: kernels.tma_gemm(case, config))
-            for config in kernels.tma_configs(case.m)
-        ]

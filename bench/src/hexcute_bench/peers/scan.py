@@ -79,20 +79,6 @@ class VllmScan(CasePeer):
         return [Candidate("default", build)]
 
 
-class TritonScan(CasePeer):
-    """The scan in Triton by its associative scan, the fastest of its configurations."""
-
-    name = "triton"
-
-    def prepare(self, case: ScanCase) -> Sequence[Candidate]:
-        module("triton")
-        kernels = module("hexcute_bench.triton_kernels.scan")
-        return [
-            Candidate(config.name, lambda config=config: kernels.scan(case, config))
-            for config in kernels.CONFIGS
-        ]
-
-
 def hexcute_scan() -> tuple[Hexcute, TunedHexcute]:
     """Our `selective_scan(u, delta, a, b, c, d, z, bias)`."""
     return hexcute(
@@ -124,20 +110,6 @@ class MambaUpdate(CasePeer):
             return run
 
         return [Candidate("default", build)]
-
-
-class TritonUpdate(CasePeer):
-    """A step of the scan in Triton, as mamba-ssm has one: its tiles, or the fastest of ours."""
-
-    name = "triton"
-
-    def prepare(self, case: StateUpdateCase) -> Sequence[Candidate]:
-        module("triton")
-        kernels = module("hexcute_bench.triton_kernels.state_update")
-        return [
-            Candidate(config.name, lambda config=config: kernels.update(case, config))
-            for config in kernels.CONFIGS
-        ]
 
 
 def hexcute_update() -> tuple[Hexcute, TunedHexcute]:

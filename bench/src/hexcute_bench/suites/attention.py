@@ -10,11 +10,10 @@ from hexcute_bench.cases.attention import (
     forward_work,
 )
 from hexcute_bench.interface import KernelSuite, ProcessPeer
+from hexcute_bench.peers import triton
 from hexcute_bench.peers.attention import (
     FlashAttention3,
     FlashInferDecode,
-    TritonAttention,
-    TritonDecode,
     cudnn,
     flash_attention_2,
     hexcute_attention,
@@ -72,7 +71,7 @@ MHA_FORWARD = KernelSuite(
         FlashAttention3(),
         flash_attention_2(),
         cudnn(),
-        TritonAttention(),
+        triton.attention(),
     ),
     case=AttentionCase,
     work=forward_work,
@@ -111,7 +110,7 @@ MHA_DECODING = KernelSuite(
         FlashInferDecode(),
         FlashAttention3(),
         flash_attention_2(),
-        TritonDecode(),
+        triton.decoding(),
     ),
     case=decoding_case,
     work=decoding_work,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from hexcute_bench.cases.fp8 import Fp8Case, fp8_work
+from hexcute_bench.cases.fp8 import BLOCK, Fp8Case, fp8_work
 from hexcute_bench.interface import KernelSuite
-from hexcute_bench.peers.fp8 import CublasLtFp8, CutlassFp8, DeepGemm, TritonFp8, hexcute_fp8
+from hexcute_bench.peers import triton
+from hexcute_bench.peers.fp8 import CublasLtFp8, CutlassFp8, DeepGemm, hexcute_fp8
 from hexcute_bench.shape import Shape
 from hexcute_bench.suites.gemm import ROWS, regime
 
@@ -21,7 +22,7 @@ FP8_BLOCKWISE = KernelSuite(
     baseline="deepgemm",
     shapes=SHAPES,
     quick=tuple(shape for shape in SHAPES if shape["m"] in (64, 4096) and shape["n"] == 4096),
-    peers=(*hexcute_fp8(), CutlassFp8(), DeepGemm(), CublasLtFp8(), TritonFp8()),
+    peers=(*hexcute_fp8(), CutlassFp8(), DeepGemm(), CublasLtFp8(), triton.blockwise(BLOCK)),
     case=Fp8Case,
     work=fp8_work,
     regime=regime,

@@ -7,11 +7,10 @@ from functools import partial
 
 from hexcute_bench.cases.gemm import GemmCase, gemm_work
 from hexcute_bench.interface import KernelSuite, ProcessPeer
+from hexcute_bench.peers import triton
 from hexcute_bench.peers.deep_gemm import DeepGemmBf16
 from hexcute_bench.peers.gemm import (
     Cublas,
-    TritonGemm,
-    TritonTmaGemm,
     hexcute_gemm,
     hexcute_untuned,
 )
@@ -45,7 +44,7 @@ GEMM_SM80 = KernelSuite(
     baseline="cublas",
     shapes=SHAPES,
     quick=QUICK,
-    peers=(*hexcute_gemm("mma"), Cublas(), TritonGemm(), TritonTmaGemm()),
+    peers=(*hexcute_gemm("mma"), Cublas(), *triton.gemm()),
     case=GemmCase,
     work=gemm_work,
     regime=regime,
@@ -63,8 +62,7 @@ GEMM_SM90 = KernelSuite(
     peers=(
         *hexcute_gemm(),
         Cublas(),
-        TritonGemm(),
-        TritonTmaGemm(),
+        *triton.gemm(),
     ),
     case=GemmCase,
     work=gemm_work,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hexcute_bench.cases.scan import ScanCase, scan_work
 from hexcute_bench.interface import KernelSuite
-from hexcute_bench.peers.scan import Mamba, TritonScan, VllmScan, hexcute_scan
+from hexcute_bench.peers import triton
+from hexcute_bench.peers.scan import Mamba, VllmScan, hexcute_scan
 from hexcute_bench.shape import Shape
 
 SHAPES = tuple(
@@ -26,7 +27,7 @@ SELECTIVE_SCAN = KernelSuite(
     baseline="mamba",
     shapes=SHAPES,
     quick=(SHAPES[0], SHAPES[2], SHAPES[10]),
-    peers=(*hexcute_scan(), Mamba(), VllmScan(), TritonScan()),
+    peers=(*hexcute_scan(), Mamba(), VllmScan(), triton.scan()),
     case=ScanCase,
     work=scan_work,
     regime=regime,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hexcute_bench.cases.state_update import StateUpdateCase, update_work
 from hexcute_bench.interface import KernelSuite
-from hexcute_bench.peers.scan import MambaUpdate, TritonUpdate, hexcute_update
+from hexcute_bench.peers import triton
+from hexcute_bench.peers.scan import MambaUpdate, hexcute_update
 from hexcute_bench.shape import Shape
 
 SHAPES = tuple(
@@ -24,7 +25,7 @@ SELECTIVE_STATE_UPDATE = KernelSuite(
     baseline="mamba",
     shapes=SHAPES,
     quick=(SHAPES[0], SHAPES[6]),
-    peers=(*hexcute_update(), MambaUpdate(), TritonUpdate()),
+    peers=(*hexcute_update(), MambaUpdate(), triton.state_update()),
     case=StateUpdateCase,
     work=update_work,
     regime=regime,
