@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Union, get_args, get_origin
 
 from hexcute_core import DType
 from hexcute_kernels.operator import Operator
@@ -73,7 +73,10 @@ class Entry:
 
     @property
     def doc(self) -> str:
-        """The value's own docstring; of a value that is no function or class, its class's."""
+        """The value's own docstring; of a value that is no function or class, its class's; of a
+        union, what it is one of."""
+        if get_origin(self.value) is Union:
+            return f"One of {', '.join(f'`{kind.__name__}`' for kind in get_args(self.value))}."
         return inspect.getdoc(self.value) or ""
 
     @property

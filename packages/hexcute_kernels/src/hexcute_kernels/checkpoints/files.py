@@ -64,7 +64,7 @@ class Checkpoint:
         return is_quantized(self.format, self._suffixes.get(layer, ()))
 
     def tensor(self, name: str, device: str | torch.device = "cpu") -> torch.Tensor:
-        """The tensor of this name. Raises CheckpointError."""
+        """The tensor of this name, on `device`. Raises CheckpointError."""
         if name not in self._file:
             raise CheckpointError(f"{self.path}: there is no tensor {name}")
         return self._handle(self._file[name]).get_tensor(name).to(device)
@@ -88,8 +88,9 @@ class Checkpoint:
         device: str | torch.device = "cpu",
         dtype: torch.dtype | None = None,
     ) -> Layer:
-        """A stack of experts: for each the names of layers that lie one behind the other along n.
-        Raises CheckpointError."""
+        """A stack of experts on `device`: for each the names of layers that lie one behind the
+        other along n, dense ones of type `dtype`, the model's where not given. Raises
+        CheckpointError."""
 
         def each() -> Iterator[Layer]:
             for layers in names:

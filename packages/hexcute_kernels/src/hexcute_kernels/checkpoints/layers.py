@@ -72,7 +72,7 @@ def is_quantized(form: Format, suffixes: Sequence[str]) -> bool:
 def layer_of(
     form: Format, tensors: Mapping[str, torch.Tensor], name: str, dtype: torch.dtype
 ) -> Layer:
-    """The layer `name` of these tensors, called as in a checkpoint of this format; dense weights
+    """The layer `name` of these tensors, called as in a checkpoint of format `form`; dense weights
     and biases are of type `dtype`. Raises CheckpointError, and LaunchError for shapes that do not
     belong together."""
     unknown = [t for t in tensors if t not in ALONG_N and t not in ALONG_K and t not in BESIDE]
@@ -141,8 +141,8 @@ def joined(parts: Sequence[Mapping[str, torch.Tensor]], name: str) -> dict[str, 
 
 def stack(layers: Iterator[Layer], count: int, name: str) -> Layer:
     """`count` layers of one shape as a stack, filled one by one, so that no more than one of them
-    is there twice. Raises CheckpointError where they differ, and where x's columns would have to
-    be in another order for each."""
+    is there twice; errors call it `name`. Raises CheckpointError where they differ, and where x's
+    columns would have to be in another order for each."""
     first = next(layers)
     if first.order is not None:
         raise CheckpointError(

@@ -32,8 +32,9 @@ Compute = Callable[..., "torch.Tensor"]
 def experts_here(
     x: torch.Tensor, ids: torch.Tensor, gates: torch.Tensor, first: Experts, second: Experts
 ) -> torch.Tensor:
-    """The weighted sums of rows' experts on this rank's GPU, by `moe`. Raises LaunchError for
-    weights that are not of four bits."""
+    """The weighted sums of rows' experts on this rank's GPU, by `moe`: of x (rows, hidden), ids and
+    gates (rows, top_k), and the experts' first and second products. Gives (rows, hidden). Raises
+    LaunchError for weights that are not of four bits."""
     match first.weight, second.weight:
         case FourBits(w13), FourBits(w2):
             return moe(x, w13, w2, ids, gates)
