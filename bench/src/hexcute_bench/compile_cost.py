@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import compileall
 import functools
+import importlib
 import importlib.util
 import json
 import os
@@ -164,10 +165,7 @@ def main(system: str, target: str, most: str = "1000") -> None:
     """The child: prints one JSON line."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     start = time.perf_counter()
-    if system == "hexcute":
-        import hexcute_core as loaded
-    else:
-        import triton as loaded
+    loaded = importlib.import_module({"hexcute": "hexcute_core", "triton": "triton"}[system])
     imported = time.perf_counter() - start
     taken = {"hexcute": _hexcute, "triton": _triton}[system](target, int(most))
     told = {"import": imported, "module": loaded.__name__, "configurations": taken}

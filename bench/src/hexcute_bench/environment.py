@@ -85,6 +85,7 @@ def look() -> Environment:
     cuda = _output("nvcc", "--version").splitlines()
     short = [f"{name} {versions[name]}" for name in ("torch", "triton", "hidet", "vllm")
              if name in versions]  # fmt: skip
+    state = commit()
     details = {
         "gpu": dict(zip(_GPU_QUERY.split(","), seen)) if gpu != "none" else {},
         "versions": versions,
@@ -92,7 +93,7 @@ def look() -> Environment:
         "cublas_cudnn": _library_versions(),
         "platform": platform.platform(),
         "cpu_cores": os.cpu_count(),
-        "commit": commit(),
+        "commit": state,
         "date": now.isoformat(timespec="seconds"),
     }
     return Environment(
@@ -100,7 +101,7 @@ def look() -> Environment:
         gpu=gpu,
         driver=driver,
         versions="; ".join(short),
-        commit=details["commit"],
+        commit=state,
         date=now.strftime("%Y-%m-%d"),
         details=details,
     )

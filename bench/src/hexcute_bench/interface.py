@@ -56,8 +56,11 @@ class Peer(Protocol):
     may be: 1, but for a library that rounds to 16 bits where the case's own bound has no rounding.
     """
 
-    name: str
-    slack: float
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def slack(self) -> float: ...
 
     def prepare(self, case: Any) -> Sequence[Candidate]: ...
 
@@ -76,8 +79,8 @@ class CasePeer:
 
     slack: float = 1.0
 
-    def check(self, case: Case, output: Any, index: int) -> float:
-        return case.error(output, index)
+    def check(self, case: Any, output: Any, index: int) -> float:
+        return float(case.error(output, index))
 
 
 @dataclass(frozen=True)

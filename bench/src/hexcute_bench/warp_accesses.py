@@ -6,7 +6,7 @@ access between barriers, and stores what it got, so that nothing is optimised aw
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,7 +87,7 @@ class Pattern:
         }
 
 
-def _total(counts: dict[str, int], families: tuple[str, ...]) -> int:
+def _total(counts: Mapping[str, int], families: tuple[str, ...]) -> int:
     return sum(count for name, count in counts.items() if name.startswith(families))
 
 
@@ -120,7 +120,9 @@ def _body(pattern: Pattern) -> list[Stmt]:
             return [*got, _load("got", size, at // 4), _store("got", size, at // 4)]
         case matrix:
             pieces = Regs("got", _ZERO, tuple(2 * i for i in range(words)), 2, dt.f16)
-            rows = [DeclareArray("got", dt.f16, 2 * words), Prim(matrix, (pieces, SharedPtr(at)))]
+            rows: list[Stmt] = [
+                DeclareArray("got", dt.f16, 2 * words), Prim(matrix, (pieces, SharedPtr(at))),
+            ]  # fmt: skip
             out = Prim(
                 f"st.global.{size}",
                 (

@@ -10,10 +10,11 @@ import functools
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from hexcute_bench.engine.weights import Eight, FourBits, Raw, cut
 
+W = TypeVar("W")
 
 @dataclass(frozen=True)
 class Ranks:
@@ -23,22 +24,23 @@ class Ranks:
     count: int = 1
     group: Any = None
 
-    def columns(self, weight: Raw, *parts: int) -> Raw:
+    def columns(self, weight: W, *parts: int) -> W:
         """A rank's results of a weight: of each of the matrices, so many columns wide, that lie
         side by side in it."""
         return self._cut(weight, "n", parts)
 
-    def rows(self, weight: Raw, *parts: int) -> Raw:
+    def rows(self, weight: W, *parts: int) -> W:
         """A rank's terms of the sums of a weight; results are to be summed over all ranks."""
         return self._cut(weight, "k", parts)
 
-    def _cut(self, weight: Raw, dim: str, parts: Sequence[int]) -> Raw:
+    def _cut(self, weight: W, dim: str, parts: Sequence[int]) -> W:
         from hexcute_kernels.parallel.cuts import merged
 
         if self.count == 1:
             return weight
         block = _block(weight, dim)
-        return cut(weight, dim, list(merged(dim, parts, self.rank, self.count, block)))
+        # A part is of the kind of the whole.
+        return cast(W, cut(weight, dim, list(merged(dim, parts, self.rank, self.count, block))))
 
     def sum(self, x: Any) -> Any:
         """The sum over all ranks, in place."""

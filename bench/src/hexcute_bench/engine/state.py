@@ -28,8 +28,11 @@ class State:
 class Model(Protocol):
     """See the module."""
 
-    sizes: Sizes
-    ranks: Ranks
+    @property
+    def sizes(self) -> Sizes: ...
+
+    @property
+    def ranks(self) -> Ranks: ...
 
     def start(self, batch: int, most: int) -> State: ...
 

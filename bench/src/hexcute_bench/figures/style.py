@@ -99,10 +99,11 @@ def figure(height: float, rows: int = 1, columns: int = 1, **options: Any) -> tu
     plt.close("all")
     plt.rcdefaults()
     plt.rcParams.update(_SETTINGS)
-    return plt.subplots(
+    made: tuple[Any, Any] = plt.subplots(
         rows, columns, figsize=(COLUMN_INCHES, height), squeeze=False, layout="constrained",
         **options,
     )  # fmt: skip
+    return made
 
 
 def save(figure: Any, folder: Path, name: str) -> list[Path]:

@@ -105,7 +105,7 @@ class Device:
         """The multiprocessor's clock while it runs a chain, by the clock's own count and events;
         warms the GPU up."""
         kernel, data = LoadedKernel(image), self.view(image)
-        rates = []
+        rates: list[float] = []
         for _ in range(WARM_UPS):
             start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ class HidetPeer(CasePeer, ABC):
     def prepare(self, case: Case) -> Sequence[Candidate]:
         self.order(case.shape)
         return [
-            Candidate(job.name, lambda job=job, future=future: self._load(case, job, future))
+            Candidate(job.name, partial(self._load, case, job, future))
             for job, future in self._building[case.shape]
         ]
 

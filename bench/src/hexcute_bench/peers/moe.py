@@ -208,7 +208,7 @@ class VllmTriton(CasePeer):
             return launch.pack(case.w13), launch.pack(case.w2)
 
         return [
-            Candidate(config.name, lambda config=config: launch.layer(case, config, packed))
+            Candidate(config.name, functools.partial(launch.layer, case, config, packed))
             for config in configs
         ]
 

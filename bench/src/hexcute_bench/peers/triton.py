@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from hexcute_bench.errors import PeerAbsent
-from hexcute_bench.interface import Candidate, Case, CasePeer
+from hexcute_bench.interface import Candidate, CasePeer
 from hexcute_bench.peers.common import module
 
 
@@ -29,7 +30,7 @@ class Triton(CasePeer):
     fix: str = ""
     lacks: Callable[[Any], str | None] = lambda case: None
 
-    def prepare(self, case: Case) -> Sequence[Candidate]:
+    def prepare(self, case: Any) -> Sequence[Candidate]:
         module(self.needs, self.fix)
         missing = self.lacks(case)
         if missing is not None:
@@ -37,7 +38,7 @@ class Triton(CasePeer):
         kernels = module(f"hexcute_bench.triton_kernels.{self.kernels}")
         make = getattr(kernels, self.function)
         return [
-            Candidate(config.name, lambda config=config: make(case, config))
+            Candidate(config.name, partial(make, case, config))
             for config in self.configs(kernels, case)
         ]
 

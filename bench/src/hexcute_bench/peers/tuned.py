@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
-from hexcute_bench.interface import Case
+from hexcute_bench.interface import Case, KernelSuite
 from hexcute_bench.measure import within, worst_error
 from hexcute_bench.peers.ours import Hexcute
 from hexcute_bench.shape import Shape
@@ -66,14 +66,18 @@ class CaseBench(OperatorBench):
         return tuple(a.meta() if isinstance(a, Described) else a for a in self.described)
 
     @cached_property
+    def _suite(self) -> KernelSuite:
+        (found,) = find([self.suite])
+        assert isinstance(found, KernelSuite)
+        return found
+
+    @cached_property
     def _peer(self) -> Any:
-        (suite,) = find([self.suite])
-        return next(peer for peer in suite.peers if peer.name == self.system)
+        return next(peer for peer in self._suite.peers if peer.name == self.system)
 
     @cached_property
     def _case(self) -> Any:
-        (suite,) = find([self.suite])
-        return suite.case(Shape.parse(self.sizes))
+        return self._suite.case(Shape.parse(self.sizes))
 
     @cached_property
     def _ours(self) -> Hexcute:

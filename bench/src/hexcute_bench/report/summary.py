@@ -134,7 +134,7 @@ def as_markdown(frame: pd.DataFrame) -> str:
 
 def as_csv(frame: pd.DataFrame) -> str:
     """The numbers with four digits; empty where nothing is measured."""
-    return frame.to_csv(index=False, float_format="%.4g", lineterminator="\n")
+    return str(frame.to_csv(index=False, float_format="%.4g", lineterminator="\n"))
 
 
 def as_latex(frame: pd.DataFrame) -> str:

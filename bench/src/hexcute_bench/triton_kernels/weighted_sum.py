@@ -11,7 +11,7 @@ _BLOCK = 1024
 
 
 @triton.jit
-def _kernel(x, gates, out, n, top_k: tl.constexpr, block: tl.constexpr):  # type: ignore[no-untyped-def]
+def _kernel(x, gates, out, n, top_k: tl.constexpr, block: tl.constexpr):
     row = tl.program_id(0)
     column = tl.program_id(1) * block + tl.arange(0, block)
     total = tl.zeros([block], tl.float32)
