@@ -194,10 +194,12 @@ def operators(session: nox.Session) -> None:
 
 @nox.session
 def engines(session: nox.Session) -> None:
-    """Models of transformers with our operators in them, on a GPU in software."""
+    """Models of transformers, and those of the bench, with our operators in them, on a GPU in
+    software."""
     compiler(session, *TESTING, "torch", "transformers>=5,<6", "compressed-tensors")
     names = ("stored_checkpoints", "transformers", "transformers_mamba", "transformers_stored")
     tests = [f"packages/hexcute_kernels/tests/test_{name}.py" for name in names]
+    tests.append("bench/tests/test_engine_simulated.py")
     session.run("python", "-m", "pytest", *tests, *PARALLEL, *session.posargs)
 
 

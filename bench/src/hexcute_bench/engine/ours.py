@@ -1,15 +1,14 @@
-"""Our operators as a system. What is between them is the same for all systems: Triton's rows and
-heads, and cuBLAS where weights have 16 bits and are not stacked."""
+"""Our operators as a system, between them what plain torch makes: `glue` has it in Triton."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from hexcute_bench.engine.reference import REFERENCE
+from hexcute_bench.engine.reference import REFERENCE, gated
 from hexcute_bench.engine.weights import Eight, FourBits, Stacks
-from hexcute_bench.triton_kernels import engine_heads, engine_rows
 
 
 class OurFour:
@@ -54,7 +53,10 @@ class OurEight:
 
 
 class OurMixture:
-    """grouped_matmul over rows sorted by expert; the order is found by torch."""
+    """grouped_matmul over rows sorted by expert, `gated` between; the order is found by torch."""
+
+    def __init__(self, gated: Callable[[Any], Any]) -> None:
+        self._gated = gated
 
     def pack(self, stacks: Stacks) -> Stacks:
         return stacks
@@ -67,7 +69,7 @@ class OurMixture:
         order = chosen.argsort(stable=True)
         numbers = torch.arange(experts + 1, dtype=torch.int32, device=x.device)
         bounds = torch.searchsorted(chosen[order], numbers, out_int32=True)
-        h = engine_rows.gated(grouped_matmul(x[order // top_k], packed.first, bounds))
+        h = self._gated(grouped_matmul(x[order // top_k], packed.first, bounds))
         weighed = grouped_matmul(h, packed.second, bounds) * gates.flatten()[order].unsqueeze(1)
         places = torch.empty_like(order).scatter_(
             0, order, torch.arange(order.numel(), device=x.device)
@@ -119,10 +121,8 @@ def scan_step(
     return selective_state_update(state, x, dt, a, b, c, d, z, bias, True)
 
 
-OURS = REFERENCE.but(
-    "hexcute", four=OurFour(), eight=OurEight(), experts=OurExperts(), mixture=OurMixture(),
+PLAIN = REFERENCE.but(
+    "hexcute", four=OurFour(), eight=OurEight(), experts=OurExperts(), mixture=OurMixture(gated),
     attend=attend, decode=decode, latent=latent, convolve=convolve, convolve_step=convolve_step,
-    scan=scan, scan_step=scan_step, add_norm=engine_rows.add_norm, norm=engine_rows.norm,
-    gated=engine_rows.gated, route=engine_rows.route, keep=engine_heads.keep,
-    keep_latent=engine_heads.keep_latent, latent_query=engine_heads.latent_query,
+    scan=scan, scan_step=scan_step,
 )  # fmt: skip

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from hexcute_bench.cases.moe import Alignment
+from hexcute_bench.engine.glue import OURS
 from hexcute_bench.engine.operators import Operators
-from hexcute_bench.engine.ours import OURS
 from hexcute_bench.engine.weights import Eight, FourBits, Stacks
 from hexcute_bench.peers.folder import loader, python_package, vllm_operators
 from hexcute_bench.peers.fp8 import deep_gemm

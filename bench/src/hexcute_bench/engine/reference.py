@@ -181,7 +181,7 @@ def keep(
     if turn is not None:
         q, k = (turned(t, at, turn).to(qkv.dtype) for t in (q, k))
     k_cache[sequences, at], v_cache[sequences, at] = k, v
-    return q.reshape(lengths.numel(), -1, heads, d)
+    return q.reshape(lengths.numel(), -1, heads, d).contiguous()
 
 
 def keep_latent(kv: Any, weight: Any, eps: float, cache: Any, lengths: Any, turn: Turn) -> None:
