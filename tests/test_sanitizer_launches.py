@@ -6,6 +6,7 @@ import ctypes
 import struct
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent / "sanitizer"))
 import record
 import replay
 from gpu import GpuError
-from launches import head, read
+from launches import head, read, write
 
 U = record.UNWRITTEN
 FUNCTION, FIRST, SECOND, FOREIGN = 32, 0x70000, 0x90000, 0xF0000
@@ -86,8 +87,10 @@ class Driver:
     def tensor_map(self, dtype: str, address: int, *rest: Any) -> bytes:
         return address.to_bytes(8, "little") + bytes([7]) * 120
 
+    status = 0
+
     def launch(self, config: int, function: int, params: int, extra: None) -> int:
-        return 0
+        return self.status
 
 
 class Bench:
@@ -131,7 +134,8 @@ def test_a_launch_is_kept_and_runs_again_on_memory_of_its_own(tmp_path: Path) ->
     assert launch == head(path)
     assert [b.written for b in launch.buffers] == [((0, 32),), ((0, 4),)]
     bench.gpu.memory.clear()
-    replay.replay(bench.gpu, b"code", launch, contents)  # type: ignore[arg-type]
+    loaded = replay.Loaded(bench.gpu)  # type: ignore[arg-type]
+    replay.replay(bench.gpu, loaded.function(tmp_path, launch), launch, contents)  # type: ignore[arg-type]
     assert bench.gpu.memory == {}, "nothing stays"
     (function, shape, shared, attributes, values, memory), = bench.gpu.launched  # fmt: skip
     first, second = sorted(memory)
@@ -203,6 +207,26 @@ def test_a_captured_launch_is_kept_when_its_graph_has_run(tmp_path: Path) -> Non
     assert bench.notes[1:] == ["a::t\tk\tnot kept: captured, and not run"]
     bench.recorder.replayed()
     assert bench.kept == [path]
+
+
+def test_a_launch_that_the_driver_refuses_is_none(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.driver.status = 1
+    bench.launch()
+    assert bench.kept == [] and list(tmp_path.glob("launches.*")) == []
+
+
+def test_launches_of_one_machine_code_follow_each_other(tmp_path: Path) -> None:
+    bench, claims = Bench(tmp_path), tmp_path / "claims"
+    claims.mkdir()
+    for n in range(4):
+        bench.launch(n=n)
+    for i, path in enumerate(bench.kept):
+        launch, contents = read(path)
+        write(path, replace(launch, image=f"{i % 2}"), contents)
+    (tmp_path / replay.OVER).touch()
+    images = [head(path).image for path in replay.claimed(tmp_path, claims, end=1e12)]
+    assert images in (["0", "0", "1", "1"], ["1", "1", "0", "0"])
 
 
 def failing() -> None:

@@ -98,6 +98,28 @@ print("\\nno launch is left for this worker")
 """
 
 
+def kept(place: Path) -> Any:
+    """The runner, and beside it two launches of a test."""
+    folder = place / "kept"
+    folder.mkdir()
+    for key in ("a1", "b2"):
+        write(folder / f"{key}.launch", LAUNCH, [b"1234"])
+    (folder / "selected").write_text("t\n")
+    (folder / "tests.main").write_text("t\tpassed\n")
+    (folder / "launches.main").write_text("t\tk\ta1\nt\tk\tb2\n")
+    return runner()
+
+
+def tool(place: Path, during: str, monkeypatch: pytest.MonkeyPatch, main: Any) -> None:
+    """A compute-sanitizer that does this in each launch."""
+    program = place / "compute-sanitizer"
+    program.write_text(TOOL.format(python=sys.executable, during=during))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(place), prepend=":")
+    monkeypatch.setattr(main, "_LAST_START", 0.5)
+    monkeypatch.setattr(main, "_POLL", 0.05)
+
+
 @pytest.mark.parametrize(
     ("during", "said", "fine"),
     [
@@ -112,24 +134,32 @@ def test_a_run_fails_by_what_is_reported_broken_or_left(
     during: str, said: str, fine: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    main, folder = runner(), tmp_path / "kept"
-    folder.mkdir()
-    for key in ("a1", "b2"):
-        write(folder / f"{key}.launch", LAUNCH, [b"1234"])
-    (folder / "selected").write_text("t\n")
-    (folder / "tests.main").write_text("t\tpassed\n")
-    (folder / "launches.main").write_text("t\tk\ta1\nt\tk\tb2\n")
-    tool = tmp_path / "compute-sanitizer"
-    tool.write_text(TOOL.format(python=sys.executable, during=during))
-    tool.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.setattr(main, "_LAST_START", 0.5)
-    monkeypatch.setattr(main, "_POLL", 0.05)
+    main, folder = kept(tmp_path), tmp_path / "kept"
+    tool(tmp_path, during, monkeypatch, main)
     arguments = ["", str(folder), "racecheck", "--workers", "1", "--seconds", "1.5"]
     monkeypatch.setattr(sys, "argv", arguments)
     assert main.main() == (0 if fine else 1)
     assert said in capsys.readouterr().out
     assert kept_on(folder, main) == ("time" not in during)
+
+
+FULL = "print('========= Warning: Error buffer overflow. Some records have been dropped')"
+
+
+@pytest.mark.parametrize(
+    ("second", "fine"), [("pass", True), (FULL, False), ("print('========= Error: race')", False)]
+)
+def test_a_launch_whose_records_were_dropped_runs_again(
+    second: str, fine: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main, folder = kept(tmp_path), tmp_path / "kept"
+    (folder / "digest.cubin").write_bytes(b"code")
+    during = f"exec({second!r} if folder.parent.name == 'again' else {FULL!r})"
+    tool(tmp_path, during, monkeypatch, main)
+    arguments = ["", str(folder), "racecheck", "--workers", "1", "--seconds", "6"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    assert main.main() == (0 if fine else 1)
+    assert sorted(p.stem for p in (folder / "again" / "racecheck").glob("*.launch")) == ["a1", "b2"]
 
 
 def kept_on(folder: Path, main: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from functools import lru_cache
@@ -12,12 +13,14 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "sanitizer"))
 
+import again
 import proofs
 import reasons
 from machine import Machine, Unread, read
 from reasons import LOOKED_AT, explained
 
 import hexcute_core as hx
+from hexcute_core.toolchain.sass import sass
 from hexcute_kernels.gemm.configs import ThinConfig
 from hexcute_kernels.gemm.thin import thin_gemm
 from hexcute_kernels.tables import constants
@@ -149,6 +152,33 @@ def test_slots_that_are_touched_untold(pattern: str, by: str) -> None:
     assert rule(changed(TOLD, pattern, by)) is None
 
 
+# The reader gives back the slot before when it has waited for the next, but for the first time.
+LATER = changed(
+    changed(TOLD, r"LDS R8, \[R3\]", "LDS R8, [R3]\n@!P4 BRA `(.L_x_9)"),
+    r"(@!P3 .*)",
+    r"\1\n.L_x_9:",
+)
+
+
+def test_a_slot_that_is_given_back_after_the_next_wait() -> None:
+    assert rule(LATER) == "told"
+    assert (
+        rule(changed(LATER, r"LDS R8, \[R3\]\n", "").replace("L_x_9:\n", "L_x_9:\nLDS R8, [R3]\n"))
+        is None
+    )
+
+
+def test_another_block_is_told_by_an_address_without_a_constant() -> None:
+    away = changed(
+        TOLD,
+        r"SYNCS.ARRIVE.TRANS64.A1T0 RZ, \[R7\+URZ\+0x110\]",
+        "SYNCS.ARRIVE.TRANS64.RED.A1T0 RZ, [R7+URZ]",
+    )
+    assert rule(away) == "told"
+    assert rule(changed(away, r"(LDS .*)\n(@!P3 .*)", r"\2\n\1")) is None
+    assert rule(away.replace(".RED", "")) is None
+
+
 def test_a_copy_is_told_of_by_the_arrival_that_waits_for_copies() -> None:
     asked = "SYNCS.ARRIVE.TRANS64 RZ, [UR7+0x100], R2"
     assert rule(changed(TOLD, r"(LDGSTS\.E.*)", rf"{asked}\n\1")) == "told", "one for TMA's bytes"
@@ -223,6 +253,27 @@ def thin() -> Any:
     return thin_gemm(hx.f16, turned=True).compile("sm_90", constants=constants(config))
 
 
+def test_loads_that_are_left_out_can_be_taken_out() -> None:
+    image = thin().built.cubin
+    code = read(thin().sass())
+    loads = offsets(code, "LDS")[:2]
+    taken = again.without(image, "hexcute_gemm", loads, code)
+    assert len(taken) == len(image)
+    after = sass(taken).splitlines()
+    ops = {
+        int(m[1], 16): m[2]
+        for m in map(re.compile(r"\s*/\*([0-9a-f]+)\*/\s+(.*?) ;").match, after)
+        if m
+    }
+    assert [at for at, op in ops.items() if "@!PT LDS" in op] == loads
+    assert read(sass(taken)).ops == code.ops, "nothing else is changed"
+    assert again.without_dropped(image, "hexcute_gemm") == again.without(
+        image, "hexcute_gemm", proofs.dropping(code), code
+    )
+    with pytest.raises(ValueError, match="no code of"):
+        again.without(image, "another", [], code)
+
+
 def offsets(code: Machine, name: str) -> list[int]:
     return [at for at, op in code.ops.items() if re.match(rf"{name}\b.*\[R", op)]
 
@@ -253,6 +304,35 @@ def test_a_load_of_what_nothing_wrote_is_explained(
     lines[1] = "at hexcute_combined+0x1000"
     assert explained(lines, combined, image) is None, "nothing is there"
     assert explained(["Warning: Error buffer overflow has been detected."], combined, image) is None
+
+
+def test_accesses_that_were_followed_by_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = disassembly("STS [R3], R8\nLDS R8, [R3]\nEXIT")
+    code = read(text)
+    monkeypatch.setattr(reasons, "_code", lambda image: code)
+    monkeypatch.setattr(reasons, "BY_HAND", tmp_path / "by_hand.json")
+    row = {"kernel": "k", "code": code.digest, "accesses": ["0x0", "0x10"], "why": "one thread"}
+    reasons.BY_HAND.write_text(json.dumps([row]))
+    lines = [
+        "Error: Race reported between Read access at k+0x10",
+        "and Write access at k+0x0 [9 hazards]",
+    ]
+    for name, kernel, why in (("a", "k", "one thread"), ("b", "other", None)):
+        reasons._by_hand.cache_clear()
+        swapped = [line.replace(" k+", f" {kernel}+") for line in lines]
+        assert explained(swapped, kernel, tmp_path / name) == why
+    changed_code = read(text.replace("R8", "R9"))
+    monkeypatch.setattr(reasons, "_code", lambda image: changed_code)
+    assert explained(lines, "k", tmp_path / "c") is None, "other machine code"
+    reasons._by_hand.cache_clear()
+
+
+def test_every_row_by_hand_says_why() -> None:
+    for row in json.loads(reasons.BY_HAND.read_text()):
+        assert set(row) == {"kernel", "code", "accesses", "why"}
+        assert len(row["why"]) > 40 and len(row["code"]) == 16 and len(row["accesses"]) > 1
 
 
 def test_a_report_is_explained_by_what_was_launched(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ tools see our kernels and nothing of torch's, and memory ends where the tensor d
 process each, take launches until none is left or the time is over; what has not run is said, and
 the next call on the folder goes on from there.
 
+Launches of which a tool dropped records run once more, so that it drops none (see again.py).
+
 What racecheck reports of programs that are right is told apart by `reasons.py`, from the machine
 code that was launched; `patterns.cu` has such programs.
 """
@@ -27,6 +29,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
+from again import AGAIN, environment, full, merged, prepare  # noqa: E402
 from launches import Launch, head  # noqa: E402
 from logs import Outcome, kinds, read  # noqa: E402
 from reasons import explained  # noqa: E402
@@ -58,11 +61,13 @@ def outcome_of(logs: Path) -> Outcome:
     return found
 
 
-def run(folder: Path, tools: list[str], workers: int, seconds: float) -> None:
-    """Lets the workers run what is left, their output in FOLDER/logs/TOOL. A worker that ends with
-    launches left is followed by another."""
+def run(
+    folder: Path, tools: list[str], workers: int, end: float, more: dict[str, str] | None = None
+) -> None:
+    """Lets the workers run what is left until the time `end`, their output in FOLDER/logs/TOOL. A
+    worker that ends with launches left is followed by another. `more`: for their environment."""
     waiting, running, empty = list(tools), {}, Counter[str]()
-    end, started = time.time() + seconds, 0
+    started = 0
     for tool in tools:
         claims, logs = folder / "claims" / tool, folder / "logs" / tool
         claims.mkdir(parents=True, exist_ok=True)
@@ -79,7 +84,7 @@ def run(folder: Path, tools: list[str], workers: int, seconds: float) -> None:
             with log.open("w") as out:
                 process = subprocess.Popen(
                     command(tool, *arguments), stdout=out, stderr=subprocess.STDOUT,
-                    env=os.environ | _HAZARDS, start_new_session=True,
+                    env=os.environ | _HAZARDS | (more or {}), start_new_session=True,
                 )  # fmt: skip
             running[process] = tool, log
         if not running:
@@ -182,7 +187,13 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3600.0, help="when to stop")
     options = parser.parse_args()
     tools = list(options.tools or TOOLS)
-    run(options.folder, tools, options.workers, options.seconds)
+    end = time.time() + options.seconds
+    run(options.folder, tools, options.workers, end)
+    for tool in tools:
+        dropped = full(outcome_of(options.folder / "logs" / tool)) if tool in AGAIN else set()
+        if dropped:
+            place = prepare(options.folder, tool, dropped)
+            run(place, [tool], options.workers, end, environment(tool))
     known = recorded(options.folder)
     print(
         f"recorded: {len(known.tests)} tests, {len(known.launches)} launches that differ; "
@@ -194,7 +205,10 @@ def main() -> int:
         print(f"{count} launches {why}")
     fine = not (known.failed or known.missing or known.not_run)
     for tool in tools:
-        fine &= say(tool, outcome_of(options.folder / "logs" / tool), known, options.folder)
+        found = outcome_of(options.folder / "logs" / tool)
+        if (second := options.folder / "again" / tool / "logs" / tool).exists():
+            found = merged(found, outcome_of(second))
+        fine &= say(tool, found, known, options.folder)
     return 0 if fine else 1
 
 

@@ -8,6 +8,7 @@ call) raises `Unread`, so that nothing is concluded from a graph that lacks a pa
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -40,6 +41,12 @@ class Machine:
     @property
     def entry(self) -> int:
         return min(self.ops)
+
+    @cached_property
+    def digest(self) -> str:
+        """Of all instructions, each with its offset."""
+        text = "\n".join(f"{at:x} {at in self.predicated} {op}" for at, op in self.ops.items())
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @cached_property
     def exits(self) -> frozenset[int]:

@@ -3,8 +3,8 @@ what is read does not matter.
 
     met     some barrier of all threads is before every run of the one, and after every run of the
             other
-    told    the one holds its slot from a wait at mbarriers E to an arrival at F, the other from a
-            wait at F to an arrival at E
+    told    the one holds a slot from a wait at mbarriers E to an arrival at F, the other from a
+            wait at F to an arrival at E; it may wait for the next slot before it gives one back
     ended   a store to another block is in memory before its thread arrives there, and no thread
             goes on to its end without that arrival
     dropped what is loaded goes into selects alone, which may leave it out
@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 from itertools import permutations
 
-from machine import Machine, Where, immediate, kind
+from machine import Machine, immediate, kind
 
 _ALL_MEET = re.compile(r"BAR\.SYNC(\.DEFER_BLOCKING)? 0x0")
 _OF_SOME = re.compile(r"BAR\.\S+ 0x[1-9a-f][0-9a-f]*\b.*")
@@ -36,6 +36,7 @@ _KNOWN = {
 """Instructions whose result, if it is a register, comes first, and whose operands are single
 registers but for addresses, the last one of .WIDE, and what is stored."""
 _REGISTER = re.compile(r"\bR(\d+)(?:\.reuse)?(\.64)?")
+_ENOUGH = 2
 _RESULT = re.compile(r"\S+ (?:P\w+, )*R\d+\b")
 
 
@@ -62,23 +63,51 @@ def met(code: Machine, one: int, other: int) -> bool:
 def told(code: Machine, one: int, other: int) -> bool:
     """Some two constants of mbarriers hand a slot to and fro between the two offsets."""
     waits, arrivals = _named(code, "SYNCS.PHASECHK"), _named(code, "SYNCS.ARRIVE", "ARRIVES.")
-    names = set(waits.values()) & set(arrivals.values())
 
     def holds(at: int, first: int, last: int) -> bool:
-        waited: Where = lambda a: waits.get(a) == first  # noqa: E731
-        gone = [a for a, name in arrivals.items() if name == last]
+        gone = {a for a, name in arrivals.items() if name == last or (name == 0 and _away(code, a))}
         if kind(code.ops[at]) == "LDGSTS":
             # A copy that goes on by itself is over at the arrival that waits for copies, no other:
             # the phase takes one of every thread that copies, beside the one that asks for bytes.
-            gone = [a for a in gone if kind(code.ops[a]) == "ARRIVES"]
-        again = code.reach([at], lambda a: a in gone)
-        return (
-            at not in code.before(waited)
-            and at not in code.reach(gone, waited)
-            and not any(waited(a) for a in again)
-        )
+            gone = {a for a in gone if kind(code.ops[a]) == "ARRIVES"}
+        waited = {a for a, name in waits.items() if name == first}
+        return bool(gone) and _held(code, at, waited, gone)
 
+    names = set(waits.values())
     return any(holds(one, e, f) and holds(other, f, e) for e, f in permutations(names, 2))
+
+
+def _held(code: Machine, at: int, waited: set[int], gone: set[int]) -> bool:
+    """Whether on every path `at` is run between a wait and the arrival that gives back its slot. A
+    wait that follows a wait with nothing between is the same one, tried again; after `at` it is
+    for the next slot."""
+    # An instruction that is next, how many slots are held, whether the last of them was touched.
+    seen: set[tuple[int, int, bool]] = set()
+    paths = [(code.entry, 0, False)]
+    while paths:
+        state = paths.pop()
+        if state in seen:
+            continue
+        seen.add(state)
+        here, count, touched = state
+        if here == at:
+            if count == 0:
+                return False
+            touched = True
+        elif here in waited:
+            # More than one slot is as good as many, where what is asked is that there is one.
+            count = min(_ENOUGH, count + (count == 0 or touched))
+            touched = False
+        elif here in gone:
+            count = max(0, count - 1)
+            touched = touched and count > 0
+        paths += [(after, count, touched) for after in code.follows[here]]
+    return True
+
+
+def _away(code: Machine, arrival: int) -> bool:
+    """Whether it is at an mbarrier of another block, whose address shows no constant."""
+    return ".RED" in code.ops[arrival]
 
 
 def ended(code: Machine, store: int) -> bool:
@@ -139,6 +168,11 @@ def _acquires(code: Machine, wait: int) -> bool:
 def _named(code: Machine, *kinds: str) -> dict[int, int]:
     """The instructions of these kinds, and the constant by which each names its mbarrier."""
     return {at: immediate(op) for at, op in code.ops.items() if op.startswith(kinds)}
+
+
+def dropping(code: Machine) -> list[int]:
+    """The loads from global memory whose results may all be left out."""
+    return [at for at, op in code.ops.items() if kind(op) == "LDG" and dropped(code, at)]
 
 
 def rule(code: Machine, one: int, other: int) -> str | None:

@@ -5,9 +5,10 @@ explained = someone looked at this kernel and rule, and the rule holds of the ma
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from machine import Machine, Unread, read
@@ -28,6 +29,8 @@ LOOKED_AT = {
     "the producer brings, which arrives by itself; loads of the consumers, whose products are "
     "waited for before a lane of each warp frees the slot",
     ("hexcute_fp8_gemm", "told"): "the same scales and loads, of dense and of grouped products",
+    ("hexcute_w4a16", "told"): "a slot's scales of groups, by cp.async of the producer, freed one "
+    "slot later; the weights' products are waited for before",
     ("hexcute_scan", "told"): "two rings between helpers and the warps that scan: dt, dt u, B and "
     "C one way, y the other; bar.warp.sync, then a lane of each warp arrives",
     ("hexcute_forwarded", "ended"): "a tile pushed into the first block, which waits for all 128 "
@@ -39,6 +42,17 @@ LOOKED_AT = {
     "the first block wait for it",
 }
 """Kernels and rules that were looked at, with what the accesses are in the source."""
+BY_HAND = Path(__file__).with_name("by_hand.json")
+
+
+@cache
+def _by_hand() -> dict[tuple[str, str, frozenset[int]], str]:
+    """Kernel, digest of its instructions, and offsets of the accesses -> why they are in order."""
+    rows = json.loads(BY_HAND.read_text(encoding="utf-8"))
+    return {
+        (row["kernel"], row["code"], frozenset(int(at, 16) for at in row["accesses"])): row["why"]
+        for row in rows
+    }
 
 
 @lru_cache(maxsize=64)
@@ -55,26 +69,40 @@ def explained(lines: Sequence[str], kernel: str, image: Path) -> str | None:
     accesses = [(m[1] == "Write", m[2], int(m[3], 16)) for m in map(_ACCESS.search, lines) if m]
     alone = _GONE.match(lines[0]) or _UNWRITTEN.match(lines[0])
     place = _AT.search(" ".join(lines)) if alone else None
-    if len(accesses) < 2 and place is None:
+    if place is not None:
+        unwritten = _UNWRITTEN.match(lines[0]) is not None
+        return _of_one(kernel, image, place[1], int(place[2], 16), unwritten)
+    if len(accesses) < 2 or any(name != kernel for _, name, _ in accesses):
         return None
-    code, found = _code(image), None
+    return _of_several(kernel, image, tuple((write, at) for write, _, at in accesses))
+
+
+@cache
+def _of_several(kernel: str, image: Path, accesses: tuple[tuple[bool, int], ...]) -> str | None:
+    """Of a report of one access and others; True are writes."""
+    code = _code(image)
     if code is None:
         return None
-    if place is not None:
-        at = int(place[2], 16)
-        if place[1] == kernel and at in code.ops:
-            found = _of_one(code, at, read=_UNWRITTEN.match(lines[0]) is not None)
-    elif all(name == kernel and touches(code, at, write) for write, name, at in accesses):
-        (_, _, one), *others = accesses
-        rules = {rule(code, one, at) for _, _, at in others}
-        found = rules.pop() if len(rules) == 1 else None
+    seen = _by_hand().get((kernel, code.digest, frozenset(at for _, at in accesses)))
+    if seen is not None or not all(touches(code, at, write) for write, at in accesses):
+        return seen
+    (_, one), *others = accesses
+    rules = {rule(code, one, at) for _, at in others}
+    return _said(kernel, rules.pop()) if len(rules) == 1 else None
+
+
+@cache
+def _of_one(kernel: str, image: Path, name: str, at: int, read: bool) -> str | None:
+    """Of a report of one access: a load of what nothing wrote, or a store."""
+    code = _code(image)
+    if code is None or name != kernel or at not in code.ops:
+        return None
+    if read:
+        return _said(kernel, "dropped" if dropped(code, at) else None)
+    return _said(kernel, "ended" if stores_anywhere(code, at) and ended(code, at) else None)
+
+
+def _said(kernel: str, found: str | None) -> str | None:
     if found is None or (kernel, found) not in LOOKED_AT:
         return None
     return f"{found}: {LOOKED_AT[kernel, found]}"
-
-
-def _of_one(code: Machine, at: int, read: bool) -> str | None:
-    """The rule for a report of one access: a load of what nothing wrote, or a store."""
-    if read:
-        return "dropped" if dropped(code, at) else None
-    return "ended" if stores_anywhere(code, at) and ended(code, at) else None

@@ -77,6 +77,10 @@ def blocks() -> list[tuple[int, int]]:
     return sorted(found)
 
 
+def _nothing() -> None:
+    """Nothing is to be kept."""
+
+
 @dataclass(frozen=True)
 class _Made:
     """A launch as the driver was given it, its parameters in `values`."""
@@ -135,48 +139,57 @@ class Recorder:
 
     def launch(self, config: Any, function: Any, params: Any, extra: Any) -> int:
         with self._lock:
-            self._look(config, function, params)
+            keep = self._look(config, function, params)
         status: int = self._launch(config, function, params, extra)
+        # What the driver refuses has not run.
+        if status == 0:
+            with self._lock:
+                keep()
         return status
 
-    def _look(self, config: int, function: int, params: int) -> None:
+    def _look(self, config: int, function: int, params: int) -> Callable[[], None]:
+        """Reads what a launch finds in memory; the answer files it."""
         kernel, image, sizes = self._loaded[getattr(function, "value", function)]
         shape, stream, where, count = _CONFIG.unpack(ctypes.string_at(config, _CONFIG.size))
         if 0 in struct.unpack_from("<3I", shape):
-            return
+            return _nothing
         addresses = (ctypes.c_uint64 * max(len(sizes), 1)).from_address(params)
         values = [ctypes.string_at(a, size) for a, size in zip(addresses, sizes)]
         seen = (function, shape, *values)
         if seen in self._seen:
-            return
+            return _nothing
         self._seen.add(seen)
         attributes = ctypes.string_at(where, count * _ATTRIBUTE_BYTES).hex() if count else ""
         made = _Made(kernel, image, shape.hex(), (attributes, count), values)
         with self._gpu.current():
             if len(self._seen) > MOST_OF_A_TEST:
-                self._lost(made, f"beyond the first {MOST_OF_A_TEST} of its test")
-            elif self._gpu.capturing(stream):
-                self._captured.append((made, self._held()))
-            else:
-                self._keep(made, self._held())
+                why = f"beyond the first {MOST_OF_A_TEST} of its test"
+                return lambda: self._lost(made, why)
+            if self._gpu.capturing(stream):
+                captured = made, self._held()
+                return lambda: self._captured.append(captured)
+            return self._kept(made, self._held())
 
     def replayed(self) -> None:
         """A graph was launched: what it captured has run, and its memory holds what it needs."""
         with self._lock:
             for made, held in self._captured:
-                self._keep(made, held)
+                self._kept(made, held)()
             self._captured.clear()
 
     def _lost(self, made: _Made, why: str) -> None:
         self._note("launches", self.test, made.kernel, f"not kept: {why}")
 
-    def _keep(self, made: _Made, held: list[tuple[int, int]]) -> None:
+    def _kept(self, made: _Made, held: list[tuple[int, int]]) -> Callable[[], None]:
+        """Reads the memory now; the answer files it."""
         try:
             bound, buffers, contents = self._memory(made.values, held)
-            rest = (made.kernel, made.image, made.shape, made.attributes)
-            self._file(Launch(*rest, bound, buffers, self.test), contents)
-        except (Unrecorded, GpuError) as why:
-            self._lost(made, str(why))
+        except (Unrecorded, GpuError) as error:
+            why = str(error)
+            return lambda: self._lost(made, why)
+        rest = (made.kernel, made.image, made.shape, made.attributes)
+        launch = Launch(*rest, bound, buffers, self.test)
+        return lambda: self._file(launch, contents)
 
     def _file(self, launch: Launch, contents: list[bytes]) -> None:
         key = key_of(launch, contents)
@@ -184,7 +197,8 @@ class Recorder:
         if not path.exists():
             self._room -= sum(map(len, contents))
             if self._room < 0:
-                raise Unrecorded("no room")
+                self._note("launches", self.test, launch.kernel, "not kept: no room")
+                return
             write(path, launch, contents)
         self._note("launches", self.test, launch.kernel, key)
 
@@ -259,11 +273,17 @@ def mark(torch: Any, gpu: Gpu) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All families early, those that are drawn, and take long to compile, last."""
+    """Of each file one in turn, so that those with few are all run early; what is drawn, and takes
+    long to compile, last."""
     covered = set(Path(COVERED).read_text(encoding="utf-8").splitlines()) if COVERED else set()
     tests = [i for i in items if TIMED not in i.nodeid and i.nodeid not in covered]
     random.Random(0).shuffle(tests)
-    items[:] = sorted(tests, key=lambda item: "random" in item.nodeid)
+    turns: dict[Path, int] = {}
+    order: dict[str, tuple[bool, int]] = {}
+    for test in tests:
+        turns[test.path] = turns.get(test.path, 0) + 1
+        order[test.nodeid] = "random" in test.nodeid, turns[test.path]
+    items[:] = sorted(tests, key=lambda test: order[test.nodeid])
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -3,8 +3,9 @@ left or the time END has come; under a tool of compute-sanitizer, nothing else r
 
     memory of the recorded sizes, what had been written put back, one launch, wait
 
-A worker takes a launch by making the file CLAIMS/KEY, which one process alone can. The first after
-an error of the driver's is the last: the context is broken.
+A worker takes a launch by making the file CLAIMS/KEY, which one process alone can; those of the
+machine code that it has loaded first, since loading it under a tool takes most of the time. The
+first after an error of the driver's is the last: the context is broken.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from gpu import Gpu, GpuError
-from launches import ADDRESS_BYTES, Launch, Value, read
+from launches import ADDRESS_BYTES, Launch, Value, head, read
 
 OVER = "over"
 """This file says that no launches will be added to the folder."""
@@ -25,9 +27,26 @@ FINISHED = "\nno launch is left for this worker"
 _PAUSE = 0.3
 
 
-def replay(gpu: Gpu, image: bytes, launch: Launch, contents: list[bytes]) -> None:
+class Loaded:
+    """The machine code of one kernel, as long as launches ask for it."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._gpu, self._of, self._module, self._function = gpu, ("", ""), 0, 0
+
+    def function(self, folder: Path, launch: Launch) -> int:
+        """Raises GpuError."""
+        wanted = launch.image, launch.kernel
+        if self._of != wanted:
+            if self._module:
+                self._gpu.unload(self._module)
+            image = (folder / f"{launch.image}.cubin").read_bytes()
+            self._module, self._function = self._gpu.load(image, launch.kernel)
+            self._of = wanted
+        return self._function
+
+
+def replay(gpu: Gpu, function: int, launch: Launch, contents: list[bytes]) -> None:
     """Runs a launch on memory of its own. Raises GpuError."""
-    module, function = gpu.load(image, launch.kernel)
     buffers = [gpu.allocate(buffer.size) for buffer in launch.buffers]
     for address, buffer, data in zip(buffers, launch.buffers, contents, strict=True):
         at = 0
@@ -51,16 +70,21 @@ def replay(gpu: Gpu, image: bytes, launch: Launch, contents: list[bytes]) -> Non
     gpu.wait()
     for address in buffers:
         gpu.free(address)
-    gpu.unload(module)
 
 
 def claimed(folder: Path, claims: Path, end: float) -> Iterator[Path]:
-    """Launches that no other worker has taken, small ones first."""
+    """Launches that no other worker has taken, small ones first, of one machine code together."""
     tried: set[str] = set()
+    images: dict[str, str] = {}
     while True:
         over = (folder / OVER).exists()
         found = [path for path in folder.glob("*.launch") if path.name not in tried]
+        small: dict[str, list[Path]] = {}
         for path in sorted(found, key=lambda path: path.stat().st_size):
+            if path.name not in images:
+                images[path.name] = head(path).image
+            small.setdefault(images[path.name], []).append(path)
+        for path in chain.from_iterable(small.values()):
             tried.add(path.name)
             if time.time() > end:
                 return
@@ -79,11 +103,12 @@ def main() -> int:
     folder, claims, end = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
     gpu = Gpu()
     gpu.open()
+    loaded = Loaded(gpu)
     for path in claimed(folder, claims, end):
         launch, contents = read(path)
         print(f"\nlaunch {path.stem}", flush=True)
         try:
-            replay(gpu, (folder / f"{launch.image}.cubin").read_bytes(), launch, contents)
+            replay(gpu, loaded.function(folder, launch), launch, contents)
         except GpuError as error:
             print(f"\nbroken {path.stem}: {error}", flush=True)
             return 3

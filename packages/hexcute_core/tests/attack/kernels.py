@@ -1,4 +1,4 @@
-"""Fifteen right kernels in which mistakes are planted, with their arguments: small, so that a run
+"""Twenty right kernels in which mistakes are planted, with their arguments: small, so that a run
 takes a fraction of a second, and yet every slot of a ring is used more than once."""
 
 from __future__ import annotations
@@ -14,11 +14,16 @@ import role_kernels
 from gpu_kernels import chain, matrices, one_tile, products
 from remote_cases import CASES
 
+from attack.families import scaled, scanned
 from hexcute_core import bf16, f16, f32
 from hexcute_core.driver import CompiledKernel
 from hexcute_core.driver.simulation import compile_for
+from hexcute_kernels.fp8.blockwise import blockwise_gemm
+from hexcute_kernels.fp8.thin import thin_blockwise_gemm
 from hexcute_kernels.gemm.pipelined import pipelined_gemm
 from hexcute_kernels.gemm.warp_specialized import warp_specialized_gemm
+from hexcute_kernels.scan.selective import selective_scan_kernel
+from hexcute_kernels.scan.warp_specialized import helped_scan_kernel
 
 Arguments: TypeAlias = "Callable[[], tuple[np.ndarray, ...]]"
 
@@ -105,5 +110,39 @@ PLANTED = (
     _role("in_rows", products(128, 64, 320), products(128, 64, 256), module=cluster_kernels, X=2),
     _remote("split_k"),
     _remote("sent_by_tma"),
+    Planted(
+        "scan",
+        lambda: selective_scan_kernel(f16, 16),
+        partial(scanned, 72),
+        {"BD": 64, "BT": 16, "EACH": 8},
+    ),
+    Planted(
+        "helped_scan",
+        lambda: helped_scan_kernel(f16, 16),
+        partial(scanned, 72),
+        {"BT": 16, "EACH": 4, "OWN": 1},
+        more=(partial(scanned, 56), partial(scanned, 88), partial(scanned, 152)),
+    ),
+    Planted(
+        "fp8",
+        lambda: blockwise_gemm(f32),
+        partial(scaled, 64, 32, 640),
+        {"BM": 64, "BN": 32, "CONSUMERS": 1, "STAGES": 3},
+        more=(partial(scaled, 64, 32, 512), partial(scaled, 64, 32, 768)),
+    ),
+    Planted(
+        "thin_fp8",
+        lambda: thin_blockwise_gemm(f32),
+        partial(scaled, 8, 64, 640),
+        {"BM": 8, "BN": 64, "CONSUMERS": 1, "STAGES": 3},
+        more=(partial(scaled, 8, 64, 512), partial(scaled, 8, 64, 768)),
+    ),
+    Planted(
+        "split_fp8",
+        lambda: thin_blockwise_gemm(f32),
+        partial(scaled, 8, 64, 640),
+        {"BM": 8, "BN": 64, "CONSUMERS": 1, "STAGES": 2, "SPLITS": 2},
+        more=(partial(scaled, 8, 64, 1280), partial(scaled, 8, 64, 1792)),
+    ),
 )
 BY_NAME = {planted.name: planted for planted in PLANTED}

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 PROVED = "proved without effect"
 """How a mistake ends that leaves all in order, as `proof` shows."""
 SECONDS = 60
-"""A try that takes longer counts as one that hangs."""
+"""A try that computes for longer counts as one that hangs."""
+ASLEEP = 10
+"""So many times longer may pass on the clock: a machine with other work gives less than a core, and
+what waits for ever computes nothing."""
 
 
 @dataclass(frozen=True)
@@ -30,19 +33,26 @@ class Hangs(BaseException):
 
 
 @contextmanager
-def limited(seconds: int = SECONDS) -> Iterator[None]:
-    """Raises Hangs within, once so many seconds are over."""
+def limited(seconds: float = SECONDS) -> Iterator[None]:
+    """Raises Hangs within, once this process has computed for so many seconds, or slept on."""
 
     def stop(*_: object) -> None:
         raise Hangs
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
+    timers = {
+        signal.ITIMER_PROF: (signal.SIGPROF, seconds),
+        signal.ITIMER_REAL: (signal.SIGALRM, seconds * ASLEEP),
+    }
+    before = {sign: signal.signal(sign, stop) for sign, _ in timers.values()}
+    for timer, (_, most) in timers.items():
+        signal.setitimer(timer, most)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        for timer in timers:
+            signal.setitimer(timer, 0)
+        for sign, handler in before.items():
+            signal.signal(sign, handler)
 
 
 def table(verdicts: Iterable[Verdict]) -> list[str]:

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import random
+import time
 from pathlib import Path
 
 import pytest
-from attack import cache, inputs, planted, schedules, stale
+from attack import cache, inputs, planted, schedules, stale, verdict
 from attack.kernels import PLANTED, compiled
 from attack.mistakes import mistakes
 from attack.verdict import PROVED, Verdict, log
@@ -50,12 +51,12 @@ def test_right_kernels_are_clean(name):
     assert faults(schedules.attack(name, range(3))) == []
 
 
-def test_there_are_mistakes_of_every_kind_in_fifteen_kernels():
+def test_there_are_mistakes_of_every_kind_in_twenty_kernels():
     kinds: dict[str, int] = {}
     for kernel in PLANTED:
         for mistake in mistakes(compiled(kernel.name).thread):
             kinds[mistake.kind] = kinds.get(mistake.kind, 0) + 1
-    assert len(PLANTED) == 15 and sum(kinds.values()) >= 2_400
+    assert len(PLANTED) == 20 and sum(kinds.values()) >= 2_400
     assert all(kinds[kind] >= 70 for kind in ("delete", "duplicate", "move", "weaken", "misnumber"))
 
 
@@ -83,6 +84,23 @@ def test_a_raw_error_is_a_fault(monkeypatch):
     monkeypatch.setattr(inputs, "ENTRIES", {"raw": raw})
     (verdict,) = inputs.attack(range(1))
     assert (verdict.end, verdict.good) == ("raw error", False)
+
+
+def compute():
+    while True:
+        pass
+
+
+@pytest.mark.parametrize("wait", [lambda: time.sleep(9), compute])
+def test_what_computes_or_sleeps_for_too_long_is_stopped(wait, monkeypatch):
+    monkeypatch.setattr(verdict, "ASLEEP", 2)
+    before = time.perf_counter()
+    with pytest.raises(verdict.Hangs), verdict.limited(0.1):
+        wait()
+    assert time.perf_counter() - before < 5
+    monkeypatch.setattr(verdict, "ASLEEP", 99)
+    with verdict.limited(0.1):
+        time.sleep(0.3)
 
 
 def ends(whole):

@@ -17,7 +17,7 @@ from little_programs import BAR, ONE, TRUE, TX, ZERO, at, first, opened, prim, p
 
 from hexcute_core import dtypes as dt
 from hexcute_core.errors import HexcuteError
-from hexcute_core.scalar import compare
+from hexcute_core.scalar import Const, compare
 from hexcute_core.simulator import simulate
 from hexcute_core.thread import If, verify
 
@@ -99,8 +99,21 @@ def test_a_wait_that_may_come_too_late_is_not_proved(blind):
 
 def test_an_arrival_that_may_come_a_phase_early_is_not_proved():
     other = If(compare("eq", TX, 32), (ARRIVE,))
-    found = reasons((first(ARRIVE),), (other,), *opened(1))
+    assert reasons((first(ARRIVE),), (other,), *opened(1)) == frozenset(), "nobody waits"
+    found = reasons((first(ARRIVE),), (other, WAIT), *opened(1))
     assert any("may come in phase 0" in reason for reason in found)
+
+
+def test_an_arrival_of_copies_comes_behind_what_its_thread_waited_for():
+    """Each refills the slot when it is free, as the first round says that it is."""
+    free = prim("mbarrier.wait", shared(BAR + 8), Const(1, dt.i32))
+    copy = prim("cp.async.mbarrier", shared(BAR))
+    back = (WAIT, prim("mbarrier.arrive", shared(BAR + 8)))
+    second = prim("mbarrier.init", shared(BAR + 8), Const(32, dt.i32))
+    inits = [first(second, prim("fence.mbarrier")), *opened(32)]
+    assert reasons((free, copy), back, *inits) == frozenset()
+    (late,) = reasons((copy, free), back, *inits)
+    assert "may come too late" in late
 
 
 @pytest.mark.parametrize("meet, ordered", [((prim("bar.warp.sync"),), True), ((), False)])

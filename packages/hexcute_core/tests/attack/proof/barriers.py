@@ -3,7 +3,7 @@ every schedule.
 
 A phase k of a barrier is what it is on every schedule if each of its arrivals, and each of its
 copies, is after phase k - 1; and a wait for it passes neither early nor never if it is after phase
-k - 1 and before phase k + 1.
+k - 1 and before phase k + 1. Phases that nobody waits for matter to nobody.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class MBarrier:
     waits: list[tuple[int, int]] = field(default_factory=list)
     _came: list[int] = field(default_factory=list)
     _coming: list[tuple[int, frozenset[str]]] = field(default_factory=list)
+    _doubt: str | None = None
 
     @property
     def phase(self) -> int:
@@ -84,7 +85,7 @@ class MBarrier:
     def in_phase(self, graph: Graph, node: int, what: str) -> None:
         """`node` must come after the last phase: it is over once all that it waits for has come."""
         if self.over and not all(graph.after(node, came) for came in self._came):
-            raise Unproved(f"{what} at {self.name} may come in phase {self.phase - 1}")
+            self._doubt = self._doubt or f"{what} at {self.name} may come in phase {self.phase - 1}"
 
     def arrive(
         self, graph: Graph, node: int, times: int, size: int, scopes: frozenset[str], what: str
@@ -121,7 +122,10 @@ class MBarrier:
             raise Unproved(f"a wait for phase {phase} of {self.name} may pass early")
 
     def finish(self, graph: Graph) -> None:
-        """No wait may come so late that its phase looks like another."""
+        """No wait may come so late that its phase looks like another; all phases that somebody
+        waits for are what they are on every schedule."""
+        if self.waits and self._doubt is not None:
+            raise Unproved(self._doubt)
         for phase, node in self.waits:
             if len(self.over) > phase + 1 and not graph.after(self.over[phase + 1], node):
                 raise Unproved(f"a wait for phase {phase} of {self.name} may come too late")

@@ -131,7 +131,8 @@ class Engines(ABC):
             barrier, node = self.barrier(warp, strand, warp.block, place, event)
             barrier.in_phase(self.graph, node, event.name)
             copies = [a for g in self._copies.get(strand.name, []) for a in g if a.end is None]
-            end = self.graph.node([a.starts[0] for a in copies], [node])
+            # A thread asks for the arrival behind the waits that it has passed.
+            end = self.graph.node([a.starts[0] for a in copies], [node, *strand.tested])
             for access in copies:
                 # Its own thread, too, has to wait at the barrier.
                 access.end, access.last = end, len(warp.events)
