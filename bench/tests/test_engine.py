@@ -214,8 +214,8 @@ def test_long_prompts_are_read_in_passes_of_whole_sequences() -> None:
     assert Load(16, 128).passes == 1
 
 
-def test_every_baseline_has_a_key_of_each_batch() -> None:
-    assert len(keys(False)) == 4 * sum(map(len, BASELINES.values()))
+def test_every_baseline_has_a_key_of_each_batch_and_every_model_a_check() -> None:
+    assert len(keys(False)) == 4 * sum(map(len, BASELINES.values())) + len(BASELINES)
     assert set(keys(True)) < set(keys(False))
 
 

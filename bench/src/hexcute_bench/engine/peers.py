@@ -18,6 +18,7 @@ import torch
 from hexcute_bench.cases.moe import Alignment
 from hexcute_bench.engine.glue import OURS
 from hexcute_bench.engine.operators import Operators
+from hexcute_bench.engine.reference import REFERENCE
 from hexcute_bench.engine.weights import Eight, FourBits, Stacks
 from hexcute_bench.peers.folder import loader, python_package, vllm_operators
 from hexcute_bench.peers.fp8 import deep_gemm
@@ -256,17 +257,20 @@ def fa3_decode(q: Any, k_cache: Any, v_cache: Any, lengths: Any, scale: float) -
 SYSTEMS: dict[str, tuple[Operators, ...]] = {
     "deepseek": (
         OURS,
+        REFERENCE,
         OURS.but("triton", experts=TritonExperts()),
         OURS.but("marlin_092", experts=MarlinExperts(newest=False)),
         OURS.but("marlin", experts=MarlinExperts(newest=True), four=MarlinFour()),
     ),
     "jamba": (
         OURS,
+        REFERENCE,
         OURS.but("mamba", scan=mamba_scan, scan_step=mamba_step, steps_first=False),
         OURS.but("fa3", attend=fa3_attend, decode=fa3_decode),
     ),
     "qwen": (
         OURS,
+        REFERENCE,
         OURS.but("cutlass", eight=CutlassEight()),
         OURS.but("deepgemm", eight=DeepGemmEight()),
         OURS.but("fa3", attend=fa3_attend, decode=fa3_decode),

@@ -57,6 +57,8 @@ class TorchExperts:
         out = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
         for expert in range(count):
             rows, choice = (ids == expert).nonzero(as_tuple=True)
+            if not len(rows):
+                continue
             first, second = _expert(packed.first, expert), _expert(packed.second, expert)
             h = gated(x[rows].float() @ first)
             out.index_add_(0, rows, (h @ second) * gates[rows, choice].unsqueeze(1))

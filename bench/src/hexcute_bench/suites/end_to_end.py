@@ -26,13 +26,16 @@ BASELINES = {
 }
 TENSOR_PARALLEL = 8
 """Ranks of DeepSeek-R1, of which one is built."""
+REFERENCE = "reference"
+"""A key with this in a baseline's place compares logits with plain torch's, and times nothing."""
 TOLERANCE = {"deepseek": 0.1, "jamba": 0.1, "qwen": 0.1}
 """Of the logits: rms of their difference over their own."""
 
 
 def keys(quick: bool) -> Sequence[str]:
-    """What there is to measure: a model, a baseline and a load each."""
-    return [
+    """What there is to check and to measure: a model, a baseline and a load each."""
+    checks = [f"{model} {REFERENCE} batch=2 prompt=8" for model in BASELINES]
+    return checks + [
         f"{model} {baseline} batch={batch} prompt={prompt}"
         for model, baselines in BASELINES.items()
         for baseline in baselines
@@ -100,18 +103,22 @@ def measure(key: str, settings: Settings) -> Sequence[Mapping[str, Any]]:
     forced = torch.randint(vocabulary, (CHECKED, load.batch), device="cuda", generator=draw)
     ours, theirs = (Generation(each, load, prompts).logits(forced) for each in built.models)
     found = agreement(ours, theirs)
-    tolerance = TOLERANCE[model]
+    right = found.error <= TOLERANCE[model]
+    common = {
+        "key": key, "model": model, "baseline": baseline, "status": OK if right else WRONG,
+        "batch": load.batch, "prompt": load.prompt, "ranks": settings.ranks,
+        "layers": built.sizes.layers, "error": found.error, "tolerance": TOLERANCE[model],
+        "same": found.same,
+    }  # fmt: skip
+    if baseline == REFERENCE:
+        return [{**common, "system": built.models[0].ops.name}]
     times = latencies(built.models, load, prompts, settings.rounds)
     return [
         {
-            "key": key, "model": model, "baseline": baseline, "system": each.ops.name,
-            "status": OK if found.error <= tolerance else WRONG, "batch": load.batch,
-            "prompt": load.prompt, "ranks": settings.ranks, "layers": built.sizes.layers,
-            "weights_gb": size(each.layers) * 1e-9, "passes": load.passes,
-            "prefill_us": time.prefill.median, "step_us": time.step.median,
+            **common, "system": each.ops.name, "weights_gb": size(each.layers) * 1e-9,
+            "passes": load.passes, "prefill_us": time.prefill.median, "step_us": time.step.median,
             "step_low_us": time.step.low, "step_high_us": time.step.high,
-            "latency_ms": time.whole_ms(load), "error": found.error, "tolerance": tolerance,
-            "same": found.same, "kernels": told(time.step_kernels),
+            "latency_ms": time.whole_ms(load), "kernels": told(time.step_kernels),
             "prefill_kernels": told(time.prefill_kernels),
         }
         for each, time in zip(built.models, times)
