@@ -197,10 +197,31 @@ def engines(session: nox.Session) -> None:
     """Models of transformers, and those of the bench, with our operators in them, on a GPU in
     software."""
     compiler(session, *TESTING, "torch", "transformers>=5,<6", "compressed-tensors")
-    names = ("stored_checkpoints", "transformers", "transformers_mamba", "transformers_stored")
+    names = (
+        "stored_checkpoints", "transformers", "transformers_mamba", "transformers_stored",
+        "vllm_ahead",
+    )  # fmt: skip
     tests = [f"packages/hexcute_kernels/tests/test_{name}.py" for name in names]
     tests.append("bench/tests/test_engine_simulated.py")
     session.run("python", "-m", "pytest", *tests, *PARALLEL, *session.posargs)
+
+
+# What vLLM's registries import, beside what torch and transformers bring.
+VLLM_NEEDS = (
+    "aiohttp", "apache-tvm-ffi", "cachetools", "cbor2", "cloudpickle", "compressed-tensors",
+    "einops", "fastapi", "llguidance", "msgspec", "openai", "openai-harmony",
+    "opentelemetry-api", "partial-json-parser", "pillow", "prometheus-client", "psutil",
+    "py-cpuinfo", "pybase64", "pyzmq", "requests", "uvloop", "xgrammar",
+)  # fmt: skip
+
+
+@nox.session
+def vllm(session: nox.Session) -> None:
+    """The plugin in vLLM's registries and base classes, without a GPU: 900 MB to download."""
+    compiler(session, *TESTING, "torch", "transformers>=5,<6", *VLLM_NEEDS)
+    pip(session, "--no-deps", "vllm==0.33.*")
+    tests = [f"packages/hexcute_kernels/tests/test_{name}.py" for name in ("vllm", "vllm_states")]
+    session.run("python", "-m", "pytest", *tests, *session.posargs)
 
 
 @nox.session

@@ -86,13 +86,27 @@ def grouped_matmul(a: Any, b: Any, bounds: Any) -> Any:
 
 def attention(q: Any, k: Any, v: Any, **how: Any) -> Any:
     scale = q.shape[-1] ** -0.5 if how["scale"] is None else how["scale"]
-    right = 0 if how["causal"] else None
-    return attended(q, k, v, scale, right, how["left"], how["softcap"])[0].to(q.dtype)
+    rest = scale, 0 if how["causal"] else None, how["left"], how["softcap"]
+    if how["cu_seqlens_q"] is None:
+        return attended(q, k, v, *rest)[0].to(q.dtype)
+    made = torch.full((q.shape[0], q.shape[1], v.shape[-1]), torch.nan)
+    ends = how["cu_seqlens_q"].tolist(), how["cu_seqlens_k"].tolist()
+    for q0, q1, k0, k1 in zip(ends[0], ends[0][1:], ends[1], ends[1][1:]):
+        made[q0:q1] = attended(q[None, q0:q1], k[None, k0:k1], v[None, k0:k1], *rest)[0][0]
+    return made.to(q.dtype)
 
 
 def decode_attention(q: Any, k: Any, v: Any, **how: Any) -> Any:
     scale = q.shape[-1] ** -0.5 if how["scale"] is None else how["scale"]
-    return attended(q, k, v, scale, 0, how["left"], how["softcap"])[0].to(q.dtype)
+    rest, table = (scale, 0, how["left"], how["softcap"]), how["page_table"]
+    if how["seq_lens"] is None:
+        return attended(q, k, v, *rest)[0].to(q.dtype)
+    made = torch.zeros(q.shape)
+    for z, n in enumerate(how["seq_lens"].tolist()):
+        own = (t[z] if table is None else t[table[z].long()].flatten(0, 1) for t in (k, v))
+        if n:
+            made[z] = attended(q[z : z + 1], *(t[None, :n] for t in own), *rest)[0][0]
+    return made.to(q.dtype)
 
 
 BY_PLACE: dict[str, Callable[..., Any]] = {

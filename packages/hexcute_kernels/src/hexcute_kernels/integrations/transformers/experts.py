@@ -11,8 +11,6 @@ The router is the model's own. Nothing here waits for the GPU.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch.nn.functional import silu
 
@@ -20,12 +18,11 @@ from hexcute_core.errors import LaunchError
 from hexcute_core.unions import assert_never
 from hexcute_kernels.fp8 import fp8_grouped_matmul, quantize_blockwise
 from hexcute_kernels.gemm import grouped_matmul
+from hexcute_kernels.integrations.routed import Product, routed
 from hexcute_kernels.integrations.transformers.linears import named
 from hexcute_kernels.moe import moe
 from hexcute_kernels.parallel.weights import Blockwise, Dense, FourBits, Weight
 
-Product = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-"""Rows sorted by expert [m, k] and bounds [experts + 1] -> their products [m, n]."""
 BY = {
     Dense: "grouped_matmul",
     Blockwise: "quantize_blockwise and fp8_grouped_matmul",
@@ -75,27 +72,6 @@ class Experts(torch.nn.Module):  # type: ignore[misc]
             return _product(Dense(first)), _product(Dense(second))
         scales = self.gate_up_proj_scale_inv.detach(), self.down_proj_scale_inv.detach()
         return _product(Blockwise(first, scales[0])), _product(Blockwise(second, scales[1]))
-
-
-def routed(
-    x: torch.Tensor,
-    ids: torch.Tensor,
-    gates: torch.Tensor,
-    experts: int,
-    first: Product,
-    second: Product,
-) -> torch.Tensor:
-    """x (tokens, hidden) through two products by expert, silu between them; a token's rows are
-    added up in float32 and rounded once."""
-    tokens, top_k = ids.shape
-    expert, order = torch.sort(ids.reshape(-1), stable=True)
-    edges = torch.arange(experts + 1, device=ids.device, dtype=expert.dtype)
-    bounds = torch.searchsorted(expert, edges, out_int32=True)
-    gate, up = first(x[order // top_k], bounds).chunk(2, dim=-1)
-    rows = second((silu(gate) * up).contiguous(), bounds).float()
-    weighted = torch.empty_like(rows)
-    weighted[order] = rows * gates.reshape(-1)[order].unsqueeze(-1).float()
-    return weighted.view(tokens, top_k, -1).sum(1).to(x.dtype)
 
 
 def _product(weight: Weight) -> Product:
