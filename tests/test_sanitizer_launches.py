@@ -56,7 +56,8 @@ class FakeGpu:
     def wait(self) -> None: ...
 
     def read(self, address: int, size: int) -> bytearray:
-        return self.memory[address][:size]
+        base = max(at for at in self.memory if at <= address)
+        return self.memory[base][address - base : address - base + size]
 
     def write(self, address: int, data: bytes) -> None:
         base = max(at for at in self.memory if at <= address)
@@ -148,6 +149,32 @@ def test_a_launch_is_kept_and_runs_again_on_memory_of_its_own(tmp_path: Path) ->
     assert values[3][8:] == bytes([7]) * 120
     assert memory[first] == np.arange(8, dtype=np.uint32).tobytes()
     assert memory[second] == b"\5" + bytes(31), "what was not written stays as it was allocated"
+
+
+@pytest.mark.parametrize("rest, kept", [(range(8, 12), True), ([U] * 4, False)])
+def test_of_a_very_large_buffer_a_period_is_kept(
+    rest: Any, kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "LARGE", 32)
+    monkeypatch.setattr(record, "PERIOD", 16)
+    bench = Bench(tmp_path)
+    bench.gpu.put(FIRST, [*range(8), *rest])
+    bench.gpu.put(SECOND, [U] * 12)
+    bench.launch()
+    if not kept:
+        assert bench.notes == ["a::t\tk\tnot kept: more than 32 bytes, some of them unwritten"]
+        return
+    (path,) = bench.kept
+    launch, contents = read(path)
+    assert [(b.size, b.written, b.period) for b in launch.buffers] == [
+        (48, ((0, 48),), 16), (48, (), 0),
+    ]  # fmt: skip
+    bench.gpu.memory.clear()
+    replay.replay(bench.gpu, FUNCTION, launch, contents)  # type: ignore[arg-type]
+    memory = bench.gpu.launched[0][-1]
+    first, second = sorted(memory)
+    assert memory[first] == np.tile(np.arange(4, dtype=np.uint32), 3).tobytes()
+    assert memory[second] == bytes(48)
 
 
 def test_launches_that_do_the_same_are_kept_once(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`Launch`: one launch of a kernel, with all that it needs to be run again by itself, in a file.
 
-    a file: one line of JSON | the bytes of its buffers that something had written, in order
+    a file: one line of JSON | the bytes of its buffers that something had written, in order;
+            of very large ones the first period, which repeats
 
 What a launch does follows from machine code, shape, numbers and memory. So launches that are alike
 in these have one key, and are kept once; of large buffers, sizes count and the contents do not.
@@ -32,10 +33,17 @@ class Value:
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory of `size` bytes; `written`: where (start, end) something had been written."""
+    """Memory of `size` bytes; `written`: where (start, end) something had been written; `period`:
+    where it is not 0, all was, and so many bytes are kept of it, one after another again."""
 
     size: int
     written: tuple[tuple[int, int], ...]
+    period: int = 0
+
+    @property
+    def kept(self) -> int:
+        """Bytes that stand in the file."""
+        return self.period or sum(end - start for start, end in self.written)
 
 
 @dataclass(frozen=True)
@@ -86,8 +94,7 @@ def read(path: Path) -> tuple[Launch, list[bytes]]:
     """A launch, and of each of its buffers the bytes that were written, one after another."""
     with path.open("rb") as file:
         launch = _parsed(file.readline())
-        sizes = [sum(end - start for start, end in b.written) for b in launch.buffers]
-        return launch, [file.read(size) for size in sizes]
+        return launch, [file.read(buffer.kept) for buffer in launch.buffers]
 
 
 def _parsed(line: bytes) -> Launch:
@@ -95,7 +102,7 @@ def _parsed(line: bytes) -> Launch:
     fields["attributes"] = tuple(fields["attributes"])
     fields["values"] = tuple(Value(**value) for value in fields["values"])
     fields["buffers"] = tuple(
-        Buffer(b["size"], tuple((start, end) for start, end in b["written"]))
+        Buffer(b["size"], tuple((start, end) for start, end in b["written"]), b["period"])
         for b in fields["buffers"]
     )
     return Launch(**fields)

@@ -33,7 +33,9 @@ UNWRITTEN = 0x7FB5A5D3
 """No number of f32, f16 or bf16 in its upper half; a run of it is no one's data."""
 MAP_BYTES, _NOWHERE = 128, 1 << 20
 MOST_BYTES = int(os.environ.get("RECORD_MOST", 1 << 30))
-"""Of one launch."""
+"""Kept of one launch."""
+LARGE, PERIOD = 256 << 20, 16 << 20
+"""Of a buffer of more than LARGE bytes PERIOD are kept: what stands there steers no kernel."""
 MOST_OF_A_TEST = 1000
 ALL_BYTES = int(os.environ.get("RECORD_BYTES", 3 << 30))
 """Of one process."""
@@ -208,16 +210,27 @@ class Recorder:
         """The parameters, the buffers that they lead to, and what is in these."""
         used: dict[int, int] = {}
         bound = [self._bound(value, held, used) for value in values]
-        if sum(held[block][1] for block in used) > MOST_BYTES:
+        sizes = [held[block][1] for block in used]
+        if sum(PERIOD if size > LARGE else size for size in sizes) > MOST_BYTES:
             raise Unrecorded(f"more than {MOST_BYTES} bytes")
         self._gpu.wait()
-        buffers, contents = [], []
-        for block in used:
-            data = self._gpu.read(*held[block])
-            places = written(data)
-            buffers.append(Buffer(len(data), places))
-            contents.append(b"".join(data[start:end] for start, end in places))
-        return tuple(bound), tuple(buffers), contents
+        read = [self._buffer(*held[block]) for block in used]
+        return tuple(bound), tuple(b for b, _ in read), [content for _, content in read]
+
+    def _buffer(self, address: int, size: int) -> tuple[Buffer, bytes]:
+        """A buffer, and what is kept of it."""
+        if size > LARGE:
+            first, last = (self._gpu.read(a, PERIOD) for a in (address, address + size - PERIOD))
+            match written(first), written(last):
+                case (), ():
+                    return Buffer(size, ()), b""
+                case ((0, end),), ((0, also),) if end == also == PERIOD:
+                    return Buffer(size, ((0, size),), PERIOD), bytes(first)
+                case _:
+                    raise Unrecorded(f"more than {LARGE} bytes, some of them unwritten")
+        data = self._gpu.read(address, size)
+        places = written(data)
+        return Buffer(size, places), b"".join(data[start:end] for start, end in places)
 
     def _bound(self, value: bytes, held: list[tuple[int, int]], used: dict[int, int]) -> Value:
         """A parameter with its buffer's number in `used`, which grows: blocks in order."""

@@ -49,8 +49,10 @@ def replay(gpu: Gpu, function: int, launch: Launch, contents: list[bytes]) -> No
     """Runs a launch on memory of its own. Raises GpuError."""
     buffers = [gpu.allocate(buffer.size) for buffer in launch.buffers]
     for address, buffer, data in zip(buffers, launch.buffers, contents, strict=True):
+        for start in range(0, buffer.size, buffer.period) if buffer.period else ():
+            gpu.write(address + start, data[: buffer.size - start])
         at = 0
-        for start, end in buffer.written:
+        for start, end in buffer.written if not buffer.period else ():
             gpu.write(address + start, data[at : at + end - start])
             at += end - start
 
