@@ -8,7 +8,7 @@ float32, for the next system where memory allows.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from hexcute_bench.cases.tensors import (
@@ -59,9 +59,13 @@ class ScanCase:
         self.bias = randn((width,), torch.float32, device) * 0.1 - 2.0
         self.out = [poisoned(large, half, device) for _ in count]
         self._kept: dict[int, list[tuple[int, Any]]] = {}
+        self.restored: list[Callable[[int], None]] = []
+        """What a peer that writes over its inputs does before a run that is checked."""
 
     def poison(self, index: int) -> None:
         self.out[index].fill_(float("nan"))
+        for restore in self.restored:
+            restore(index)
 
     def output(self, index: int) -> Any:
         return self.out[index]

@@ -37,7 +37,7 @@ class Mamba(CasePeer):
 
 
 class VllmScan(CasePeer):
-    """selective_scan_fwd of vLLM, which writes the gated output over z.
+    """selective_scan_fwd of vLLM, which writes its output over delta, and the gated one over z.
 
     Its parameters have grown from version to version, so they are filled in by name.
     """
@@ -50,7 +50,13 @@ class VllmScan(CasePeer):
         schema = scan.default._schema
 
         def build() -> Run:
-            gates = [z.clone() for z in case.z]
+            gates, deltas = ([x.clone() for x in given] for given in (case.z, case.delta))
+
+            def restore(index: int) -> None:
+                gates[index].copy_(case.z[index])
+                deltas[index].copy_(case.delta[index])
+
+            case.restored.append(restore)
             states = torch.zeros((case.batch, case.width, STATES), device="cuda")
             shared = {
                 "A": case.a, "D_": case.d, "delta_bias_": case.bias, "delta_softplus": True,
@@ -60,7 +66,7 @@ class VllmScan(CasePeer):
 
             def given(index: int) -> list[Any]:
                 named = shared | {
-                    "u": case.u[index], "delta": case.delta[index], "B": case.b[index],
+                    "u": case.u[index], "delta": deltas[index], "B": case.b[index],
                     "C": case.c[index], "z_": gates[index],
                 }  # fmt: skip
                 return [

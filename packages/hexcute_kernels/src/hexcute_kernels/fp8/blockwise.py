@@ -6,7 +6,8 @@ One warp group loads by TMA; the others multiply a block of k into a temporary o
 its slot, and add it, scaled, to the result in float32: the Tensor Core's sums of FP8 keep too few
 bits for a long k. One group adds while another multiplies. Where PORTIONS is 2, a group takes its
 rows in two portions, one after the other, through one temporary. The blocks' scales come with the
-operands, so that no group waits for one at the start of a tile.
+operands, so that no group waits for one at the start of a tile. Columns of a tile wider than 128
+are added in sections of 64, each of which has one scale of b.
 
     by rows     c[i, j] = sa[i] sb[j]  sum over blocks of k, promoted alike, scaled at the end
     grouped     b and its scales are of the expert that `groups.place` gives each tile of rows
@@ -15,6 +16,7 @@ operands, so that no group waits for one at the start of a tile.
 from __future__ import annotations
 
 from functools import cache
+from itertools import product
 
 import hexcute_core as hx
 from hexcute_core import f8e4m3, f32, i32
@@ -27,6 +29,8 @@ matrices, experts, blocks = hx.dims("matrices experts blocks")
 
 BLOCK = 128
 """Elements of k, and columns of b, that share a scale."""
+SECTION = 64
+"""Columns of a tile wider than a block that are added at a time."""
 LINE = 32
 """Scales of b that come with a block of k, its own among them: TMA brings 16 bytes and more, to
 multiples of 128."""
@@ -42,16 +46,26 @@ def scale_type(scale_major: str, batch: object = None) -> hx.TensorType:
 
 
 @hx.device
-def load_blocks(a, b, sa, sb, row, column, slots, pipe, scale_major):
-    """Fills slot after slot with a block of k: of a from `row` on and of b from `column` on, and
-    their scales where there is room for them."""
-    s_a, s_b, s_s, s_w = slots
+def place_of(tile, table, count, tiles_n, group, high, wide, cluster):
+    """Where tile number `tile` of `high` x `wide` begins, its column, and what else `begins` says;
+    of the last tile, where there are fewer."""
+    tile, count = hx.minimum(tile, count * tiles_n - 1), hx.maximum(count, 1)
+    t, column = in_clusters(hx.maximum(tile, 0), count, tiles_n, group, 1, wide, 1, cluster)
+    return column, *begins(table, t, high)
+
+
+@hx.device
+def load_blocks(a, b, sa, sb, place, slots, pipe, scale_major):
+    """Fills slot after slot with a block of k: of a from a row on and of b from a column on, and
+    their scales where there is room for them. `place`: the expert, that row and that column."""
+    (expert, row, column), (s_a, s_b, s_s, s_w) = place, slots
+    a, b, sa, sb = (matrix(x, expert) for x in (a, b, sa, sb))
     ga, gb = (
         k_tiles(x, "k", at, y.shape[0], BLOCK) for x, at, y in ((a, row, s_a), (b, column, s_b))
     )
     if s_s is not None:
         gs = k_tiles(sa, scale_major, row, s_s.shape[0], 1)
-        gw = k_tiles(sb, "k", column // BLOCK, 1, LINE)
+        gw = k_tiles(sb, "k", column // BLOCK, s_w.shape[0], LINE)
     for i in range(hx.cdiv(a.shape[-1], BLOCK)):
         with pipe.produce() as s:
             hx.copy(ga[:, :, i], s_a[:, :, s])
@@ -64,40 +78,51 @@ def load_blocks(a, b, sa, sb, row, column, slots, pipe, scale_major):
 @hx.device
 def add(rc, rt, ra, p):
     """rc's portion p += rt, scaled by ra's where there are scales."""
-    rc[:, :, p] += rt if ra is None else rt * ra[:, :, p]
+    high, wide, sections, _ = rc.shape
+    for j in hx.static_range(sections):
+        part = hx.reshape(rt, (high, sections, wide))[:, j, :]
+        rc[:, :, j, p] += part if ra is None else part * ra[:, :, j, p]
 
 
 @hx.device
-def add_blocks(rc, slots, pipe, blocks, first, late):
+def scales_of_b(s_w, i, s, column):
+    """The scales of b of block i in slot s, for the sections of a tile that begins at `column`."""
+    rb = [hx.register_tensor(f32, (1, 1)) for _ in range(s_w.shape[0])]
+    for row in hx.static_range(s_w.shape[0]):
+        hx.copy(s_w[row : row + 1, hx.ds(i % LINE, 1), s], rb[row])
+    # A wide tile begins with a block of 128 columns, or in its middle.
+    return rb if len(rb) == 1 else [rb[0], hx.where(column % BLOCK == 0, *rb), rb[1]]
+
+
+@hx.device
+def add_blocks(rc, slots, pipe, blocks, first, column, late):
     """rc += the scaled products of `blocks` blocks of k, of the rows from `first` on, a portion
-    after the other.
+    after the other; the tile begins at `column`.
 
     `late`: the sums of a block's last portion are added when the next block is there. Between two
     products a group then does little but add; it adds later where it waits for the block.
     """
     s_a, s_b, s_s, s_w = slots
-    high, wide, portions = rc.shape
+    high, wide, sections, portions = rc.shape
     # One for all portions: two would not fit beside the result.
-    rt, rb = hx.register_tensor(f32, (high, wide)), hx.register_tensor(f32, (1, 1))
-    scales, ra = None, None
+    rt, ra = hx.register_tensor(f32, (high, wide * sections)), None
+    hx.fill(rt, 0.0)
     if s_s is not None:
-        scales, ra = (hx.register_tensor(f32, (high, 1, portions)) for _ in range(2))
-    if late:
-        hx.fill(rt, 0.0)
-        if ra is not None:
-            hx.fill(ra, 0.0)
+        scales = hx.register_tensor(f32, (high, 1, portions))
+        ra = hx.register_tensor(f32, (high, 1, sections, portions))
+        hx.fill(ra, 0.0)
     for i in range(blocks):
         s = pipe.wait()
         if ra is not None:
             # All before the products: they would wait for what stands among them.
-            hx.copy(s_w[:, hx.ds(i % LINE, 1), s], rb)
+            rb = scales_of_b(s_w, i, s, column)
             for p in hx.static_range(portions):
                 hx.copy(s_s[first + p * high : first + (p + 1) * high, :, s], scales[:, :, p])
         if late:
             add(rc, rt, ra, portions - 1)
         if ra is not None:
-            for p in hx.static_range(portions):
-                hx.copy(scales[:, :, p] * rb, ra[:, :, p])
+            for j, p in product(range(sections), range(portions)):
+                hx.copy(scales[:, :, p] * rb[j], ra[:, :, j, p])
         for p in hx.static_range(portions):
             part = s_a[first + p * high : first + (p + 1) * high, :, s]
             hx.gemm(rt, part, s_b[:, :, s], asynchronous=True, accumulate=False)
@@ -128,10 +153,10 @@ def blockwise_gemm(
 
     a[m, k] and b[n, k], both K-major; sa[groups, m] where `scale_major` is "m", else sa[m, groups];
     sb[columns, groups], where groups and columns are k and n in blocks of 128, the last perhaps
-    short; `by_rows`, sa[m] and sb[n]. Its constants: tile BM x BN, where BN divides 128, STAGES,
-    CONSUMERS warp groups, each of which stores its rows by itself, PORTIONS of a group's rows,
-    GROUP rows of tiles together; the blocks of a CLUSTER take neighbours in a row of tiles, each
-    brings a part of a to all; sums are added LATE as `add_blocks` says.
+    short; `by_rows`, sa[m] and sb[n]. Its constants: tile BM x BN, where BN divides 128 or is 192,
+    STAGES, CONSUMERS warp groups, each of which stores its rows by itself, PORTIONS of a group's
+    rows, GROUP rows of tiles together; the blocks of a CLUSTER take neighbours in a row of tiles,
+    each brings a part of a to all; sums are added LATE as `add_blocks` says.
 
     With `grouped_by`, b and sb are stacks, a matrix per expert, and which rows are whose is in
     `table` and `used` of `groups.place`: of one a, "rows", or of a stack too, "matrices". Rows of
@@ -149,34 +174,22 @@ def blockwise_gemm(
 
     @hx.kernel
     def fp8_gemm(
-        a: a_type,
-        b: b_type,
-        sa: sa_type,
-        sb: sb_type,
-        table: table_type,
-        used: used_type,
-        c: c_type,
-        *,
-        BM: int = 128,
-        BN: int = 128,
-        STAGES: int = 5,
-        CONSUMERS: int = 2,
-        PORTIONS: int = 1,
-        GROUP: int = 8,
-        CLUSTER: int = 1,
-        LATE: bool = False,
-    ):
-        assert BLOCK % BN == 0, "a tile's columns share one scale: BN divides 128"
+        a: a_type, b: b_type, sa: sa_type, sb: sb_type, table: table_type, used: used_type,
+        c: c_type, *, BM: int = 128, BN: int = 128, STAGES: int = 5, CONSUMERS: int = 2,
+        PORTIONS: int = 1, GROUP: int = 8, CLUSTER: int = 1, LATE: bool = False,
+    ):  # fmt: skip
+        assert BLOCK % BN == 0 or BN == 3 * SECTION, "BN divides 128, or is 192"
+        sections = 1 if BLOCK % BN == 0 else BN // SECTION
         tiles_n, tiles_k = hx.cdiv(n, BN * CLUSTER), hx.cdiv(k, BLOCK)
+        shape = tiles_n, GROUP, BM, BN, CLUSTER
         most = hx.cdiv(m, BM) if table is None else blocks
         teams = min(CONSUMERS, BM // 64)
-        own = BM // teams
+        own, wide = BM // teams, BN // sections
         high = own // PORTIONS
         hx.attrs.cuda.block_dim, hx.attrs.cuda.cluster_dim = 128 * (CONSUMERS + 1), CLUSTER
-        s_a = hx.shared_tensor(f8e4m3, (BM, BLOCK, STAGES))
-        s_b = hx.shared_tensor(f8e4m3, (BN, BLOCK, STAGES))
+        s_a, s_b = (hx.shared_tensor(f8e4m3, (x, BLOCK, STAGES)) for x in (BM, BN))
         s_s = None if by_rows else hx.shared_tensor(f32, (BM, 1, STAGES))
-        s_w = None if by_rows else hx.shared_tensor(f32, (1, LINE, STAGES))
+        s_w = None if by_rows else hx.shared_tensor(f32, (hx.cdiv(sections, 2), LINE, STAGES))
         slots = s_a, s_b, s_s, s_w
         pipe = hx.pipeline(STAGES)
         await_launch_ahead()
@@ -185,43 +198,42 @@ def blockwise_gemm(
             count = most if table is None else used[0]
             for tile in hx.persistent(most * tiles_n):
                 if table is None or tile < count * tiles_n:
-                    t, bn = in_clusters(tile, count, tiles_n, GROUP, 1, BN, 1, CLUSTER)
-                    bm, expert, _ = begins(table, t, BM)
-                    at = None if many is None else expert
-                    ours = matrix(a, at), matrix(b, expert), matrix(sa, at), matrix(sb, expert)
-                    load_blocks(*ours, bm, bn, slots, pipe, scale_major)
+                    bn, bm, expert, _, _ = place_of(tile, table, count, *shape)
+                    place = expert, bm, bn
+                    load_blocks(a, b, sa, sb, place, slots, pipe, scale_major)
 
         for me in hx.static_range(teams):
             s_c = hx.shared_tensor(out, (own, BN))
             numbers = None if table is None else hx.shared_tensor(i32, (own,))
             with hx.warp_groups_consumer(CONSUMERS // teams, registers=CONSUMER[CONSUMERS]):
                 count = most if table is None else used[0]
-                for tile in hx.persistent(most * tiles_n):
-                    if table is None or tile < count * tiles_n:
-                        t, bn = in_clusters(tile, count, tiles_n, GROUP, 1, BN, 1, CLUSTER)
-                        # Before the products: numbers from memory take a while.
-                        bm, expert, ends = begins(table, t, BM)
-                        start = bm + me * own
-                        if table is None or start < ends[1]:
-                            rc = hx.register_tensor(f32, (high, BN, PORTIONS))
-                            for p in hx.static_range(PORTIONS):
-                                hx.fill(rc[:, :, p], 0.0)
-                            add_blocks(rc, slots, pipe, tiles_k, me * own, LATE)
-                            hx.sync_role()  # The last tile has left s_c.
-                            for p in hx.static_range(PORTIONS):
-                                part = rc[:, :, p]
-                                if by_rows:
-                                    part = scaled_by_rows(part, sa, sb, start + p * high, bn)
-                                hx.copy(hx.cast(part, out), s_c[p * high : (p + 1) * high, :])
-                            hx.sync_role()
-                            gc = matrix(c, None if many is None else expert)
-                            if table is None:
-                                hx.copy(s_c, hx.global_view(gc[start:, bn:], ((own, BN), (n, 1))))
-                            else:
-                                store_between(s_c, gc, start, bn, *ends, numbers)
-                        else:  # The expert ends before: slots are freed, the other multiplies.
-                            for _ in range(tiles_k):
-                                pipe.wait()
-                                pipe.release()
+                tile, end = hx.blockIdx.x // CLUSTER, count * tiles_n
+                bn, bm, expert, first, last = place_of(tile, table, count, *shape)
+                while tile < end:
+                    # Under the products of this tile: numbers from memory take a while.
+                    tile += hx.gridDim.x // CLUSTER
+                    ahead = place_of(tile, table, count, *shape)
+                    start = bm + me * own
+                    if table is None or start < last:
+                        rc = hx.register_tensor(f32, (high, wide, sections, PORTIONS))
+                        hx.fill(rc, 0.0)
+                        add_blocks(rc, slots, pipe, tiles_k, me * own, bn, LATE)
+                        hx.sync_role()  # The last tile has left s_c.
+                        for j, p in product(range(sections), range(PORTIONS)):
+                            part, row, at = rc[:, :, j, p], p * high, j * wide
+                            if by_rows:
+                                part = scaled_by_rows(part, sa, sb, start + row, bn + at)
+                            hx.copy(hx.cast(part, out), s_c[row : row + high, at : at + wide])
+                        hx.sync_role()
+                        gc = matrix(c, expert)
+                        if table is None:
+                            hx.copy(s_c, hx.global_view(gc[start:, bn:], ((own, BN), (n, 1))))
+                        else:
+                            store_between(s_c, gc, start, bn, first, last, numbers)
+                    else:  # The expert ends before: slots are freed, the other multiplies.
+                        for _ in range(tiles_k):
+                            pipe.wait()
+                            pipe.release()
+                    bn, bm, expert, first, last = ahead
 
     return fp8_gemm

@@ -52,6 +52,7 @@ THIN_BLOCKWISE = Table(
             Row(ThinBlockwiseConfig(64, 64, 12, 2, EARLY=True), {"m": 64}, fills=100),
             Row(ThinBlockwiseConfig(64, 64, 12, 1, 2, EARLY=True), {"m": 64}, fills=100),
             Row(ThinBlockwiseConfig(64, 64, 5, 1, 4), {"m": 64}),
+            Row(ThinBlockwiseConfig(128, 64, 7, 2, 2, EARLY=True), least={"k": 12288}, fills=100),
             Row(ThinBlockwiseConfig(128, 64, 7, 1, 2, EARLY=True), fills=100),
             Row(ThinBlockwiseConfig(64, 64, 12, 1, 2, EARLY=True)),
         ),
@@ -72,7 +73,11 @@ BLOCKWISE = Table(
         "h200": (
             Row(BlockwiseConfig(64, 128, 8, 2), {"m": 64, "k": 1024, "out_bits": 16}, fills=100),
             Row(BlockwiseConfig(64, 64, 12, 1), {"m": 64, "out_bits": 16}),
-            Row(BlockwiseConfig(128, 128, 5, 2), {"m": 128, "k": 1024, "out_bits": 16}, fills=200),
+            Row(
+                BlockwiseConfig(128, 128, 5, 2, LATE=True),
+                {"m": 128, "k": 1024, "out_bits": 16},
+                fills=200,
+            ),
             Row(BlockwiseConfig(128, 64, 8, 2), {"m": 128, "out_bits": 16}),
             Row(
                 BlockwiseConfig(128, 128, 5, 2),
@@ -100,7 +105,17 @@ GROUPED = Table(
     rows={
         "h200": (
             Row(BlockwiseConfig(64, 128, 8, 1), {"share": 40, "out_bits": 16}),
+            Row(
+                BlockwiseConfig(128, 192, 4, 2, GROUP=1),
+                {"share": 160, "out_bits": 16},
+                least={"k": 4096},
+            ),
             Row(BlockwiseConfig(128, 128, 5, 2, GROUP=1), {"share": 160, "out_bits": 16}),
+            Row(
+                BlockwiseConfig(128, 192, 4, 2),
+                {"share": 1024, "out_bits": 16},
+                least={"share": 385},
+            ),
             Row(LATE, {"out_bits": 16}),
             Row(BlockwiseConfig(128, 128, 4, 2)),
         ),

@@ -88,11 +88,12 @@ def place(experts: int, counted: bool, by_expert: bool = False) -> hx.Kernel:
 
 @hx.device
 def begins(table, t, high):
-    """The row where tile number t begins, its expert, and the first row and the end of that one."""
+    """The row where tile number t begins, its expert, and the first row and the end of that one;
+    without a table the row alone counts."""
     if table is None:
-        return t * high, None, None
+        return t * high, 0, 0, 0
     # TMA stores nothing that may begin before a tensor.
-    return table[1, t] * STEP, hx.maximum(table[0, t], 0), (table[2, t], table[3, t])
+    return table[1, t] * STEP, hx.maximum(table[0, t], 0), table[2, t], table[3, t]
 
 
 @hx.device

@@ -22,8 +22,8 @@ def operand_type(
 
 @hx.device
 def matrix(x, index):
-    """The matrix number `index` of a batch, or `x` itself where there is none."""
-    return x if index is None else x[index]
+    """The matrix number `index` of a batch, or `x` itself where it is none."""
+    return x[index] if len(x.shape) == 3 else x
 
 
 @hx.device
