@@ -44,7 +44,7 @@ OPERATORS = (
     OperatorFigure("mha_forward_sm80", "mha_forward", "fa2",
                    ("triton", "hidet_attention", "hexcute_sm80_tuned", "hexcute_sm80"), _heads,
                    _length, attention.FORWARD, "sequence length", "mha_forward_sm80"),
-    OperatorFigure("mha_forward_sm90", "mha_forward", "fa3", ("triton", "cudnn", *_OURS),
+    OperatorFigure("mha_forward_sm90", "mha_forward", "fa3", ("triton", "cudnn", "fa4", *_OURS),
                    _heads, _length, attention.FORWARD, "sequence length", "mha_forward_sm90"),
     OperatorFigure("mha_decoding", "mha_decoding", "flashinfer",
                    ("triton", "fa2", "fa3", *_OURS), _heads, _length, attention.DECODING,

@@ -44,6 +44,7 @@ LOOKS: dict[str, Look] = {
     "deepgemm": Look("DeepGEMM", _ORANGE, "D"),
     "fa2": Look("FlashAttention 2", _SKY, "v"),
     "fa3": Look("FlashAttention 3", _SKY, "^"),
+    "fa4": Look("FlashAttention 4", _BLUE, "v"),
     "flashinfer": Look("FlashInfer", _ORANGE, "s"),
     "humming": Look("Humming", _ORANGE, "P"),
     "machete": Look("Machete", _SKY, "P"),

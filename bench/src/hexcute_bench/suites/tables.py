@@ -30,7 +30,7 @@ CODE: dict[tuple[str, str], tuple[str, str]] = {
     ("mha_forward", "triton"): ("hexcute_bench.triton_kernels.attention", ""),
     ("mha_decoding", "hexcute"): _ours("attention", "decoding"),
     ("mha_decoding", "triton"): ("hexcute_bench.triton_kernels.decode", ""),
-    ("moe", "hexcute"): _ours("moe", "experts"),
+    ("moe", "hexcute"): _ours("moe", "grouped"),
     ("selective_scan", "hexcute"): _ours("scan", "selective"),
     ("selective_scan", "triton"): ("hexcute_bench.triton_kernels.scan", ""),
 }
