@@ -234,8 +234,8 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def figures(session: nox.Session) -> None:
-    """Redraws all figures and tables from the committed results; `-- --check` compares them with the
-    committed ones instead. Needs no GPU."""
+    """Redraws all figures and tables from the committed results; `-- --check` compares them with
+    the committed ones instead. Needs no GPU."""
     pip(session, "hatchling", "editables", "numpy", "pandas", "matplotlib", "pytest")
     # The compiler's package has the command line's words; it needs nothing else of the compiler.
     trees = ("packages/cute_layout", "packages/hexcute_core", "bench")
