@@ -114,7 +114,7 @@ def build(session: nox.Session) -> None:
         session.run("python", "-m", "venv", "--clear", str(fresh))
         python, files = str(fresh / "bin" / "python"), sorted(map(str, dist.glob(kind)))
         # What an archive needs to be built, and what simulating needs.
-        wanted = ("hatchling", "ml_dtypes", "tqdm")
+        wanted = ("hatchling", "ml_dtypes")
         constrained = ("-m", "pip", "install", "--quiet", "--constraint", "constraints.txt")
         session.run(python, *constrained, *wanted, *files, external=True)
         session.run(python, "-I", "tests/installed.py", external=True)

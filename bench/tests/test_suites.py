@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -140,3 +142,12 @@ def test_random_sizes_are_the_same_every_time_and_of_two_kinds() -> None:
     whole = [shape for shape in suite.shapes if suite.regime(shape) == "multiples of 8"]
     assert 100 <= len(whole) <= 103, "a few of the others may happen to be"
     assert all(1 <= shape[name] <= 1 << 14 for shape in suite.shapes for name in ("m", "n", "k"))
+
+
+def test_output_that_nobody_reads_ends_the_command_without_a_word() -> None:
+    command = [sys.executable, "-c", "import sys, time; from hexcute_bench.cli import main; "
+               "time.sleep(0.3); sys.exit(main(['list']))"]  # fmt: skip
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert run.stdout is not None and run.stderr is not None
+    run.stdout.close()
+    assert run.wait(60) == 141 and run.stderr.read() == ""

@@ -7,7 +7,7 @@ import importlib.util
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from hexcute_bench.interface import KernelSuite, Settings, Suite
 from hexcute_bench.report.places import FIGURES, RESULTS
 from hexcute_bench.runner import Order, SuiteRun, missing_kernel
 from hexcute_bench.timing import CudaClock
-from hexcute_core.commands import Command
+from hexcute_core.commands import Command, unread
 
 # What a restarted run inherits: how often it was, and the clock's reading to stop at.
 _RESTARTS, _UNTIL = "HEXCUTE_BENCH_RESTARTS", "HEXCUTE_BENCH_UNTIL"
@@ -67,17 +67,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wrong argument, 3 when the device was lost or time ran out: the same command goes on."""
     options = parser().parse_args(arguments)
     try:
-        match options.command:
-            case "list":
-                return _list()
-            case "run":
-                return _run(options)
-            case "figures":
-                return _figures(options)
-            case "table":
-                return _table(options)
-            case _:
-                return _report(options)
+        status = _COMMANDS[options.command](options)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        return unread()
     except DeviceLost as error:
         print(error, file=sys.stderr)
         return _again(sys.argv[1:] if arguments is None else arguments)
@@ -95,7 +89,7 @@ def _again(arguments: Sequence[str]) -> int:
     os.execv(sys.executable, [sys.executable, "-m", "hexcute_bench", *arguments])
 
 
-def _list() -> int:
+def _list(options: argparse.Namespace) -> int:
     for suite in suites.ALL:
         state = missing_kernel(suite) or "ready"
         print(f"{suite.name:22} {suite.title}\n{'':22} {_contents(suite)}; {state}")
@@ -187,6 +181,11 @@ def _report(options: argparse.Namespace) -> int:
     kernels = [suite for suite in chosen if isinstance(suite, KernelSuite)]
     print(report(kernels, options.results))
     return 0
+
+
+_COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "list": _list, "run": _run, "figures": _figures, "table": _table, "report": _report,
+}  # fmt: skip
 
 
 def _words(command: argparse.ArgumentParser) -> None:

@@ -1,5 +1,7 @@
 """The algebra from a shell, and what Jupyter shows of a layout."""
 
+import subprocess
+import sys
 from xml.dom import minidom
 
 import pytest
@@ -64,3 +66,12 @@ def test_what_jupyter_shows():
         assert one._repr_svg_() == draw(one)
         minidom.parseString(one._repr_svg_())
     assert Layout((9999, 9999))._repr_svg_() is None
+
+
+@pytest.mark.parametrize("words", [["draw", "(64,64):(64,1)"], ["coalesce", "(2,4):(1,2)"]])
+def test_output_that_nobody_reads_ends_it_without_a_word(words):
+    command = [sys.executable, "-c", "import sys, time; from cute_layout.__main__ import main; "
+               f"time.sleep(0.3); sys.exit(main({words!r}))"]  # fmt: skip
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    run.stdout.close()
+    assert run.wait(60) == 141 and run.stderr.read() == ""

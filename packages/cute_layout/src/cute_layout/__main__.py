@@ -7,6 +7,7 @@ layouts, which prints what it gives: `python -m cute_layout composition "(4,8):(
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +17,8 @@ import cute_layout as cl
 from cute_layout.errors import LayoutError
 from cute_layout.playground import playground
 
+UNREAD = 141
+"""What shells give for a program whose output is not read any more."""
 FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "coalesce": (1, cl.coalesce),
     "right_inverse": (1, cl.right_inverse),
@@ -57,23 +60,32 @@ def _picture(options: argparse.Namespace) -> str:
     return cl.draw(layout, format)
 
 
+def _told(options: argparse.Namespace) -> str | None:
+    """What the command prints; None where it wrote a file and has no more to say."""
+    if options.command == "playground":
+        Path(options.out).write_text(playground(), encoding="utf-8")
+        return str(options.out)
+    if options.command != "draw":
+        _, function = FUNCTIONS[options.command]
+        return str(function(*map(cl.parse, options.layouts)))
+    picture = _picture(options)
+    if options.out is None:
+        return picture
+    Path(options.out).write_text(picture, encoding="utf-8")
+    return None
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Runs the command line; a refusal of the algebra goes to stderr with exit status 1."""
     options = _parser().parse_args(words)
     try:
-        if options.command == "playground":
-            Path(options.out).write_text(playground(), encoding="utf-8")
-            print(options.out)
-            return 0
-        if options.command != "draw":
-            _, function = FUNCTIONS[options.command]
-            print(function(*map(cl.parse, options.layouts)))
-            return 0
-        picture = _picture(options)
-        if options.out is None:
-            print(picture)
-        else:
-            Path(options.out).write_text(picture, encoding="utf-8")
+        told = _told(options)
+        if told is not None:
+            print(told, flush=True)
+    except BrokenPipeError:
+        # Nobody reads on, as behind `head`; what is left would be tried again at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return UNREAD
     except (LayoutError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

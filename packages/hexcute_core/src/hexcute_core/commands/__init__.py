@@ -4,8 +4,8 @@ Each is a `Command`; `main` finds the one that was asked for, and runs it. Other
 as entry points of the group `hexcute.commands`.
 """
 
-from hexcute_core.commands.cli import run_line
+from hexcute_core.commands.cli import run_line, unread
 from hexcute_core.commands.command import Command, Tell
 from hexcute_core.commands.main import main
 
-__all__ = ["Command", "Tell", "main", "run_line"]
+__all__ = ["Command", "Tell", "main", "run_line", "unread"]

@@ -36,12 +36,17 @@ def run_line(
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # What is left unwritten would be tried again at the end of the process.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return UNREAD
+        return unread()
     except HexcuteError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as stop:
         print("; ".join(("stopped", *map(str, stop.args))), file=sys.stderr)
         return INTERRUPTED
+
+
+def unread() -> int:
+    """The exit status where nobody reads the output any more, and silence from there on: what is
+    left unwritten would be tried again at the end of the process."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return UNREAD

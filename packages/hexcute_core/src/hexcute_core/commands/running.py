@@ -7,6 +7,7 @@ import argparse
 from hexcute_core.commands.command import Command, Tell
 from hexcute_core.commands.options import blocks, compiled, of_kernel, of_run, settings, write
 from hexcute_core.driver.simulation import make_arguments
+from hexcute_core.progress import working
 from hexcute_core.thread.timeline import Timeline
 
 
@@ -18,12 +19,13 @@ def _simulate_options(parser: argparse.ArgumentParser) -> None:
 
 def _simulate(options: argparse.Namespace, tell: Tell) -> int:
     """Tells findings and counters; 1 where there are findings or the outputs are wrong."""
-    kernel = compiled(options)
-    args = make_arguments(kernel.signature, settings("--shape", options.shape), options.seed)
-    report = kernel.simulate(
-        *args, seed=options.seed, schedules=options.schedules, blocks=blocks(options), check=False,
-        compare=True,
-    )  # fmt: skip
+    with working(f"simulating {options.kernel}"):
+        kernel = compiled(options)
+        args = make_arguments(kernel.signature, settings("--shape", options.shape), options.seed)
+        report = kernel.simulate(
+            *args, seed=options.seed, schedules=options.schedules, blocks=blocks(options),
+            check=False, compare=True,
+        )  # fmt: skip
     tell(report.show().removesuffix("\n"))
     if report.wrong:
         tell(f"\n{', '.join(report.wrong)}: not what the tile program means")
@@ -44,9 +46,11 @@ def _timeline(options: argparse.Namespace, tell: Tell) -> int:
     if options.kernel.endswith(".json"):
         timeline = Timeline.load(options.kernel)
     else:
-        kernel = compiled(options)
-        args = make_arguments(kernel.signature, settings("--shape", options.shape), options.seed)
-        timeline = kernel.timeline(*args, blocks=blocks(options))
+        with working(f"clocking {options.kernel}"):
+            kernel = compiled(options)
+            shape = settings("--shape", options.shape)
+            args = make_arguments(kernel.signature, shape, options.seed)
+            timeline = kernel.timeline(*args, blocks=blocks(options))
     tell(timeline.show().removesuffix("\n"))
     for path, text in ((options.trace, timeline.trace), (options.picture, timeline.picture)):
         if path is not None:

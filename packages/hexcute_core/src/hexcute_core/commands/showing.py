@@ -6,10 +6,10 @@ import argparse
 
 from hexcute_core.commands.command import Command, Tell
 from hexcute_core.commands.options import blocks, compiled, of_kernel, of_run, settings, write
-from hexcute_core.commands.waiting import waiting
 from hexcute_core.driver import CompiledKernel
 from hexcute_core.driver.simulation import make_arguments
 from hexcute_core.errors import MissingDependency
+from hexcute_core.progress import working
 from hexcute_core.thread.timeline import Timeline
 
 _SHOWN = 12
@@ -23,7 +23,7 @@ def _explain_options(parser: argparse.ArgumentParser) -> None:
 
 def _explain(options: argparse.Namespace, tell: Tell) -> int:
     listed = None if options.all else _SHOWN
-    with waiting(f"compiling {options.kernel}"):
+    with working(f"compiling {options.kernel}"):
         text = compiled(options).explain(listed, form="json" if options.json else "text")
     tell(text)
     return 0
@@ -46,8 +46,9 @@ def _page(options: argparse.Namespace, tell: Tell) -> int:
         timeline = Timeline.load(options.trace)
     elif options.shape:
         args = make_arguments(kernel.signature, settings("--shape", options.shape), options.seed)
-        timeline = kernel.timeline(*args, blocks=blocks(options))
-    with waiting(f"compiling {options.kernel}"):
+        with working(f"clocking {options.kernel}"):
+            timeline = kernel.timeline(*args, blocks=blocks(options))
+    with working(f"compiling {options.kernel}"):
         try:
             text = kernel.explain(form="html", machine=True, timeline=timeline)
         except MissingDependency:
@@ -59,7 +60,7 @@ def _page(options: argparse.Namespace, tell: Tell) -> int:
 
 def _text(name: str, help: str) -> Command:
     def run(options: argparse.Namespace, tell: Tell) -> int:
-        with waiting(f"compiling {options.kernel}"):
+        with working(f"compiling {options.kernel}"):
             kernel: CompiledKernel = compiled(options)
             text = {"source": kernel.source, "ptx": kernel.ptx, "sass": kernel.sass}[name]()
         tell(text)

@@ -14,6 +14,7 @@ from math import prod
 import numpy as np
 
 from hexcute_core.errors import SimulationError, SourceSpan
+from hexcute_core.progress import Line, working
 from hexcute_core.simulator.agents import BlockAgents, Scheduler
 from hexcute_core.simulator.arguments import (
     bind_arrays,
@@ -41,7 +42,6 @@ from hexcute_core.simulator.primitives import (
     reaches,
     shared_granule,
 )
-from hexcute_core.simulator.progress import Progress, bar
 from hexcute_core.simulator.report import SimulationReport
 from hexcute_core.simulator.statements import StatementCompiler, started
 from hexcute_core.simulator.world import World
@@ -80,17 +80,16 @@ def simulate(
     run = _Launch(program, arrays, scalars, blocks, meter)
     findings = Findings(check)
     seeds = tuple(range(seed, seed + max(1, schedules)))
-    progress = bar(program.name, len(run.chosen) * len(seeds))
     first: _Left | None = None
     same = True
-    with np.errstate(all="ignore"):
+    total = len(run.chosen) * len(seeds)
+    with np.errstate(all="ignore"), working(f"simulating {program.name}", total) as progress:
         for one in seeds:
             left = run.schedule(one, findings, progress)
             if first is None:
                 first = left
             else:
                 same = same and left.same(first)
-    progress.close()
     assert first is not None
     for buffer in first.buffers.values():
         buffer.write_back()
@@ -146,7 +145,7 @@ class _Launch:
         written = {name for name, granule in self.granules.items() if granule is not None}
         refuse_overlap(program.name, self.arrays, written)
 
-    def schedule(self, seed: int, findings: Findings, progress: Progress) -> _Left:
+    def schedule(self, seed: int, findings: Findings, progress: Line) -> _Left:
         """One run of all blocks."""
         if seed == 0 and self.meter is None:
             try:
@@ -155,7 +154,7 @@ class _Launch:
                 pass
         return self._run(seed, findings, progress, agents=True)
 
-    def _run(self, seed: int, findings: Findings, progress: Progress, agents: bool) -> _Left:
+    def _run(self, seed: int, findings: Findings, progress: Line, agents: bool) -> _Left:
         code, sites = self._compile(agents)
         buffers = {
             name: GlobalBuffer(
@@ -187,7 +186,7 @@ class _Launch:
             self._compiled[agents] = compiler.block(self.program.body), compiler.sites
         return self._compiled[agents]
 
-    def _lockstep(self, world: World, code: Code, progress: Progress) -> None:
+    def _lockstep(self, world: World, code: Code, progress: Line) -> None:
         if isinstance(code, Routine):
             raise NeedsAgents
         threads, count = self.program.block_dim, len(self.chosen)
@@ -199,7 +198,7 @@ class _Launch:
             code(Machine(world, part, shared))
             progress.update(len(part))
 
-    def _interleaved(self, world: World, code: Code, progress: Progress) -> None:
+    def _interleaved(self, world: World, code: Code, progress: Line) -> None:
         world.watched = True
         start, program = started(code), self.program
         clusters = bind_clusters(self.chosen, program.cluster_dim)
