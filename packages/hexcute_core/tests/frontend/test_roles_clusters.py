@@ -74,13 +74,15 @@ def test_clusters_that_stay(shape):
     assert shared_loads(compiled) == {"sb": Multicast((0,), 2, 0, 32)}
 
 
+@pytest.mark.parametrize("added", [False, True])
 @pytest.mark.parametrize("constants", [{}, {"ALIKE": False}, {"WRITES": True}], ids=str)
-def test_where_memory_says_what_to_load(constants):
-    """A number read at one place is one for all blocks, unless the kernel writes the parameter."""
+def test_where_memory_says_what_to_load(constants, added):
+    """A number read at one place is one for all blocks, and so is what such numbers add up to,
+    unless the kernel writes the parameter."""
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-3, 4, (rows, 200)).astype(np.float16) for rows in (128, 256))
     c = np.full((128, 256), 7, np.float16)
-    compiled = ck.from_a_table.compile("sm_90", verify=True, **constants)
+    compiled = ck.from_a_table.compile("sm_90", verify=True, ADDED=added, **constants)
     order = np.array([2, 0, 3, 1], np.int32)
     assert not compiled.simulate(order, a, b, c, schedules=2).findings
     assert np.array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)

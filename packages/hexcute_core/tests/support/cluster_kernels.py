@@ -66,12 +66,19 @@ def from_a_table(
     *,
     ALIKE: bool = True,
     WRITES: bool = False,
+    ADDED: bool = False,
 ):
-    """Memory says which rows of b a cluster multiplies."""
+    """Memory says which rows of b a cluster multiplies, by one number or by a tile's sum."""
     hx.attrs.cuda.cluster_dim = 2
     hx.attrs.cuda.grid_dim = places * 2
     cluster = hx.blockIdx.x // 2
-    bn = table[cluster if ALIKE else (cluster + hx.cluster_rank()) % places] * 64
+    place = cluster if ALIKE else (cluster + hx.cluster_rank()) % places
+    if ADDED:
+        numbers = hx.register_tensor(i32, (4,))
+        hx.copy(hx.global_view(table, ((4,), (1,))), numbers)
+        bn = hx.number(hx.sum(hx.where(hx.iota((4,), 0) == place, numbers, 0), 0)) * 64
+    else:
+        bn = table[place] * 64
     block_gemm(a, b, c, hx.cluster_rank() * 64, bn, 2, False)
     if WRITES:
         r = hx.register_tensor(i32, (1,))

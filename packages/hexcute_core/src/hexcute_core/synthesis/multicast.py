@@ -3,8 +3,9 @@ them.
 
 e is the same in all blocks along axis x of a cluster of C blocks if it does not depend on the
 block's place there: blockIdx.x // d is where C divides d, and what is made of such values, under
-such conditions, is too, numbers read at such places from a parameter that the kernel only reads
-among them. Slots are filled and freed in step where loops and conditions are the same.
+such conditions, is too: numbers read at such places from a parameter that the kernel only reads
+among them, and what tiles of them in registers add up to. Slots are filled and freed in step where
+loops and conditions are the same.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from hexcute_core.tile import (
     Copy,
     For,
     ForElements,
+    Gemm,
     GlobalView,
     If,
     PipelineRelease,
     PipelineWait,
     Produce,
+    RegisterTensor,
     Role,
     SetElement,
     Stmt,
@@ -34,7 +37,7 @@ from hexcute_core.tile import (
     While,
 )
 from hexcute_core.tile.ir import Nest, TileOp
-from hexcute_core.tile.visit import placed, results, scalars, statements, variables
+from hexcute_core.tile.visit import operands, placed, results, scalars, statements, variables
 from hexcute_core.unions import assert_never
 
 AXES = "xyz"
@@ -144,6 +147,30 @@ def _filled(stmt: Stmt) -> tuple[str, ...]:
     return tuple(ref.tensor for ref in results(stmt)) if isinstance(stmt, TileOp) else ()
 
 
+def _made_of(
+    program: TileProgram, stmt: Stmt, kept: frozenset[str]
+) -> tuple[Scalar, ...] | None:
+    """What the elements that `stmt` writes follow from, tiles in registers by their elements; None
+    where more than that matters. `kept` are views of memory that nobody writes."""
+    if isinstance(stmt, SetElement):
+        return scalars(stmt)
+    if isinstance(stmt, ForElements):
+        # What is set inside counts by itself.
+        return ()
+    if not isinstance(stmt, TileOp) or isinstance(stmt, Gemm):
+        return None
+    if isinstance(stmt, Copy):
+        if stmt.update is not None or stmt.src.rows is not None:
+            return None
+        if stmt.src.tensor in kept:
+            return (*_coordinates(program, stmt.src), *stmt.dst.starts)
+    read = [(ref, program.tensor(ref.tensor)) for ref in operands(stmt)]
+    if not all(isinstance(tensor, RegisterTensor) for _, tensor in read):
+        return None
+    held = (Element(ref.tensor, ref.starts, tensor.dtype) for ref, tensor in read)
+    return (*scalars(stmt), *held)
+
+
 class _Places:
     """What depends on a block's place in its cluster."""
 
@@ -151,7 +178,7 @@ class _Places:
         self._extents = program.cluster_dim
         # What a variable's value follows from: everything assigned, and when.
         self._sources: dict[str, list[Scalar]] = {}
-        # The same of register tiles; None, where not all of it was read from memory.
+        # The same of register tiles; None, where not all of it follows from what memory holds.
         self._read: dict[str, list[Scalar] | None] = {}
         all_placed = list(all_placed)
         kept = _only_read(program)
@@ -160,13 +187,11 @@ class _Places:
                 sources = self._sources.setdefault(var.name, [])
                 sources += (*scalars(stmt), *around.guards)
             for tensor in _filled(stmt):
-                known = self._read.setdefault(tensor, [])
-                if known is None:
-                    continue
-                if isinstance(stmt, Copy) and stmt.update is None and stmt.src.tensor in kept:
-                    known += (*_coordinates(program, stmt.src), *stmt.dst.starts, *around.guards)
-                else:
+                known, made = self._read.setdefault(tensor, []), _made_of(program, stmt, kept)
+                if known is None or made is None:
                     self._read[tensor] = None
+                else:
+                    known += (*made, *around.guards)
 
     def same(self, e: Scalar, axis: int) -> bool:
         """Whether all blocks along `axis` of a cluster have one value of `e`."""
