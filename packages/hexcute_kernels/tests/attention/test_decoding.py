@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -21,8 +22,15 @@ from hexcute_kernels.attention.decode_configs import (
     SplitConfig,
     combining,
 )
-from hexcute_kernels.attention.decoding import Kind, combine, decoding_attention, workspace_width
+from hexcute_kernels.attention.decoding import (
+    ROWS,
+    Kind,
+    combine,
+    decoding_attention,
+    workspace_width,
+)
 from hexcute_kernels.attention.decoding_operators import UNBOUNDED, Decoding
+from hexcute_kernels.attention.latent import HIGH, latent_attention
 from hexcute_kernels.tables import constants
 
 
@@ -49,11 +57,21 @@ class Case:
     cached: hx.DType | None = None
     target: str = "sm_80"
     values: int = 0
+    large: bool = False
 
 
 SMALL, TWO = SplitConfig(16, 3, 8), SplitConfig(32, 2, 12)
 SIXTEEN = CombineConfig(16, 1)
 FOUR = Case(Sizes(4, 1, 8, 2, 128, 64), TWO, (100, 0, 1, 47))
+LARGE: tuple[dict[str, Any], ...] = (
+    {"sizes": Sizes(2, 1, 70, 1, 128, 128), "config": SplitConfig(64, 2, 4, PAIRED=True),
+     "values": 64, "lengths": (126, 33), "page": 64},
+    {"sizes": Sizes(1, 1, 20, 1, 150, 128), "config": SplitConfig(32, 3, 1), "values": 128},
+    {"sizes": Sizes(3, 5, 16, 1, 48, 128), "config": SplitConfig(32, 2, 5), "values": 64,
+     "lengths": (48, 3, 0), "page": 16, "dtype": hx.bf16},
+    {"sizes": Sizes(1, 1, 64, 1, 70, 128), "config": SplitConfig(32, 2, 3), "values": 64,
+     "lengths": (69,), "page": 1},
+)  # fmt: skip
 CASES = (
     Case(Sizes(1, 1, 2, 2, 100, 64), SMALL),
     Case(Sizes(1, 1, 1, 1, 70, 128), SplitConfig(32, 4, 1)),
@@ -85,6 +103,7 @@ CASES = (
     Case(Sizes(1, 2, 40, 1, 70, 128), SplitConfig(32, 3, 3), values=64, target="sm_90"),
     Case(Sizes(1, 1, 20, 1, 60, 576), SplitConfig(32, 2, 1), values=512, target="sm_90"),
     Case(Sizes(2, 1, 8, 1, 64, 128), TWO, (64, 9), page=1, values=128, dtype=hx.bf16),
+    *(Case(target="sm_90", large=True, **case) for case in LARGE),
 )  # fmt: skip
 NUMPY: dict[str, Any] = {
     "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f8e4m3": ml_dtypes.float8_e4m3fn,
@@ -95,7 +114,7 @@ def problem_of(case: Case, logged: bool, scale: float) -> Decoding:
     return Decoding(
         **case.sizes._asdict(), dtype=case.dtype, scale=scale, ragged=case.lengths is not None,
         cached=case.cached, page=case.page, left=case.left, cap=case.cap, with_lse=logged,
-        values=case.values,
+        values=case.values, least=HIGH if case.large else ROWS,
     )  # fmt: skip
 
 
@@ -119,6 +138,7 @@ def run(
     """One problem against the definition."""
     b, sq, h, hk, sk, d = case.sizes
     rng, scale, v_scale = np.random.default_rng(seed), 0.3, 1.5
+    logged = logged and not case.large
     p, dtype, cached = problem_of(case, logged, scale), case.dtype, case.cached or case.dtype
 
     def normal(kind: hx.DType, *shape: int) -> np.ndarray:
@@ -141,6 +161,7 @@ def run(
         dtype, cached, d, *p.tile, whole=p.whole, ragged=p.ragged, page=p.page,
         capped=p.cap > 0, alone=alone, logged=logged,
         dependent=case.target == "sm_90", early=case.config.EARLY, values=case.values,
+        paired=case.config.PAIRED,
     )  # fmt: skip
     o, logs = np.full((b, sq, h, p.dv), np.nan, q.dtype), np.full((b, h, sq), np.nan, np.float32)
     work = np.full((places, sq, hk, heads, workspace_width(p.dv)), np.nan, np.float32)
@@ -154,7 +175,7 @@ def run(
     if alone:
         given += [o.reshape(b, sq, hk, heads, p.dv)] + [logs.reshape(b, hk, heads, sq)] * logged
     numbers = (scale, v_scale, case.cap, UNBOUNDED if p.left is None else p.left, sk, blocks)
-    decoding_attention(kind).simulate(
+    (latent_attention if case.large else decoding_attention)(kind).simulate(
         *given, *numbers, target=case.target, **constants(case.config.kernel(p))
     )
     if not alone:
@@ -267,18 +288,32 @@ def latent_kernel(b: int, h: int, sq: int) -> hx.CompiledKernel:
     return decoding_attention(kind).compile("sm_90", **constants(config.kernel(p)))
 
 
-def test_tiles_of_many_latent_heads_spill_nothing() -> None:
+def large_latent_kernel() -> hx.CompiledKernel:
+    kind = Kind(
+        hx.f16, hx.f16, 576, HIGH, 1, whole=False, ragged=True, page=64, dependent=True, values=512
+    )
+    return latent_attention(kind).compile("sm_90", BN=64, STAGES=2)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "product"), [(lambda: latent_kernel(16, 128, 1), "HMMA"),
+                            (large_latent_kernel, "HGMMA")]
+)  # fmt: skip
+def test_tiles_of_many_latent_heads_spill_nothing(
+    kernel: Callable[[], hx.CompiledKernel], product: str
+) -> None:
     try:
-        text = latent_kernel(16, 128, 1).sass()
+        text = kernel().sass()
     except MissingDependency as error:
         pytest.skip(str(error))
-    assert "HMMA" in text and not re.search(r"\b(LDL|STL)", text)
+    assert re.search(rf"\b{product}", text) and not re.search(r"\b(LDL|STL)", text)
 
 
 @pytest.mark.parametrize(
     ("b", "hk", "config"),
     [(4, 8, (32, 3, 396)), (4, 32, (32, 3, 396)), (16, 8, (32, 3, 1056)), (16, 32, (32, 2, 3168)),
-     (64, 8, (32, 2, 2112)), (64, 32, (32, 2, 3168)), (256, 32, (32, 2, 2112))],
+     (64, 8, (32, 3, 1056)), (64, 32, (32, 2, 3168)), (256, 8, (32, 2, 4224)),
+     (256, 32, (32, 2, 4224))],
 )  # fmt: skip
 def test_unequal_sequences_are_cut_as_was_fastest(
     b: int, hk: int, config: tuple[int, int, int]

@@ -36,6 +36,13 @@ def test_a_key_is_its_value_too() -> None:
     assert second.addresses[-1] == o.data_ptr() and second.constants == {"CHUNK": 16, "WARPS": 4}
 
 
+@pytest.mark.parametrize("heads", [128, 16])
+def test_large_tiles_are_a_variant(heads: int) -> None:
+    with gpu("h200", "sm_90") as launches:
+        latent_decode_attention(zeros(1, 1, heads, 576), zeros(1, 500, 576), variant="wgmma")
+    assert launches[0].kernel.__name__ == "latent"
+
+
 def test_nothing_to_see_launches_nothing() -> None:
     with gpu("h200", "sm_90") as launches:
         assert (latent_decode_attention(zeros(1, 1, 16, 576), zeros(1, 0, 576)) == 0).all()

@@ -31,12 +31,21 @@ def row_of(z, key, sk, table, page):
 
 
 @hx.device
-def look_up(table, z, at, page, count):
-    """The rows of `count` keys of sequence z from `at` on, both multiples of `page`, where all
-    threads find them."""
-    numbers, found = hx.register_tensor(i32, (count,)), hx.shared_tensor(i32, (count,))
+def rows_at(table, z, at, sk, page, count):
+    """The rows (count,) of so many keys of sequence z from `at` on, in registers; `at` is a
+    multiple of a page, or a page is of `count`."""
+    if page is None or page >= count:
+        return row_of(z, at, sk, table, page) + hx.iota((count,), 0)
+    numbers = hx.register_tensor(i32, (count,))
     hx.copy(hx.global_view(table[z, at // page :], (((page, count // page),), ((0, 1),))), numbers)
-    hx.copy(numbers * page + hx.iota((count,), 0) % page, found)
+    return numbers * page + hx.iota((count,), 0) % page
+
+
+@hx.device
+def look_up(table, z, at, page, count):
+    """The same rows of pages, where all threads find them."""
+    found = hx.shared_tensor(i32, (count,))
+    hx.copy(rows_at(table, z, at, None, page, count), found)
     hx.syncthreads()
     return found
 

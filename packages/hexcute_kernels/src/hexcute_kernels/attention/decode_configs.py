@@ -46,12 +46,14 @@ class DecodeConfig:
 class SplitConfig:
     """BN keys per tile, STAGES of them in shared memory; BLOCKS that fill a GPU. EARLY, the launch
     behind may begin at once, where launches may: its blocks stand ready, and where they have room
-    beside these they come to lie unevenly, which long sequences feel."""
+    beside these they come to lie unevenly, which long sequences feel. PAIRED, two blocks that read
+    the same latent keys bring them together, where there are such."""
 
     BN: int
     STAGES: int
     BLOCKS: int
     EARLY: bool = False
+    PAIRED: bool = False
 
     def blocks(self, problem: Cached) -> int:
         return problem.columns * self.places(problem)
@@ -152,6 +154,11 @@ LATENT = Table(
     ),
 )
 
+MANY_LATENT = Table(
+    rows={"h200": (Row(SplitConfig(64, 2, 132, PAIRED=True)),)},
+    more=(SplitConfig(64, 2, 132), SplitConfig(64, 2, 264), SplitConfig(64, 2, 66)),
+)
+
 SPLIT = Table(
     rows={
         "a100": (
@@ -168,7 +175,7 @@ SPLIT = Table(
             ),
             Row(
                 SplitConfig(32, 3, 1056),
-                most={"d": 128, "b": 16, "columns": 8},
+                most={"d": 128, "b": 64, "columns": 8},
                 least={"b": 8},
                 equal={"ragged": "True"},
             ),
@@ -176,6 +183,12 @@ SPLIT = Table(
                 SplitConfig(32, 2, 3168),
                 most={"d": 128, "b": 64},
                 least={"b": 16, "columns": 32},
+                equal={"ragged": "True"},
+            ),
+            Row(
+                SplitConfig(32, 2, 4224),
+                most={"d": 128},
+                least={"b": 65},
                 equal={"ragged": "True"},
             ),
             Row(SplitConfig(32, 2, 2112), {"d": 128}, least={"b": 2}, equal={"ragged": "True"}),
@@ -189,6 +202,12 @@ SPLIT = Table(
                 SplitConfig(64, 3, 264, True),
                 most={"d": 64, "sk": 16384, "tiles": 19},
                 least={"tiles": 12, "sk": 4096},
+                equal={"ragged": "False"},
+            ),
+            Row(
+                SplitConfig(64, 3, 264),
+                most={"d": 64, "tiles": 40},
+                least={"tiles": 12, "sk": 65536},
                 equal={"ragged": "False"},
             ),
             Row(SplitConfig(32, 3, 528), most={"d": 64}),
@@ -211,7 +230,11 @@ SPLIT = Table(
                 least={"tiles": 12},
                 equal={"ragged": "False"},
             ),
-            Row(SplitConfig(32, 3, 528), most={"d": 128, "tiles": 24}, least={"tiles": 12}),
+            Row(
+                SplitConfig(32, 3, 528),
+                most={"d": 128, "tiles": 24, "sk": 65535},
+                least={"tiles": 12},
+            ),
             Row(SplitConfig(32, 3, 264), most={"d": 128}),
             Row(SplitConfig(16, 3, 528)),
         ),
@@ -222,7 +245,6 @@ SPLIT = Table(
         SplitConfig(32, 3, 324),
         SplitConfig(16, 6, 528),
         SplitConfig(64, 2, 396),
-        SplitConfig(64, 3, 264),
         SplitConfig(64, 2, 792),
         SplitConfig(32, 2, 792),
         SplitConfig(32, 2, 528),

@@ -19,13 +19,7 @@ import hexcute_core as hx
 from hexcute_core import f32, i32
 from hexcute_kernels.attention.bounds import tile_width
 from hexcute_kernels.attention.cache import bring_keys
-from hexcute_kernels.attention.splits import (
-    number_of_splits,
-    part_of_sequence,
-    sequence_of,
-    share_of,
-    tiles_of,
-)
+from hexcute_kernels.attention.splits import find_part
 from hexcute_kernels.parts.softmax import (
     HIDDEN,
     LEAST,
@@ -63,7 +57,7 @@ class Kind:
     the launch may begin before the one ahead has ended; `early`, the one behind before this one
     may go on.
     `values`: how many columns of a key are its value too; 0 where values lie in a cache of their
-    own, d columns each.
+    own, d columns each. `paired`: two blocks that read the same keys bring them together.
     """
 
     dtype: hx.DType
@@ -80,6 +74,7 @@ class Kind:
     dependent: bool = False
     early: bool = False
     values: int = 0
+    paired: bool = False
 
     @property
     def dv(self) -> int:
@@ -126,6 +121,13 @@ def hide_unseen(s, first, group, column, length, shift, left):
 
 
 @hx.device
+def hides(column, count, first, queries, shift, left):
+    """Whether any of the queries from `first` on does not see all of `count` keys from `column`
+    on."""
+    return column + count > first + shift + 1 or column < first + shift + queries - 1 - left
+
+
+@hx.device
 def nothing_yet(high, wide):
     """What rows have that have seen no key: o (high, wide), m and l (high, 1)."""
     ro = hx.register_tensor(f32, (high, wide))
@@ -133,6 +135,15 @@ def nothing_yet(high, wide):
     for tile, number in ((ro, 0.0), (m, LEAST), (total, 0.0)):
         hx.fill(tile, number)
     return ro, m, total
+
+
+@hx.device
+def leave(value, there, ordered):
+    """Writes a tile, a row for each head and query as `ordered`, to the workspace from `there`
+    on."""
+    _, _, hk, g, width = there.shape
+    steps = (width, hk * g * width), 1
+    hx.copy(value, hx.global_view(there, ((ordered, value.shape[1]), steps)))
 
 
 @hx.device
@@ -170,51 +181,26 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
 
     @hx.kernel
     def decode(
-        q: dtype[b, sq, hk, g, d],
-        k: cached[rows, hk, d],
-        v: v_type,
-        lengths: lengths_type,
-        table: table_type,
-        work: work_type,
-        plan: plan_type,
-        o: o_type,
-        logs: log_type,
-        scale: f32,
-        v_scale: f32,
-        cap: f32,
-        left: i32,
-        sk: i32,
-        blocks: i32,
-        *,
-        BN: int = 32,
-        STAGES: int = 3,
-        COUNT: int = 32,
-    ):
+        q: dtype[b, sq, hk, g, d], k: cached[rows, hk, d], v: v_type, lengths: lengths_type,
+        table: table_type, work: work_type, plan: plan_type, o: o_type, logs: log_type,
+        scale: f32, v_scale: f32, cap: f32, left: i32, sk: i32, blocks: i32,
+        *, BN: int = 32, STAGES: int = 3, COUNT: int = 32,
+    ):  # fmt: skip
         heads = hx.cdiv(g, group)
         parts = 1 if kind.whole else heads * hx.cdiv(sq, queries)
         hx.attrs.cuda.block_dim = 32 * warps[0] * warps[1]
         hx.attrs.cuda.grid_dim = hk * parts, blocks, 1 if several else b
-        kh, split, z, bg, bq = hx.blockIdx.x, hx.blockIdx.y, hx.blockIdx.z, 0, 0
+        kh, bg, bq = hx.blockIdx.x, 0, 0
         if parts > 1:
             part, kh = kh % parts, kh // parts
             bg, bq = part % heads * group, part // heads * queries
         wait_for_others(kind.dependent, kind.early)
-        share, first, splits = 0, z * blocks, blocks
-        if several:
-            share = share_of(lengths, sk, sq, left, blocks - b, BN, COUNT)
-            z, first = sequence_of(split, share, lengths, sk, sq, left, BN, COUNT)
-            split = split - first
-        length = hx.clamp(lengths[z], 0, sk) if kind.ragged else sk
-        start, tiles = tiles_of(length, sq, left, BN)
-        if several:
-            splits = number_of_splits(tiles, share)
-            if split >= splits:
-                return
-            if split < 1 and hx.blockIdx.x < 1:
-                told = hx.where(hx.iota((2,), 0) == 0, first, splits)
-                hx.copy(told, hx.global_view(plan[z, :], ((2,), (1,))))
-        begin, end = part_of_sequence(tiles, split, splits)
-        at, count, shift = (start + begin) * BN, end - begin, length - sq
+        z, split, splits, place, length, at, count = find_part(
+            kind, lengths, plan, sk, sq, left, blocks, BN, COUNT
+        )
+        if several and split >= splits:
+            return
+        shift = length - sq
         s_q = hx.shared_tensor(dtype, (high, wide))
         s_k = hx.shared_tensor(cached, (BN, wide, STAGES))
         s_v = None if latent else hx.shared_tensor(cached, (wide, BN, STAGES))
@@ -248,7 +234,7 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
             values = s_k[:, :columns, read] if latent else s_v[:, :, read]
             rv = in_registers(values, dtype)
             rv = hx.transpose(rv) if latent else rv
-            if column + BN > bq + shift + 1 or column < bq + shift + queries - 1 - left:
+            if hides(column, BN, bq, queries, shift, left):
                 hide_unseen(rs, bq, group, column, length, shift, left)
                 # What lies behind the end may be anything, and 0 times that no number.
                 for c, j in hx.elements(rv):
@@ -266,10 +252,8 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
                 logs = hx.global_view(logs[z, kh, bg:, bq:], ((ordered, 1), ((sq, 1), 0)))
             finish(ro, m, total, factor, v_scale, there, logs)
         else:
-            steps = (width, hk * g * width), 1
             for c, value in ((0, ro), (columns, m), (columns + 1, total)):
-                part = work[first + split, bq:, kh, bg:, c:]
-                hx.copy(value, hx.global_view(part, ((ordered, value.shape[1]), steps)))
+                leave(value, work[place, bq:, kh, bg:, c:], ordered)
 
     return decode
 
@@ -284,17 +268,10 @@ def combine(kind: Kind) -> hx.Kernel:
 
     @hx.kernel
     def combined(
-        work: f32[places, sq, h, width],
-        plan: plan_type,
-        o: kind.dtype[b, sq, h, kind.dv],
-        logs: log_type,
-        scale: f32,
-        v_scale: f32,
-        splits: i32,
-        *,
-        CHUNK: int = 16,
-        WARPS: int = 1,
-    ):
+        work: f32[places, sq, h, width], plan: plan_type, o: kind.dtype[b, sq, h, kind.dv],
+        logs: log_type, scale: f32, v_scale: f32, splits: i32,
+        *, CHUNK: int = 16, WARPS: int = 1,
+    ):  # fmt: skip
         hx.attrs.cuda.grid_dim = h, sq, b
         hx.attrs.cuda.block_dim = 32 * WARPS
         head, query, z = hx.blockIdx.x, hx.blockIdx.y, hx.blockIdx.z

@@ -44,7 +44,7 @@ class Decoding(Problem):
     `ragged`, each has a length of its own; `page`, its keys lie in pages of so many. Queries see
     `left` keys before their own, None is no bound; scores are cap tanh(score / cap) where cap is
     not 0. `with_lse`: the logarithms of the sums are a result. `values`: how many columns of a key
-    are its value too; 0 where values lie in a cache of their own.
+    are its value too; 0 where values lie in a cache of their own. Tiles have `least` rows at least.
     """
 
     b: int
@@ -63,6 +63,7 @@ class Decoding(Problem):
     v_scale: float = 1.0
     with_lse: bool = False
     values: int = 0
+    least: int = ROWS
     UNTUNED: ClassVar[tuple[str, ...]] = ("scale", "v_scale", "cap")
 
     @property
@@ -74,10 +75,10 @@ class Decoding(Problem):
     def tile(self) -> tuple[int, int]:
         """Heads and queries that are rows of a tile: powers of two, of whole steps of the Tensor
         Core."""
-        highest = HIGHEST_LATENT if self.values else HIGHEST
+        highest = max(HIGHEST_LATENT if self.values else HIGHEST, self.least)
         group = min(_power(self.g), highest)
         queries = min(_power(self.sq), highest // group)
-        return group, max(queries, ROWS // group)
+        return group, max(queries, self.least // group)
 
     @property
     def high(self) -> int:
@@ -251,11 +252,14 @@ def nothing_logged(*args: Any) -> None:
     sums.fill_(-float("inf"))
 
 
-def launch(dependent: bool) -> Callable[[Decoding, SplitConfig], Launch | Steps | Run]:
+def launch(
+    dependent: bool, kernel: Callable[[Kind], hx.Kernel] = decoding_attention, least: int = ROWS
+) -> Callable[[Decoding, SplitConfig], Launch | Steps | Run]:
     """How problems are launched: by one kernel, or by two where keys are split; `dependent`, each
-    may begin before the one ahead has ended."""
+    may begin before the one ahead has ended. `kernel` takes tiles of `least` rows or more."""
 
     def of(p: Decoding, config: SplitConfig) -> Launch | Steps | Run:
+        p = replace(p, least=least)
         if p.b == 0 or p.sq == 0 or p.h == 0 or p.sk == 0:
             return nothing_logged if p.with_lse else nothing_seen
         alone, places = config.alone(p), config.places(p)
@@ -264,7 +268,7 @@ def launch(dependent: bool) -> Callable[[Decoding, SplitConfig], Launch | Steps 
             p.dtype, p.cached or p.dtype, p.d, group, queries, whole=p.whole, ragged=p.ragged,
             page=p.page, capped=p.cap > 0, alone=alone,
             logged=p.with_lse, dependent=dependent, early=dependent and config.EARLY,
-            values=p.values,
+            values=p.values, paired=config.PAIRED and p.columns % 2 == 0,
         )  # fmt: skip
         several = kind.several
         blocks = places if several else places // p.b
@@ -280,13 +284,11 @@ def launch(dependent: bool) -> Callable[[Decoding, SplitConfig], Launch | Steps 
             tensors += [(result, lambda out: out.view(*heads, p.dv))]
             logged: Argument = (logs, lambda lse: lse.view(p.b, p.hk, p.g, p.sq))
             tensors += [logged] * p.with_lse
-            return Launch(decoding_attention(kind), config.kernel(p), (*tensors, *rest))
+            return Launch(kernel(kind), config.kernel(p), (*tensors, *rest))
         work = Output((places, *heads[1:], width), hx.f32)
         plans = (Output((p.b, 2), hx.i32),) * several
         planned = ["work1"] * several
-        first = Launch(
-            decoding_attention(kind), config.kernel(p), (*tensors, "work0", *planned, *rest)
-        )
+        first = Launch(kernel(kind), config.kernel(p), (*tensors, "work0", *planned, *rest))
         found: Argument = ("work0", lambda work: work.view(places, p.sq, p.h, width))
         # Of sequences that are split by their lengths, as many as they have on an average.
         how = combining(places // p.b - several, p.width)

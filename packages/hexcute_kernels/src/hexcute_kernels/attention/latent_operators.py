@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hexcute_core.errors import LaunchError
-from hexcute_kernels.attention.decode_configs import LATENT
+from hexcute_kernels.attention.decode_configs import LATENT, MANY_LATENT
 from hexcute_kernels.attention.decoding import STEP
 from hexcute_kernels.attention.decoding_operators import (
     LATEST,
@@ -15,6 +15,7 @@ from hexcute_kernels.attention.decoding_operators import (
     launch,
     outputs,
 )
+from hexcute_kernels.attention.latent import HIGH, latent_attention
 from hexcute_kernels.attention.operators import DTYPES, scale_of
 from hexcute_kernels.operator import Operator, Variant
 from hexcute_kernels.tensors import check_contiguous, check_rank, dtype_of
@@ -72,6 +73,7 @@ latent_decode_attention = Operator(
     variants=(
         Variant("dependent", ("mma.sync", "clusters"), LATENT, launch(True)),
         Variant("splits", ("mma.sync", "cp.async"), LATENT, launch(False)),
+        Variant("wgmma", ("wgmma", "tma"), MANY_LATENT, launch(True, latent_attention, HIGH)),
     ),
     doc="""`decode_attention` with one head of keys for all of q's, whose first columns are its
     values: latent attention, its projections taken into q and out of the result.
@@ -84,6 +86,7 @@ latent_decode_attention = Operator(
     scale: of the scores, positive; 1 / sqrt(d) where not given.
 
     Gives (batch, sq, heads, values); zeros where a query sees no key. Variants: those of
-    decode_attention; a key is read once for the scores and the result of up to 32 heads.
+    decode_attention, whose blocks read a key once for up to 32 heads, and where it is asked for
+    "wgmma" on Hopper, whose blocks take 64.
     """,
 )

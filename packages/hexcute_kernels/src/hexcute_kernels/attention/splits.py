@@ -2,10 +2,11 @@
 
     share = tiles of all sequences / blocks wanted, rounded up
     n(z) = tiles of z / share, to the nearest, and 1 at least
-    first(z) = n(0) + ... + n(z - 1): blocks first(z) to first(z) + n(z) - 1 are sequence z's
+    first(z) = the sum of n of those before z: blocks first(z) to first(z) + n(z) - 1 are its own
     of a sequence of t tiles, the first t % n of n splits take t / n, rounded down, and one more
 
-Blocks as many as wanted, and one more for each sequence, suffice.
+Sequences of less than a SHORT part of a share come behind all others, so that no long block is left
+to the end. Blocks as many as wanted, and one more for each sequence, suffice.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from hexcute_core import i32
 
 CHUNK = 256
 """Lengths at a time, at most."""
+SHORT = 2
+"""A sequence is short whose tiles, times this, are less than a block's share."""
 LEAST_SHARE = 4
 """Tiles that are worth a block of their own, where many sequences fill the GPU anyway."""
 
@@ -63,13 +66,41 @@ def share_of(lengths, sk, sq, left, wanted, BN, COUNT):
 @hx.device
 def sequence_of(block, share, lengths, sk, sq, left, BN, COUNT):
     """(z, first): the sequence that a block works for, and the first of its blocks: those that end
-    before it are counted. Blocks that are left over have none, z is their number at least."""
-    b, z, first, before = lengths.shape[0], 0, 0, 0
-    for at in range(0, b, COUNT):
-        _, tiles = tiles_of(chunk_of(lengths, at, COUNT, sk), sq, left, BN)
-        there = hx.iota((COUNT,), 0) + at < b
-        ends = before + hx.cumsum(hx.where(there, number_of_splits(tiles, share), 0), 0)
+    before it are counted, first of long sequences, then of short ones. Blocks that are left over
+    have none, z is their number at least."""
+    b, z, first, before, at = lengths.shape[0], 0, 0, 0, 0
+    behind = hx.cdiv(b, COUNT) * COUNT
+    while at < behind or (at < 2 * behind and before <= block):
+        row = hx.where(at < behind, at, at - behind)
+        _, tiles = tiles_of(chunk_of(lengths, row, COUNT, sk), sq, left, BN)
+        short = hx.cast(tiles * SHORT < share, i32)
+        counts = (hx.iota((COUNT,), 0) + row < b) & (short == hx.select(at < behind, 0, 1))
+        ends = before + hx.cumsum(hx.where(counts, number_of_splits(tiles, share), 0), 0)
         z += hx.number(hx.sum(hx.where(ends <= block, 1, 0), 0))
         first = hx.maximum(first, hx.number(hx.max(hx.where(ends <= block, ends, 0), 0)))
         before = hx.number(hx.max(ends, 0))
-    return z, first
+        at += COUNT
+    return hx.where(z < behind, z, z - behind), first
+
+
+@hx.device
+def find_part(kind, lengths, plan, sk, sq, left, blocks, BN, COUNT):
+    """(z, split, splits, place, length, at, count): the sequence of a block, which of its splits
+    the block is, its place in the workspace, the keys of the sequence, and the block's own: `count`
+    tiles from key `at` on. Where a sequence's splits are as many as its length asks for, its first
+    block tells `plan` where they lie; one from number `splits` on has nothing to do."""
+    split, z, share = hx.blockIdx.y, hx.blockIdx.z, 0
+    first, splits = z * blocks, blocks
+    if kind.several:
+        share = share_of(lengths, sk, sq, left, blocks - lengths.shape[0], BN, COUNT)
+        z, first = sequence_of(split, share, lengths, sk, sq, left, BN, COUNT)
+        split = split - first
+    length = hx.clamp(lengths[z], 0, sk) if kind.ragged else sk
+    start, tiles = tiles_of(length, sq, left, BN)
+    if kind.several:
+        splits = number_of_splits(tiles, share)
+        if split < 1 and hx.blockIdx.x < 1:
+            told = hx.where(hx.iota((2,), 0) == 0, first, splits)
+            hx.copy(told, hx.global_view(plan[z, :], ((2,), (1,))))
+    begin, end = part_of_sequence(tiles, split, splits)
+    return z, split, splits, first + split, length, (start + begin) * BN, end - begin

@@ -1,0 +1,202 @@
+"""Decoding from one latent head on Hopper: one warp group loads by TMA, two others multiply.
+
+    s(n) = q k(n)^T            by the first group, whose softmax p(n) both read
+    o += p(n - 1) v(n - 1)     by both, half of the columns each, under s(n) and its softmax
+
+A key's first columns are its value: shared memory holds them once, and the products read them both
+ways. The halves of the values and what keys have beyond are pieces with slots of their own, so that
+each is loaded anew as soon as nobody needs it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import hexcute_core as hx
+from hexcute_core import f32, i32
+from hexcute_kernels.attention.cache import gathers, row_of, rows_at
+from hexcute_kernels.attention.decoding import (
+    STEP,
+    Kind,
+    b,
+    g,
+    hide_unseen,
+    hides,
+    hk,
+    leave,
+    most,
+    nothing_yet,
+    places,
+    rows,
+    sq,
+    wait_for_others,
+    workspace_width,
+)
+from hexcute_kernels.attention.ragged import NOTHING
+from hexcute_kernels.attention.splits import find_part
+from hexcute_kernels.parts.softmax import LOG2_E, online_softmax, reciprocal_or_zero
+
+HIGH = 64
+"""Rows of a tile: a warp group's."""
+LOADING, MULTIPLYING = 40, 232
+"""Registers of a thread that loads and of one that multiplies."""
+
+
+@hx.device
+def bring_piece(k, tile, z, at, begin, sk, table, page):
+    """Starts copies of a piece, from column `begin` on, of keys from `at` on of sequence z."""
+    (count, wide), (_, hk, d) = tile.shape, k.shape
+    unit = count if page is None else min(page, count)
+    for u in hx.static_range(0, count, unit):
+        there = k[row_of(z, at + u, sk, table, page) :, 0, begin:]
+        hx.copy(hx.global_view(there, ((unit, wide), (hk * d, 1))), tile[u : u + unit, :])
+
+
+@hx.device
+def multiply(rs, s_q, pieces, slots):
+    """Issues rs = q k^T, a piece of the columns after the other."""
+    for (begin, tile, _), slot in zip(pieces, slots):
+        _, wide, stages = tile.shape
+        # The columns begin there, but are told anew for each tile: addresses of all the products'
+        # operands, kept from tile to tile, would fill 72 registers.
+        part = s_q[:, hx.ds(begin + slot // stages * STEP, wide)]
+        hx.gemm(rs, part, tile[:, :, slot], asynchronous=True, accumulate=begin > 0)
+
+
+@hx.device
+def hand_over(shares, s_p, rp, s_weight, weight):
+    """Gives the other group p, where there is one, and what its results are to be multiplied by."""
+    with shares.produce() as t:
+        if rp is not None:
+            hx.copy(rp, s_p[:, :, t])
+        hx.copy(weight, s_weight[:, :, t])
+
+
+@cache
+def latent_attention(kind: Kind) -> hx.Kernel:
+    """The kernel of a kind with `values`, for tiles of BN keys, STAGES of them in shared memory;
+    its arguments are those of `decoding_attention`."""
+    dtype, d, dv, page = kind.dtype, kind.d, kind.dv, kind.page
+    group, queries, high = kind.group, kind.queries, kind.group * kind.queries
+    half, width, ordered = dv // 2, workspace_width(dv), (group, queries)
+    cuts = [(0, half), (half, half)] + [(dv, d - dv)] * (d > dv)
+    several = kind.several
+    lengths_type = i32[b] if kind.ragged else None
+    table_type = None if page is None else i32[b, most]
+    work_type = None if kind.alone else f32[places, sq, hk, g, width]
+    plan_type = i32[b, 2] if several else None
+    o_type = dtype[b, sq, hk, g, dv] if kind.alone else None
+
+    @hx.kernel
+    def latent(
+        q: dtype[b, sq, hk, g, d], k: dtype[rows, hk, d], lengths: lengths_type,
+        table: table_type, work: work_type, plan: plan_type, o: o_type,
+        scale: f32, v_scale: f32, cap: f32, left: i32, sk: i32, blocks: i32,
+        *, BN: int = 64, STAGES: int = 2, COUNT: int = 32,
+    ):  # fmt: skip
+        heads = hx.cdiv(g, group)
+        hx.attrs.cuda.grid_dim = heads * hx.cdiv(sq, queries), blocks, 1 if several else b
+        bg, bq = hx.blockIdx.x % heads * group, hx.blockIdx.x // heads * queries
+        if kind.paired:
+            hx.attrs.cuda.cluster_dim = 2
+        wait_for_others(kind.dependent, kind.early)
+        z, split, splits, place, length, at, count = find_part(
+            kind, lengths, plan, sk, sq, left, blocks, BN, COUNT
+        )
+        if several and split >= splits:
+            # Nothing is left for the block, and no place is before the first.
+            place, count = -1, 0
+        shift, factor = length - sq, scale * LOG2_E
+        s_q, names = hx.shared_tensor(dtype, (high, d)), hx.shared_tensor(i32, (BN,))
+        s_p = hx.shared_tensor(dtype, (high, BN, 1))
+        s_decay = hx.shared_tensor(f32, (high, 1, 1))
+        pieces = [
+            (begin, hx.shared_tensor(dtype, (BN, wide, STAGES)), hx.pipeline(STAGES))
+            for begin, wide in cuts
+        ]
+        asked, shares = hx.pipeline(1), hx.pipeline(1)
+
+        with hx.warp_groups_producer(registers=LOADING):
+            with asked.produce():
+                given = hx.global_view(q[z, bq:, 0, bg:, :], ((ordered, d), ((d, hk * g * d), 1)))
+                hx.copy(given, s_q)
+            for i in range(count):
+                key = at + i * BN
+                if gathers(page) or key + BN > length:
+                    # What lies behind the end may be anything, and 0 times that no number.
+                    row = rows_at(table, z, key, sk, page, BN)
+                    hx.sync_role()
+                    hx.copy(hx.where(hx.iota((BN,), 0) + key < length, row, NOTHING), names)
+                    hx.sync_role()
+                    for begin, tile, pipe in pieces:
+                        view = hx.global_view(k[:, 0, begin:], (tile.shape[:2], (names, 1)))
+                        with pipe.produce() as s:
+                            hx.copy(view, tile[:, :, s])
+                else:
+                    for begin, tile, pipe in pieces:
+                        with pipe.produce() as s:
+                            bring_piece(k, tile[:, :, s], z, key, begin, sk, table, page)
+
+        _, s_v, first = pieces[0]
+        others = [pipe for _, _, pipe in pieces[1:]]
+        with hx.warp_groups_consumer(registers=MULTIPLYING):
+            ro, m, total = nothing_yet(high, half)
+            rs = hx.register_tensor(f32, (high, BN))
+            asked.wait()
+            if count > 0:
+                slots = [pipe.wait() for _, _, pipe in pieces]
+                multiply(rs, s_q, pieces, slots)
+                hx.wait_gemm(0)
+                for pipe in others:
+                    pipe.release()
+                if hides(at, BN, bq, queries, shift, left):
+                    hide_unseen(rs, bq, group, at, length, shift, left)
+                p, decay, m, total = online_softmax(rs, m, total, factor)
+                rp, read = hx.cast(p, dtype), slots[0]
+                hand_over(shares, s_p, rp, s_decay, decay)
+                for i in range(1, count):
+                    slots = [pipe.wait() for _, _, pipe in pieces]
+                    multiply(rs, s_q, pieces, slots)
+                    hx.gemm(ro, rp, hx.transpose(s_v[:, :, read]), asynchronous=True)
+                    hx.wait_gemm(1)
+                    for pipe in others:
+                        pipe.release()
+                    column = at + i * BN
+                    if hides(column, BN, bq, queries, shift, left):
+                        hide_unseen(rs, bq, group, column, length, shift, left)
+                    p, decay, m, total = online_softmax(rs, m, total, factor)
+                    hx.wait_gemm(0)
+                    first.release()
+                    ro *= decay
+                    rp, read = hx.cast(p, dtype), slots[0]
+                    hand_over(shares, s_p, rp, s_decay, decay)
+                hx.gemm(ro, rp, hx.transpose(s_v[:, :, read]))
+                first.release()
+            asked.release()
+            if kind.alone:
+                weight = reciprocal_or_zero(total) * v_scale
+                hand_over(shares, s_p, None, s_decay, weight)
+                leave(hx.cast(ro * weight, dtype), o[z, bq:, 0, bg:, :], ordered)
+            else:
+                for c, value in ((0, ro), (dv, m), (dv + 1, total)):
+                    leave(value, work[place, bq:, 0, bg:, c:], ordered)
+
+        _, s_w, second = pieces[1]
+        with hx.warp_groups_consumer(registers=MULTIPLYING):
+            ro, weight = hx.register_tensor(f32, (high, half)), hx.register_tensor(f32, (high, 1))
+            hx.fill(ro, 0.0)
+            for _ in range(count):
+                t, read = shares.wait(), second.wait()
+                hx.copy(s_decay[:, :, t], weight)
+                ro *= weight
+                hx.gemm(ro, s_p[:, :, t], hx.transpose(s_w[:, :, read]))
+                shares.release()
+                second.release()
+            if kind.alone:
+                with shares.consume() as t:
+                    hx.copy(s_decay[:, :, t], weight)
+                leave(hx.cast(ro * weight, dtype), o[z, bq:, 0, bg:, half:], ordered)
+            else:
+                leave(ro, work[place, bq:, 0, bg:, half:], ordered)
+
+    return latent
