@@ -17,7 +17,7 @@ import torch
 from hexcute_bench.cli import main
 from hexcute_bench.engine import deepseek, reference
 from hexcute_bench.engine.build import build
-from hexcute_bench.engine.generation import Load, agreement
+from hexcute_bench.engine.generation import Load, agreement, compared
 from hexcute_bench.engine.ranks import Ranks
 from hexcute_bench.engine.reference import REFERENCE, TorchEight, TorchFour
 from hexcute_bench.engine.rope import angles
@@ -217,6 +217,24 @@ def test_long_prompts_are_read_in_passes_of_whole_sequences() -> None:
 def test_every_baseline_has_a_key_of_each_batch_and_every_model_a_check() -> None:
     assert len(keys(False)) == 4 * sum(map(len, BASELINES.values())) + len(BASELINES)
     assert set(keys(True)) < set(keys(False))
+
+
+def test_a_model_that_is_compared_goes_to_the_experts_of_the_other() -> None:
+    """Gates of another scale are an error; other experts are not."""
+    sizes = SMALL["deepseek"]
+
+    def other(logits: Any, bias: Any, routing: Any) -> Any:
+        return reference.route(-logits, bias, routing)
+
+    systems = REFERENCE, REFERENCE.but("other", route=other)
+    models = build(sizes, systems, "cpu", 140).models
+    prompt = prompts(models[0])
+    forced = torch.zeros((1, 3), dtype=torch.int64)
+    load = Load(3, prompt.shape[1])
+    assert agreement(*compared(models, load, prompt, forced)).error == 0.0
+    assert [model.ops for model in models] == list(systems)
+    apart = [begin(model, model.start(3, MOST), prompt).float() for model in models]
+    assert agreement(apart[:1], apart[1:]).error > 0.01
 
 
 def test_no_number_is_not_in_agreement() -> None:

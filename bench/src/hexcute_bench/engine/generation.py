@@ -145,6 +145,28 @@ class Generation:
         return Graph(lambda: advance(self.model, state), before, self.model.ranks)
 
 
+def compared(models: Sequence[Model], load: Load, prompts: Any, forced: Any) -> tuple[Any, Any]:
+    """The logits of two models behind prompts and behind `forced` tokens. The second's tokens go
+    to the experts that the first's went to: of two that are chosen nearly alike either may be, and
+    a token that went elsewhere says nothing of the products."""
+    ours, theirs = models
+    went: list[tuple[Any, Any]] = []
+
+    def tell(*given: Any) -> Any:
+        ids, gates = systems[0].route(*given)
+        went.append((ids.clone(), gates.clone()))
+        return ids, gates
+
+    systems = ours.ops, theirs.ops
+    ours.ops, theirs.ops = systems[0].but(systems[0].name, route=tell), systems[1]
+    mine = Generation(ours, load, prompts).logits(forced)
+    follow = iter(went)
+    theirs.ops = systems[1].but(systems[1].name, route=lambda *given: next(follow))
+    others = Generation(theirs, load, prompts).logits(forced)
+    ours.ops, theirs.ops = systems
+    return mine, others
+
+
 def timed(graphs: Sequence[Graph], rounds: int) -> list[Timing]:
     """All graphs in turns; fewer turns where one takes long."""
     samples: list[list[float]] = [[] for _ in graphs]

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from hexcute_bench.engine.operators import Operators
 from hexcute_bench.engine.ranks import Ranks
 from hexcute_bench.engine.sizes import Sizes
 
@@ -27,6 +28,8 @@ class State:
 
 class Model(Protocol):
     """See the module."""
+
+    ops: Operators
 
     @property
     def sizes(self) -> Sizes: ...

@@ -139,9 +139,9 @@ def cut(weight: Raw, dim: str, ranges: list[tuple[int, int]]) -> Raw:
 
 
 def map_tensors(thing: Any, change: Callable[[Any], Any]) -> Any:
-    """The same with every tensor in it changed: of tuples, mappings and dataclasses too."""
-    if isinstance(thing, tuple):
-        return tuple(map_tensors(each, change) for each in thing)
+    """The same with every tensor in it changed: of sequences, mappings and dataclasses too."""
+    if isinstance(thing, (tuple, list)):
+        return type(thing)(map_tensors(each, change) for each in thing)
     if isinstance(thing, Mapping):
         return {name: map_tensors(each, change) for name, each in thing.items()}
     if is_dataclass(thing) and not isinstance(thing, type):
