@@ -47,7 +47,7 @@ SIZES: dict[str, dict[str, int]] = {
     "Mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
 }
 USUAL, LETTERS = ("gate_proj", "up_proj", "down_proj"), ("w1", "w3", "w2")
-FOUR, EIGHT = {"Llama": 2, "Qwen3Moe": 7, "Mixtral": 8}, {"Llama": 26, "Qwen3Moe": 29}
+FOUR, EIGHT = {"Llama": 2, "Qwen3Moe": 7, "Mixtral": 8}, {"Llama": 163, "Qwen3Moe": 184}
 """Seeds of weights under which no two tokens come close to being the next."""
 TOLERANCE = 2.0**-6
 """Of the largest logit: some units in the last place of float16 in each of two layers."""

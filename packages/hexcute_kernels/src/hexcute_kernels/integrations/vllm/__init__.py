@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from importlib import import_module
 
-PARTS = ("linear", "experts", "attention", "mamba")
+PARTS = ("linear", "experts", "four_bit_experts", "attention", "mamba")
 """The modules in here that have a `register` of their own."""
 _log = logging.getLogger("hexcute.vllm")
 

@@ -28,8 +28,11 @@ from hexcute_kernels.integrations.vllm.ahead import ahead, most_rows
 from hexcute_kernels.integrations.vllm.linear import BLOCK, MULTIPLE, on_hopper
 
 
-class HexcuteBlockExperts(mk.FusedMoEExpertsModular):  # type: ignore[misc]
-    """Experts on one rank's tokens, gate and up joined by silu."""
+class HexcuteExperts(mk.FusedMoEExpertsModular):  # type: ignore[misc]
+    """What our experts of all kinds take: one rank's tokens, gate and up joined by silu."""
+
+    MULTIPLE = MULTIPLE
+    """Of which hidden is a multiple; the width is one of 128."""
 
     @staticmethod
     def activation_format() -> mk.FusedMoEActivationFormat:
@@ -43,7 +46,7 @@ class HexcuteBlockExperts(mk.FusedMoEExpertsModular):  # type: ignore[misc]
 
     @staticmethod
     def is_supported_config(
-        cls: type[mk.FusedMoEExperts],
+        cls: type[HexcuteExperts],
         moe_config: Any,
         weight_key: Any,
         activation_key: Any,
@@ -54,7 +57,7 @@ class HexcuteBlockExperts(mk.FusedMoEExpertsModular):  # type: ignore[misc]
             cls, moe_config, weight_key, activation_key, activation_format
         )
         width = moe_config.intermediate_size_per_partition
-        if allowed and (width % BLOCK or moe_config.hidden_dim % MULTIPLE):
+        if allowed and (width % BLOCK or moe_config.hidden_dim % cls.MULTIPLE):
             return False, f"kernel does not support width {width} of {moe_config.hidden_dim}"
         gates = ("has_bias", "swiglu_limit", "swiglu_alpha", "swiglu_beta")
         unknown = [name for name in gates if getattr(moe_config, name, None)]
@@ -69,10 +72,6 @@ class HexcuteBlockExperts(mk.FusedMoEExpertsModular):  # type: ignore[misc]
     @staticmethod
     def _supports_no_act_and_mul() -> bool:
         return False
-
-    @staticmethod
-    def _supports_quant_scheme(weight_key: Any, activation_key: Any) -> bool:
-        return (weight_key, activation_key) == (kFp8Static128BlockSym, kFp8Dynamic128Sym)
 
     @staticmethod
     def _supports_activation(activation: MoEActivation) -> bool:
@@ -92,14 +91,29 @@ class HexcuteBlockExperts(mk.FusedMoEExpertsModular):  # type: ignore[misc]
         """No workspace; the output."""
         return (0,), (0,), (M, K)
 
-    def process_weights_after_loading(self, layer: torch.nn.Module) -> None:
-        """Weights stay as they are; what they may launch is compiled."""
-        (experts, double, hidden), top_k = layer.w13_weight.shape, self.moe_config.experts_per_token
-        dtype = str(self.moe_config.in_dtype).removeprefix("torch.")
-        for n, k in ((double, hidden), (hidden, double // 2)):
-            rows = most_rows() * top_k
+
+class HexcuteBlockExperts(HexcuteExperts):
+    """Experts in e4m3 with a scale for 128 x 128."""
+
+    @staticmethod
+    def _supports_quant_scheme(weight_key: Any, activation_key: Any) -> bool:
+        return (weight_key, activation_key) == (kFp8Static128BlockSym, kFp8Dynamic128Sym)
+
+    def __init__(self, moe_config: Any, quant_config: Any, *rest: Any, **named: Any) -> None:
+        super().__init__(moe_config, quant_config, *rest, **named)
+        self.compile_ahead()
+
+    def compile_ahead(self) -> None:
+        """What such a layer may launch is compiled; weights stay as they are."""
+        config = self.moe_config
+        dtype = str(config.in_dtype).removeprefix("torch.")
+        width, hidden = config.intermediate_size_per_partition, config.hidden_dim
+        rows = most_rows() * config.experts_per_token
+        for n, k in ((2 * width, hidden), (hidden, width)):
             ahead("quantize_blockwise", rows, k=k, dtype=dtype)
-            ahead("fp8_grouped_matmul", rows, n=n, k=k, experts=experts, out=dtype)
+            ahead(
+                "fp8_grouped_matmul", rows, n=n, k=k, experts=config.num_local_experts, out=dtype
+            )
 
     def apply(
         self,
