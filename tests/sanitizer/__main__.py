@@ -108,6 +108,16 @@ def run(
                     out.write("\nstopped here\n")
 
 
+def run_dropped(folder: Path, tools: list[str], workers: int, end: float) -> None:
+    """Runs the launches once more of which a tool has dropped records so far."""
+    for tool in set(tools) & set(AGAIN):
+        logs = folder / "logs" / tool
+        dropped = full(outcome_of(logs)) if logs.exists() else set()
+        if dropped:
+            place = prepare(folder, tool, dropped)
+            run(place, [tool], workers, end, environment(tool))
+
+
 @dataclass
 class Recorded:
     """Launches by key, the keys of each test that ran, and what was not kept, and why."""
@@ -188,12 +198,9 @@ def main() -> int:
     options = parser.parse_args()
     tools = list(options.tools or TOOLS)
     end = time.time() + options.seconds
+    run_dropped(options.folder, tools, options.workers, end)
     run(options.folder, tools, options.workers, end)
-    for tool in tools:
-        dropped = full(outcome_of(options.folder / "logs" / tool)) if tool in AGAIN else set()
-        if dropped:
-            place = prepare(options.folder, tool, dropped)
-            run(place, [tool], options.workers, end, environment(tool))
+    run_dropped(options.folder, tools, options.workers, end)
     known = recorded(options.folder)
     print(
         f"recorded: {len(known.tests)} tests, {len(known.launches)} launches that differ; "

@@ -17,6 +17,7 @@ import os
 import struct
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from launches import read, write
@@ -69,6 +70,7 @@ def prepare(folder: Path, tool: str, keys: Iterable[str]) -> Path:
     return place
 
 
+@lru_cache(maxsize=64)
 def without_dropped(image: bytes, kernel: str) -> bytes:
     """A cubin whose kernel never runs the loads whose results it may leave out."""
     try:
