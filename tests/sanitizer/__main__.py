@@ -110,7 +110,7 @@ def run(
 
 def run_dropped(folder: Path, tools: list[str], workers: int, end: float) -> None:
     """Runs the launches once more of which a tool has dropped records so far."""
-    for tool in set(tools) & set(AGAIN):
+    for tool in sorted(set(tools) & set(AGAIN)):
         logs = folder / "logs" / tool
         dropped = full(outcome_of(logs)) if logs.exists() else set()
         if dropped:
