@@ -47,13 +47,14 @@ C = TypeVar("C", bound=Config)
 @dataclass(frozen=True)
 class Row(Generic[C]):
     """`config` for problems whose numbers, by name, are at most `most` and at least `least`, whose
-    words are `equal`, and which it cuts into at least `fills` tiles."""
+    words are `equal`, and which it cuts into at least `fills` tiles, and `room` at most, if any."""
 
     config: C
     most: Mapping[str, int] = field(default_factory=dict)
     fills: int = 0
     least: Mapping[str, int] = field(default_factory=dict)
     equal: Mapping[str, str] = field(default_factory=dict)
+    room: int = 0
 
     def takes(self, problem: object) -> bool:
         """Whether the row is for such a problem."""
@@ -64,6 +65,7 @@ class Row(Generic[C]):
             and all(numbers[name] >= limit for name, limit in self.least.items())
             and all(word_of(getattr(problem, name)) == word for name, word in self.equal.items())
             and (not self.fills or self.config.blocks(problem) >= self.fills)
+            and (not self.room or self.config.blocks(problem) <= self.room)
         )
 
 

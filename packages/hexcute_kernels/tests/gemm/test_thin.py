@@ -26,6 +26,8 @@ SMALL = ThinConfig(64, 16, 64, 2, 1)
         ((136, 24, 136), "mn", False, ThinConfig(128, 32, 64, 2, 2, 2)),
         ((64, 8, 64), "kk", True, ThinConfig(64, 8, 64, 2, 1, 4)),
         ((64, 8, 0), "kk", True, ThinConfig(64, 8, 64, 2, 1, 2)),
+        ((100, 200, 520), "kk", False, ThinConfig(128, 96, 64, 2, 2, 2, FLAT=True)),
+        ((200, 33, 328), "mk", True, ThinConfig(64, 32, 64, 2, 1, 4)),
     ],
     ids=str,
 )

@@ -86,8 +86,9 @@ def _staying() -> Iterator[WgmmaConfig]:
             stages = _stages(bm, bn, 64, bm * bn * 2 // parts)
             one = WgmmaConfig(bm, bn, 64, stages, 2, 16, 1, 1, parts, schedule, EARLY=True)
             yield from (one, replace(one, CLUSTER_N=2)) if bm == 256 else (one,)
-        yield replace(LARGE, SCHEDULE=schedule, SWAP=True)
-    yield replace(LARGE, GROUP=8, CLUSTER_M=2)
+        yield WgmmaConfig(128, 256, 64, 4, 2, 16, 1, 1, 2, schedule, EARLY=True, SWAP=True)
+    yield replace(LARGE, SWAP=True)
+    yield WgmmaConfig(128, 256, 64, 4, 2, 8, 2, 1, 2, "apart", EARLY=True)
 
 
 def _a_block_a_tile() -> Iterator[WgmmaConfig]:
@@ -117,13 +118,19 @@ def _thin_configs() -> Iterator[ThinConfig]:
         for bm, bk in ((128, 64), (64, 128), (64, 64)):
             consumers = 2 if bm == 128 and bn >= 32 else 1
             for part in (2, 1):
-                stages = _stages(bm, bn, bk, bm * bn * 4, SM90_BYTES // part)
                 for splits in (1, 2, 4, 8):
+                    one = ThinConfig(bm, bn, bk, 0, consumers, splits)
+                    stages = _stages(bm, bn, bk, one.beside, SM90_BYTES // part)
                     if stages >= 3 and (bn <= 32 or splits <= 4):
-                        yield ThinConfig(bm, bn, bk, stages, consumers, splits)
+                        yield replace(one, STAGES=stages)
     for bm, bn in ((256, 64), (128, 96), (128, 160), (128, 192)):
         for splits in (1, 2, 4, 8):
-            yield ThinConfig(bm, bn, 64, _stages(bm, bn, 64, bm * bn * 4), 2, splits)
+            one = ThinConfig(bm, bn, 64, 0, 2, splits)
+            yield replace(one, STAGES=_stages(bm, bn, 64, one.beside))
+    for bm, widths in ((64, (96, 128, 160, 224)), (128, (64, 96, 128, 160, 224))):
+        for bn in widths:
+            one = ThinConfig(bm, bn, 64, 0, bm // 64, 2, FLAT=True)
+            yield replace(one, STAGES=_stages(bm, bn, 64, one.beside))
 
 
 def _staged_configs() -> Iterator[StagedConfig]:
@@ -158,7 +165,7 @@ def _also_early(*configs: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(replace(config, EARLY=early) for config in each for early in (False, True))
 
 
-LARGE = WgmmaConfig(128, 256, 64, 4, 2, 16, PARTS=2, SCHEDULE="apart", EARLY=True)
+LARGE = WgmmaConfig(128, 256, 64, 3, 2, 16, SCHEDULE="persistent", EARLY=True)
 HEAVY = {"thick": 2048, "k": 2048}
 """From here on a product with few rows is heavy."""
 
@@ -175,8 +182,12 @@ def heavy(p: Thin) -> bool:
 
 def _heavy(thin: int, *rows: tuple[int, ThinConfig]) -> tuple[Row[ThinConfig], ...]:
     """Rows for results of at most `thin` rows or columns, each with the blocks that it is to give
-    at least: as measured."""
-    return tuple(Row(config, {"thin": thin}, fills, HEAVY) for fills, config in rows)
+    at least: as measured. Where K is split, all of them have a multiprocessor to themselves."""
+
+    def room(config: ThinConfig) -> int:
+        return 132 if config.SPLITS > 1 and thin > 32 else 0
+
+    return tuple(Row(c, {"thin": thin}, fills, HEAVY, room=room(c)) for fills, c in rows)
 
 
 def _few_rows(m: int, *widths: tuple[int, int]) -> Iterator[Row[WgmmaConfig]]:
@@ -202,11 +213,6 @@ WGMMA: Table[WgmmaConfig] = Table(
             *_few_rows(64, (224, 5), (112, 9), (80, 12), (64, 13), (48, 14)),
             *_few_rows(128, (224, 4), (192, 4)),
             *_halves((224, 6), (160, 8), (128, 9), (96, 11), (80, 12), (64, 12)),
-            # Where results take long, groups that store together lose less.
-            Row(
-                replace(LARGE, SCHEDULE="persistent"), {}, 250, {"m": 129, "n": 193},
-                {"whole": "True", "activation": "'gelu'"},
-            ),
             Row(LARGE, {}, 250, {"m": 129, "n": 193}, {"whole": "True"}),
         ),
     },
@@ -265,5 +271,14 @@ THIN: Table[ThinConfig] = Table(
     more=_also_early(_thin_configs()),
     cost=_cost,
 )
-STAGED: Table[StagedConfig] = Table(more=_also_early(_staged_configs()), cost=_cost)
+STAGED: Table[StagedConfig] = Table(
+    rows={
+        "h200": (
+            # Many short rows by a few: tiles along them, however many blocks that makes.
+            Row(StagedConfig(16, 64, 64, 4), {"m": 16, "k": 256}, 0, {"n": 2048}),
+        ),
+    },
+    more=_also_early(_staged_configs()),
+    cost=_cost,
+)
 DOTS: Table[DotsConfig] = Table(more=_also_early(_dots_configs()), cost=_dots_cost)

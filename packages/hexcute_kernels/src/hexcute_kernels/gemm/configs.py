@@ -20,6 +20,7 @@ from hexcute_kernels.gemm.cost import (
 )
 from hexcute_kernels.gemm.dots import THREADS
 from hexcute_kernels.gemm.staged import WIDE
+from hexcute_kernels.parts.split import owners
 from hexcute_kernels.tables import Sized, tiles
 
 
@@ -87,7 +88,8 @@ class WgmmaConfig:
 @dataclass(frozen=True)
 class GroupedConfig:
     """Tile BM x BN x BK, STAGES, CONSUMERS warp groups that multiply and store apart, GROUP rows of
-    an expert's tiles that run together, PARTS of a tile's columns stored one by one."""
+    an expert's tiles that run together, PARTS of a tile's columns stored one by one, CLUSTER_N
+    blocks side by side that share the rows."""
 
     BM: int
     BN: int
@@ -96,6 +98,7 @@ class GroupedConfig:
     CONSUMERS: int
     GROUP: int = 8
     PARTS: int = 1
+    CLUSTER_N: int = 1
 
     def blocks(self, problem: Sized) -> int:
         return tiles(problem, self.BM, self.BN)
@@ -103,10 +106,11 @@ class GroupedConfig:
 
 @dataclass(frozen=True)
 class ThinConfig:
-    """Tile BM x BN x BK, of which BN lies along the shorter side of the result, STAGES, CONSUMERS
-    warp groups that multiply, SPLITS of K over the blocks of a cluster, and whether blocks may come
-    EARLY, before the launch ahead has ended: that gains a microsecond where they are at most one
-    per multiprocessor, and costs more where two share one, for they are spread unevenly then."""
+    """Tile BM x BN x BK, of which BN lies along the shorter side of the result, or FLAT, along the
+    longer one, STAGES, CONSUMERS warp groups that multiply, SPLITS of K over the blocks of a
+    cluster, and whether blocks may come EARLY, before the launch ahead has ended: that gains a
+    microsecond where they are at most one per multiprocessor, and costs more where two share one,
+    for they are spread unevenly then."""
 
     BM: int
     BN: int
@@ -115,20 +119,33 @@ class ThinConfig:
     CONSUMERS: int
     SPLITS: int = 1
     EARLY: bool = False
+    FLAT: bool = False
+
+    @property
+    def owners(self) -> int:
+        """How many blocks of a cluster add up, each a part of the columns."""
+        return owners(self.BN, self.SPLITS)
+
+    @property
+    def beside(self) -> int:
+        """Bytes that a block's results, the sums that it receives and a barrier for them take."""
+        others = self.SPLITS - 1
+        return self.BM * self.BN // self.owners * (2 + 4 * others) + 1024 * (others > 0)
 
     def blocks(self, problem: Thin) -> int:
-        across = -(-problem.thick // self.BM) * -(-problem.thin // self.BN)
+        high, wide = (self.BN, self.BM) if self.FLAT else (self.BM, self.BN)
+        across = -(-problem.thick // high) * -(-problem.thin // wide)
         return self.SPLITS * across * (1 if problem.batch is None else problem.batch)
 
     def cut(self, p: Thin) -> Cut:
         """How a product is cut."""
         each = self.BM * self.BN // (128 * self.CONSUMERS)
-        shared = ring(vars(self)) + self.BM * self.BN * 4
+        shared, bytes_ = ring(vars(self)) + self.beside, (self.BM + self.BN) * self.BK * 2
         return Cut(
             self.BM, self.BN, self.BK, self.blocks(p) // self.SPLITS, self.SPLITS,
             busy=wgmma_clocks(self.BM, self.BN, self.BK),
             wait=tma_wait(self.STAGES), ahead=self.STAGES,
-            brought=(self.BM + self.BN) * self.BK * 2,
+            brought=bytes_,
             room=room(shared, 128 * (self.CONSUMERS + 1), each + 60),
             cluster=self.SPLITS, early=self.EARLY,
         )  # fmt: skip

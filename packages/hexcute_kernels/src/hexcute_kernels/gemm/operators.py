@@ -114,11 +114,13 @@ def _launch(
     make: Callable[..., hx.Kernel], left: str, right: str, thin: bool = False
 ) -> Callable[[Product, Config], Launch]:
     """The launch of a product by a kernel of a family; its operands are the arguments `left` and
-    `right`. The kernels for `thin` results take the operand with more rows first."""
+    `right`. The kernels for `thin` results take the operand with more rows first, or where a
+    configuration says FLAT the other."""
 
     def of(p: Product, config: Config) -> Launch:
         first, second, last = _arguments(p, left, right)
-        orders, turned = (p.a_major, p.b_major), thin and p.m < p.n
+        flat = getattr(config, "FLAT", False)
+        orders, turned = (p.a_major, p.b_major), thin and (p.m < p.n) != flat
         if turned:
             # The orders are "k", or any other word for rows that are contiguous.
             first, second, orders = second, first, orders[::-1]
@@ -272,7 +274,7 @@ linear = Operator(
 
     x, w: as the operands of `matmul`; x of more than two dimensions is row-major.
     bias: (n,), of their type, or None.
-    activation: "relu", "gelu" (the exact one, to 2^-13 of itself or 2^-31), "silu" or None.
+    activation: "relu", "gelu" (the exact one, to 2^-14 of itself or 2^-25), "silu" or None.
 
     Gives (..., n), row-major. Variants are those of `matmul`.
     """,

@@ -3,9 +3,9 @@
     c[i, j] = sum over s of (sum over k of part s: a[i, k] b[j, k])
 
 The SPLITS blocks of a cluster take a part of K each for the same tile of c, so that all
-multiprocessors read even where c has few tiles. Each leaves its sums in shared memory; then each
-adds up a strip of the tile, the parts in their order, and writes it: one launch, the same bits
-always.
+multiprocessors read even where c has few tiles. Each has columns of the tile for its own: the sums
+of the others' it sends to their memory, and to its own it adds what comes, in the blocks' order.
+One launch, the same bits always.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hexcute_kernels.parts.epilogue import ACTIVATIONS, finished
 from hexcute_kernels.parts.mainloop import multiply_slots
 from hexcute_kernels.parts.operands import k_tiles, matrix
 from hexcute_kernels.parts.schedule import await_launch_ahead, split_batch
-from hexcute_kernels.parts.split import part_of, summed
+from hexcute_kernels.parts.split import exchanged, owners, part_of
 
 
 @cache
@@ -40,7 +40,7 @@ def thin_gemm(
     Its constants are those of `ThinConfig`.
     """
     given = types(dtype, dtype, a_major, b_major, bias, batched, turned)
-    activate, along = ACTIVATIONS[activation], 0 if turned else 1
+    activate = ACTIVATIONS[activation]
 
     @hx.kernel
     def gemm(
@@ -56,6 +56,7 @@ def thin_gemm(
         CONSUMERS: int = 2,
         SPLITS: int = 1,
         EARLY: bool = False,
+        FLAT: bool = False,
     ):
         rows, columns = hx.cdiv(m, BM), hx.cdiv(n, BN)
         hx.attrs.cuda.block_dim = 128 * (CONSUMERS + 1)
@@ -65,10 +66,20 @@ def thin_gemm(
         at, tile = split_batch(hx.blockIdx.x // SPLITS, each, batched)
         bm, bn = tile // columns * BM, tile % columns * BN
         first, count = part_of(hx.cdiv(k, BK), SPLITS)
+        adding, rank = owners(BN, SPLITS), hx.cluster_rank()
+        width = BN // adding
         sa = hx.shared_tensor(dtype, (BM, BK, STAGES))
         sb = hx.shared_tensor(dtype, (BN, BK, STAGES))
-        sums = hx.shared_tensor(f32, (BM, BN))
+        sc = hx.shared_tensor(dtype, (width, BM) if turned else (BM, width))
         pipe = hx.pipeline(STAGES, readers="one")
+        if SPLITS > 1:
+            received = hx.shared_tensor(f32, (BM, width, SPLITS - 1))
+            arrived = hx.mbarrier(SPLITS - 1)
+            hx.cluster_arrive()
+        # What is read once leaves L2 first.
+        once, often = "evict_first", "evict_last"
+        if FLAT:
+            once, often = often, once
         if EARLY:
             await_launch_ahead()
 
@@ -77,21 +88,26 @@ def thin_gemm(
             gb = k_tiles(matrix(b, at), b_major, bn, BN, BK)
             for i in range(count):
                 with pipe.produce() as s:
-                    hx.copy(ga[:, :, first + i], sa[:, :, s], hint="evict_first")
-                    hx.copy(gb[:, :, first + i], sb[:, :, s], hint="evict_last")
+                    hx.copy(ga[:, :, first + i], sa[:, :, s], hint=once)
+                    hx.copy(gb[:, :, first + i], sb[:, :, s], hint=often)
 
         with hx.warp_groups_consumer(CONSUMERS):
             rc = hx.register_tensor(f32, (BM, BN))
             hx.fill(rc, 0)
             multiply_slots(rc, sa, sb, pipe, count)
             hx.wait_gemm(0)
-            hx.copy(rc, sums)
-
-        total, start = summed(sums, SPLITS)
-        result = matrix(c, at)
-        row, steps = bm + start, (1, m) if turned else (n, 1)
-        done = finished(total, bias, row if turned else bn, activate, along)
-        place = result[bn:, row:] if turned else result[row:, bn:]
-        hx.copy(hx.cast(done, dtype), hx.global_view(place, (total.shape, steps)))
+            if SPLITS > 1:
+                rc = exchanged(rc, received, arrived, adding, rank, 128)
+            if rank < adding:
+                row, column = bm, bn + rank * width
+                along = (row, 0) if turned else (column, 1)
+                done = hx.cast(finished(rc, bias, along[0], activate, along[1]), dtype)
+                hx.copy(hx.transpose(done) if turned else done, sc)
+                hx.sync_role()
+                out = hx.register_tensor(dtype, sc.shape)
+                hx.copy(sc, out)
+                result = matrix(c, at)
+                place = result[column:, row:] if turned else result[row:, column:]
+                hx.copy(out, hx.global_view(place, (sc.shape, (c.shape[-1], 1))))
 
     return gemm

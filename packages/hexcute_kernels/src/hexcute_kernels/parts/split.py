@@ -3,12 +3,21 @@
     part_of    tiles first, first + 1, ... of K that this block multiplies
     summed     strip r of (sums of block 0 + sums of block 1 + ...), in block r of the cluster
 
-The parts are added in their order, so the result has the same bits every time.
+    exchanged  the same of sums in registers, by columns: what is another block's is sent there
+
+The parts are added in one order, so the result has the same bits every time.
 """
 
 from __future__ import annotations
 
+import math
+
 import hexcute_core as hx
+
+
+def owners(columns: int, splits: int) -> int:
+    """Among how many of `splits` blocks the columns of a tile can be divided, eight by eight."""
+    return math.gcd(splits, columns // 8)
 
 
 @hx.device
@@ -39,3 +48,37 @@ def summed(sums, splits):
     # No block may end while others read its memory.
     hx.cluster_sync()
     return total, start
+
+
+@hx.device
+def exchanged(rc, received, arrived, count, rank, leader):
+    """The threads of a role, `leader` the first of them, in block `rank` of a cluster: its columns
+    of the total of all blocks' sums `rc`, in the first `count` blocks; the others only send.
+
+    What is sent comes to `received` (rows, columns of a block, other blocks). All blocks have
+    arrived at a barrier of the cluster before; each is told by as many arrivals at its mbarrier
+    `arrived` as there are other blocks that everything is there. So none ends too early: it waits
+    for what it receives, and what it has sent is waited for by others.
+    """
+    rows, width, others = received.shape
+    cut = hx.reshape(rc, (rows, count, width))
+    hx.cluster_wait()
+    for s in hx.static_range(count):
+        if rank != s:
+            # Its own sums are missing among what a block receives.
+            hx.copy(cut[:, s, :], hx.remote(received[:, :, hx.select(rank > s, rank - 1, rank)], s))
+    hx.sync_role()
+    for s in hx.static_range(count):
+        if rank != s and hx.threadIdx.x == leader:
+            arrived.arrive(rank=s)
+    total = hx.register_tensor(rc.dtype, (rows, width))
+    for s in hx.static_range(count):
+        if rank == s:
+            hx.copy(cut[:, s, :], total)
+    if rank < count:
+        arrived.wait(0)
+        for s in range(others):
+            part = hx.register_tensor(rc.dtype, (rows, width))
+            hx.copy(received[:, :, s], part)
+            total += part
+    return total
