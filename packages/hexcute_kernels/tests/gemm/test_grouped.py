@@ -28,6 +28,7 @@ ALONE: dict[str, Any] = {"BM": 64, "BN": 64, "CONSUMERS": 1, "STAGES": 3}
         ([2, 7, 7, 150, 197], 200, 72, 136, HALVES, hx.bf16),
         ([0, 70, 70, 131], 131, 72, 64, ALONE, hx.f16),
         ([0, 0], 12, 32, 64, ALONE, hx.f16),
+        ([0, 90, 90, 301], 301, 200, 136, {**HALVES, "CLUSTER_N": 2}, hx.f16),
     ],
     ids=str,
 )

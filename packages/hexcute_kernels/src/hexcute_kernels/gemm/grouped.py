@@ -28,9 +28,9 @@ HIGH = 64
 
 
 @hx.device
-def place_of(tile, table, tiles_n, group, high, wide):
-    """Of tile number `tile` of `high` x `wide`: its expert, the first row and the end of that one,
-    and the row and the column where it begins."""
+def place_of(tile, table, tiles_n, group, high):
+    """Of tile number `tile` of `high` rows: its expert, the first row and the end of that one, the
+    row where it begins, and its number among those side by side."""
     t = tile // tiles_n  # A tile of the same expert.
     first, last = table[2, t], table[3, t]
     many = hx.cdiv(last - first, high)
@@ -39,7 +39,7 @@ def place_of(tile, table, tiles_n, group, high, wide):
     left = hx.minimum(hx.cdiv(last - start, HIGH) * HIGH, high)
     start = hx.maximum(hx.minimum(start, last - left), first)
     # TMA stores nothing that may begin before a tensor.
-    return hx.maximum(table[0, t], 0), (first, last), start, column * wide
+    return hx.maximum(table[0, t], 0), (first, last), start, column
 
 
 @cache
@@ -67,37 +67,47 @@ def grouped_gemm(dtype: hx.DType) -> hx.Kernel:
         CONSUMERS: int = 2,
         GROUP: int = 8,
         PARTS: int = 1,
+        CLUSTER_N: int = 1,
     ):
         assert BN % PARTS == 0 and BM == CONSUMERS * HIGH, "a group has 64 rows, PARTS divide BN"
-        tiles_n, tiles_k = hx.cdiv(n, BN), hx.cdiv(k, BK)
-        width = BN // PARTS
+        wide = BN * CLUSTER_N
+        tiles_n, tiles_k = hx.cdiv(n, wide), hx.cdiv(k, BK)
         hx.attrs.cuda.block_dim = 128 * (CONSUMERS + 1)
+        hx.attrs.cuda.cluster_dim = CLUSTER_N
+        width, aside = BN // PARTS, hx.cluster_rank() * BN
         sa = hx.shared_tensor(dtype, (BM, BK, STAGES))
         sb = hx.shared_tensor(dtype, (BN, BK, STAGES))
-        pipe = hx.pipeline(STAGES)
+        pipe, told = hx.pipeline(STAGES), hx.pipeline(2)
+        places, numbers = hx.shared_tensor(i32, (4, 2)), hx.shared_tensor(i32, (BM,))
         await_launch_ahead()
 
         with hx.warp_groups_producer(registers=PRODUCER[CONSUMERS]):
             count = used[0]
             for tile in hx.persistent(blocks * tiles_n):
                 if tile < count * tiles_n:
-                    expert, _, bm, bn = place_of(tile, table, tiles_n, GROUP, BM, BN)
+                    expert, rows, bm, column = place_of(tile, table, tiles_n, GROUP, BM)
+                    with told.produce() as t:
+                        for i, number in enumerate((*rows, bm, column)):
+                            hx.fill(places[i : i + 1, t], number)
+                    bn = column * wide
                     ga = k_tiles(a, "k", bm, BM, BK)
-                    gb = k_tiles(matrix(b, expert), "k", bn, BN, BK)
+                    gb = k_tiles(matrix(b, expert), "k", bn + aside, BN, BK)
                     for i in range(tiles_k):
                         with pipe.produce() as s:
                             hx.copy(ga[:, :, i], sa[:, :, s])
                             hx.copy(gb[:, :, i], sb[:, :, s])
 
         for me in hx.static_range(CONSUMERS):
-            sc, numbers = hx.shared_tensor(dtype, (HIGH, width)), hx.shared_tensor(i32, (HIGH,))
+            sc = hx.shared_tensor(dtype, (HIGH, width))
             with hx.warp_groups_consumer(1, registers=CONSUMER[CONSUMERS]):
                 count = used[0]
                 for tile in hx.persistent(blocks * tiles_n):
                     if tile < count * tiles_n:
-                        # Before the products: numbers from memory take a while.
-                        _, rows, bm, bn = place_of(tile, table, tiles_n, GROUP, BM, BN)
-                        (first, last), start = rows, bm + me * HIGH
+                        with told.consume() as t:
+                            first, last, bm, column = [
+                                hx.number(places[i : i + 1, t]) for i in range(4)
+                            ]
+                        start, bn = bm + me * HIGH, column * wide
                         if start < last:
                             rc = hx.register_tensor(f32, (HIGH, BN))
                             hx.fill(rc, 0)
@@ -110,7 +120,8 @@ def grouped_gemm(dtype: hx.DType) -> hx.Kernel:
                                 hx.sync_role()  # What was stored before has left sc.
                                 hx.copy(hx.cast(cut[:, p, :], dtype), sc)
                                 hx.sync_role()
-                                store_between(sc, c, start, bn + p * width, first, last, numbers)
+                                at, mine = bn + aside + p * width, numbers[me * HIGH :][:HIGH]
+                                store_between(sc, c, start, at, first, last, mine)
                         else:
                             for _ in range(tiles_k):
                                 pipe.wait()
