@@ -65,9 +65,10 @@ half = torch.float16
 x, weight = torch.randn(3, 200, dtype=half), torch.randn(96, dtype=half)
 part, other = x[:, 20:116], torch.randn(3, 96, dtype=half)
 near(engine_rows.norm(part, weight, 1e-6), reference.norm(part, weight, 1e-6), 2e-3)
-found = engine_rows.add_norm(part.contiguous(), other, weight, 1e-6)
-for made, right in zip(found, reference.add_norm(part.contiguous(), other, weight, 1e-6)):
-    near(made, right, 2e-3)
+for more in (None, torch.randn_like(other)):
+    given = part.contiguous(), other, weight, 1e-6, more
+    for made, right in zip(engine_rows.add_norm(*given), reference.add_norm(*given)):
+        near(made, right, 2e-3)
 near(engine_rows.gated(x), reference.gated(x), 2e-3)
 routing = Routing(experts=32, top_k=4, groups=8, kept=4)
 logits, bias = torch.randn(5, 32, dtype=half), torch.randn(32) * 0.1

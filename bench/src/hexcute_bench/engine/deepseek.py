@@ -140,8 +140,8 @@ class DeepSeek:
         for layer, cache in zip(self.layers, state.caches):
             x = self.ranks.sum(self._attention(layer["attention"], x, cache, state.lengths, s))
             x, total = ops.add_norm(x, total, norms["after"], eps)
-            x = self.ranks.sum(self._mlp(layer, x))
-            x, total = ops.add_norm(x, total, norms["before"], eps)
+            x, shared = self._mlp(layer, x)
+            x, total = ops.add_norm(x, total, norms["before"], eps, shared)
         last = x.view(batch, s, -1)[:, -1].contiguous()
         return self.ranks.gathered(ops.dense(last, self.head))
 
@@ -174,12 +174,13 @@ class DeepSeek:
         q = ops.turn_heads(q, lengths, self.turn, latent.plain).view(batch, s, self.heads, -1)
         return ops.attend(q, k, v, self.scale).reshape(batch * s, -1)
 
-    def _mlp(self, layer: dict[str, Any], x: Any) -> Any:
-        ops = self.ops
+    def _mlp(self, layer: dict[str, Any], x: Any) -> tuple[Any, Any]:
+        """What the experts make of x, and the shared one, where there is one that is not in it."""
+        ops, ranks = self.ops, self.ranks
+        w = layer["dense"] if "dense" in layer else layer["shared"]
+        one = ops.four(ops.gated(ops.four(x, w["up"])), w["down"])
         if "dense" in layer:
-            return ops.four(ops.gated(ops.four(x, layer["dense"]["up"])), layer["dense"]["down"])
-        ids, gates = ops.route(
-            ops.dense(x, layer["router"]), self.bias, self.sizes.routing
-        )
-        shared = ops.four(ops.gated(ops.four(x, layer["shared"]["up"])), layer["shared"]["down"])
-        return ops.experts(x, layer["experts"], ids, gates).add_(shared)
+            return ranks.sum(one), None
+        ids, gates = ops.route(ops.dense(x, layer["router"]), self.bias, self.sizes.routing)
+        routed = ops.experts(x, layer["experts"], ids, gates)
+        return (routed, one) if ranks.count == 1 else (ranks.sum(routed.add_(one)), None)

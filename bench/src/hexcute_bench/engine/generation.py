@@ -89,7 +89,8 @@ class Graph:
         with torch.cuda.graph(self._graph):
             self.result = run()
         self.launches = 1
-        self.launches = ranks.agreed(max(1, min(40, round(SAMPLE_US / self.sample()))))
+        self.first_us = self.sample()
+        self.launches = ranks.agreed(max(1, min(40, round(SAMPLE_US / self.first_us))))
 
     def replay(self) -> Any:
         """One run; gives what it made."""
@@ -170,7 +171,7 @@ def compared(models: Sequence[Model], load: Load, prompts: Any, forced: Any) -> 
 def timed(graphs: Sequence[Graph], rounds: int) -> list[Timing]:
     """All graphs in turns; fewer turns where one takes long."""
     samples: list[list[float]] = [[] for _ in graphs]
-    longest = max(graph.sample() * graph.launches for graph in graphs)
+    longest = max(graph.first_us * graph.launches for graph in graphs)
     rounds = graphs[0].ranks.agreed(max(2, min(rounds, round(MOST_US / longest))))
     for turn in range(rounds):
         order = range(len(graphs)) if turn % 2 == 0 else reversed(range(len(graphs)))

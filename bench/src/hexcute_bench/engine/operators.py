@@ -56,7 +56,8 @@ class Operators:
     scan(u, delta, a, b, c, d, z, bias)               y and the last state; b, c (batch, length, n)
     scan_step(state, x, dt, a, b, c, d, z, bias)      state in place
     `steps_first`: u, delta and z have a step's channels side by side in memory
-    add_norm(x, residual, weight, eps)                rows of x + residual, normed, and the sum
+    add_norm(x, residual, weight, eps, more)          rows of x (+ more) + residual, normed, and
+                                                      the sum
     norm(x, weight, eps), gated(x)                    silu(left half) * right half
     route(logits, bias, routing)                      expert numbers and gates
     keep(qkv, heads, kv_heads, norms, eps, k_cache, v_cache, lengths, turn)      queries

@@ -137,8 +137,9 @@ def norm(x: Any, weight: Any, eps: float) -> Any:
     return (wide * scale * weight.float()).to(x.dtype)
 
 
-def add_norm(x: Any, residual: Any, weight: Any, eps: float) -> Any:
-    total = (x.float() + residual.float()).to(x.dtype)
+def add_norm(x: Any, residual: Any, weight: Any, eps: float, more: Any = None) -> Any:
+    total = x.float() if more is None else x.float() + more.float()
+    total = (total + residual.float()).to(x.dtype)
     return norm(total, weight, eps), total
 
 

@@ -14,13 +14,15 @@ import triton.language as tl
 
 @triton.jit
 def norm_kernel(
-    x_ptr, x_stride, residual_ptr, weight_ptr, out_ptr, total_ptr, N, eps,
-    BLOCK: tl.constexpr, ADD: tl.constexpr,
+    x_ptr, x_stride, more_ptr, residual_ptr, weight_ptr, out_ptr, total_ptr, N, eps,
+    BLOCK: tl.constexpr, ADD: tl.constexpr, MORE: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
     inside = columns < N
     x = tl.load(x_ptr + row * x_stride + columns, mask=inside, other=0.0).to(tl.float32)
+    if MORE:
+        x += tl.load(more_ptr + row * N + columns, mask=inside, other=0.0).to(tl.float32)
     if ADD:
         x += tl.load(residual_ptr + row * N + columns, mask=inside, other=0.0).to(tl.float32)
         total = x.to(total_ptr.dtype.element_ty)
@@ -103,20 +105,22 @@ def norm(x: Any, weight: Any, eps: float) -> Any:
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     block = triton.next_power_of_2(n)
     norm_kernel[(x.shape[0],)](
-        x, x.stride(0), x, weight, out, out, n, eps, BLOCK=block, ADD=False,
+        x, x.stride(0), x, x, weight, out, out, n, eps, BLOCK=block, ADD=False, MORE=False,
         num_warps=_warps(block),
     )  # fmt: skip
     return out
 
 
-def add_norm(x: Any, residual: Any, weight: Any, eps: float) -> tuple[Any, Any]:
-    """Rows of x + residual normed, and the sum."""
+def add_norm(
+    x: Any, residual: Any, weight: Any, eps: float, more: Any = None
+) -> tuple[Any, Any]:
+    """Rows of x + residual normed, and the sum; of x + more + residual where there is more."""
     n = x.shape[-1]
     out, total = torch.empty_like(x), torch.empty_like(x)
     block = triton.next_power_of_2(n)
     norm_kernel[(x.shape[0],)](
-        x, x.stride(0), residual, weight, out, total, n, eps, BLOCK=block, ADD=True,
-        num_warps=_warps(block),
+        x, x.stride(0), x if more is None else more, residual, weight, out, total, n, eps,
+        BLOCK=block, ADD=True, MORE=more is not None, num_warps=_warps(block),
     )  # fmt: skip
     return out, total
 
