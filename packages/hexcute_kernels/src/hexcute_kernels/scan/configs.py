@@ -149,7 +149,8 @@ HELPED = Table(
     more=(HelpedConfig(16, 16, 1, 8, 2), HelpedConfig(16, 8, 1, 8, 3), HelpedConfig(32, 4, 2, 8)),
 )
 UPDATE = Table(
-    rows={"h200": (Row(UpdateConfig(32)),)}, more=(UpdateConfig(16, 64), UpdateConfig(64))
+    rows={"h200": (Row(UpdateConfig(32)),)},
+    more=(UpdateConfig(16, 64), UpdateConfig(64), UpdateConfig(64, 64)),
 )
 # Not measured yet: chosen such that nothing spills, all fit the shared memory of any GPU, and two
 # or three blocks that of an H200's multiprocessor.
