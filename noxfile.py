@@ -198,8 +198,8 @@ def engines(session: nox.Session) -> None:
     software."""
     compiler(session, *TESTING, "torch", "transformers>=5,<6", "compressed-tensors")
     names = (
-        "stored_checkpoints", "transformers", "transformers_mamba", "transformers_stored",
-        "vllm_ahead",
+        "stored_checkpoints", "transformers", "transformers_mamba", "transformers_others",
+        "transformers_stored", "vllm_ahead",
     )  # fmt: skip
     tests = [f"packages/hexcute_kernels/tests/test_{name}.py" for name in names]
     tests.append("bench/tests/test_engine_simulated.py")

@@ -14,7 +14,14 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 from stored_models import write_model  # noqa: E402
 from test_transformers_mamba import MAMBAS  # noqa: E402
-from test_transformers_stored import Hopper, as_transformers_calls, near, written  # noqa: E402
+from test_transformers_stored import (  # noqa: E402
+    Hopper,
+    alike,
+    as_transformers_calls,
+    met,
+    near,
+    written,
+)
 from tiny_models import answers, prompt, tiny  # noqa: E402
 
 from hexcute_kernels.gpus import gpu_of  # noqa: E402
@@ -43,6 +50,7 @@ STORED = {
     "compressed": ("Llama", "compressed_zero"),
     "experts_awq": ("Qwen3Moe", "awq"),
     "experts_gptq": ("Mixtral", "gptq"),
+    "deepseek_awq": ("DeepseekV3", "awq"),
 }
 EIGHT_BITS = {"fp8": "Llama", "experts_fp8": "Qwen3Moe"}
 
@@ -87,8 +95,9 @@ def test_models_in_eight_bits(tmp_path: Path, name: str) -> None:
         theirs = kind.from_pretrained(tmp_path).cuda().eval()
     theirs.set_experts_implementation("eager")
     with patch(FP8, as_transformers_calls):
-        want = answers(theirs, ids)
+        want, modules = answers(theirs, ids), met(theirs, ids)
     got, _ = load(tmp_path)
+    alike(got, modules)
     ours = answers(got, ids)
     near(ours, want, 2.0**-2)
     use(theirs)

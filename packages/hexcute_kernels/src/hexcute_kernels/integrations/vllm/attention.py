@@ -1,8 +1,8 @@
 """vLLM's attention under the name HEXCUTE: prompts packed one behind the other, single tokens from
 the pages of a cache.
 
-    pages of a layer   [blocks, 2, page, kv_heads * d]: the keys of a block, then its values
-    single tokens      decode_attention: keys are pages 2 b, values the same one page further on
+    pages of a layer   the keys of a block, then its values: see `pages`
+    single tokens      decode_attention
     prompts            attention of packed sequences; what a cache holds of them is gathered first
 
 Tables of pages lie in a buffer that the builder keeps, so that CUDA graphs of single tokens find
@@ -30,6 +30,7 @@ from vllm.v1.kv_cache_interface import AttentionSpec, KVCacheLayout
 
 from hexcute_core.errors import LaunchError
 from hexcute_kernels.attention import attention, decode_attention
+from hexcute_kernels.integrations.vllm.pages import caches, gathered, store
 
 NAME = "HEXCUTE"
 WIDEST, MULTIPLE = 256, 8
@@ -149,13 +150,7 @@ class HexcuteImpl(AttentionImpl[HexcuteMetadata]):  # type: ignore[misc]
         slot_mapping: torch.Tensor,
     ) -> None:
         """Writes new keys and values to their slots; what has none goes to vLLM's null block."""
-        page, width = kv_cache.shape[2:]
-        rows = kv_cache.view(-1, width)
-        slot = slot_mapping.clamp(min=0)
-        at = slot // page * (2 * page) + slot % page
-        many = slot_mapping.shape[0]
-        rows[at] = key[:many].reshape(many, width).to(rows.dtype)
-        rows[at + page] = value[:many].reshape(many, width).to(rows.dtype)
+        store(kv_cache, key, value, slot_mapping)
 
     def forward(
         self,
@@ -187,17 +182,10 @@ class HexcuteImpl(AttentionImpl[HexcuteMetadata]):  # type: ignore[misc]
             )
         return output
 
-    def _caches(self, kv_cache: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The pages of keys and those of values, (pages, page, kv_heads, d): every second of each
-        is the other's. Values begin one page further on."""
-        page = kv_cache.shape[2]
-        pages = kv_cache.view(-1, page, self.num_kv_heads, self.head_size)
-        return pages[:-1], pages[1:]
-
     def _decode(self, q: torch.Tensor, kv_cache: torch.Tensor, m: HexcuteMetadata) -> torch.Tensor:
-        caches = self._caches(kv_cache)
         made = decode_attention(
-            q.unsqueeze(1).contiguous(), *caches, seq_lens=m.seq_lens[: m.decodes],
+            q.unsqueeze(1).contiguous(), *caches(kv_cache, self.num_kv_heads),
+            seq_lens=m.seq_lens[: m.decodes],
             page_table=m.tables[: m.decodes], scale=self.scale, left=self.left, softcap=self.cap,
         )  # fmt: skip
         return made.squeeze(1)
@@ -212,28 +200,13 @@ class HexcuteImpl(AttentionImpl[HexcuteMetadata]):  # type: ignore[misc]
     ) -> torch.Tensor:
         assert m.starts is not None and m.ends is not None
         if not m.fresh:
-            key, value = self._gathered(kv_cache, m)
+            tables = m.tables[m.decodes :]
+            key, value = gathered(kv_cache, self.num_kv_heads, tables, m.ends, m.keys)
         made: torch.Tensor = attention(
             q.contiguous(), key.contiguous(), value.contiguous(), causal=True, scale=self.scale,
             left=self.left, softcap=self.cap, cu_seqlens_q=m.starts, cu_seqlens_k=m.ends,
         )  # fmt: skip
         return made
-
-    def _gathered(
-        self, kv_cache: torch.Tensor, m: HexcuteMetadata
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """All keys and values of the prompts, one sequence behind the other."""
-        assert m.ends is not None
-        at = torch.arange(m.keys, device=m.ends.device, dtype=torch.int32)
-        which = torch.searchsorted(m.ends[1:], at, right=True).clamp(max=m.prefills - 1)
-        place = (at - m.ends[which]).clamp(min=0)
-        page = kv_cache.shape[2]
-        tables = m.tables[m.decodes :]
-        number = tables[which, (place // page).clamp(max=tables.shape[1] - 1)]
-        row = number.long() * page + place % page
-        heads = (-1, self.num_kv_heads, self.head_size)
-        rows = kv_cache.view(-1, kv_cache.shape[3])
-        return rows[row].view(heads), rows[row + page].view(heads)
 
 
 class HexcuteBackend(AttentionBackend):  # type: ignore[misc]
