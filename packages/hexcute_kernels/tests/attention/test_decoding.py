@@ -64,7 +64,7 @@ SMALL, TWO = SplitConfig(16, 3, 8), SplitConfig(32, 2, 12)
 SIXTEEN = CombineConfig(16, 1)
 FOUR = Case(Sizes(4, 1, 8, 2, 128, 64), TWO, (100, 0, 1, 47))
 LARGE: tuple[dict[str, Any], ...] = (
-    {"sizes": Sizes(2, 1, 70, 1, 128, 128), "config": SplitConfig(64, 2, 4, PAIRED=True),
+    {"sizes": Sizes(2, 1, 70, 1, 128, 128), "config": SplitConfig(64, 2, 6, PAIRED=True),
      "values": 64, "lengths": (126, 33), "page": 64},
     {"sizes": Sizes(1, 1, 20, 1, 150, 128), "config": SplitConfig(32, 3, 1), "values": 128},
     {"sizes": Sizes(3, 5, 16, 1, 48, 128), "config": SplitConfig(32, 2, 5), "values": 64,

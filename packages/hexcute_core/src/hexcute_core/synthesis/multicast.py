@@ -171,54 +171,80 @@ def _made_of(
     return (*scalars(stmt), *held)
 
 
+_Name = tuple[str, str]
+"""A variable or a tile in registers: its kind, "var" or "tile", and its name."""
+
+
 class _Places:
     """What depends on a block's place in its cluster."""
 
     def __init__(self, program: TileProgram, all_placed: Iterable[tuple[Stmt, _Around]]) -> None:
         self._extents = program.cluster_dim
-        # What a variable's value follows from: everything assigned, and when.
-        self._sources: dict[str, list[Scalar]] = {}
-        # The same of register tiles; None, where not all of it follows from what memory holds.
-        self._read: dict[str, list[Scalar] | None] = {}
-        all_placed = list(all_placed)
+        # What a value follows from: everything assigned, and when; None, where of a tile not all
+        # follows from what memory holds.
+        self._sources: dict[_Name, list[Scalar] | None] = {}
+        self._different: dict[int, frozenset[_Name]] = {}
         kept = _only_read(program)
         for stmt, around in all_placed:
             for var in variables(stmt):
-                sources = self._sources.setdefault(var.name, [])
-                sources += (*scalars(stmt), *around.guards)
+                self._add(("var", var.name), (*scalars(stmt), *around.guards))
             for tensor in _filled(stmt):
-                known, made = self._read.setdefault(tensor, []), _made_of(program, stmt, kept)
-                if known is None or made is None:
-                    self._read[tensor] = None
-                else:
-                    known += (*made, *around.guards)
+                made = _made_of(program, stmt, kept)
+                self._add(("tile", tensor), None if made is None else (*made, *around.guards))
+
+    def _add(self, name: _Name, sources: tuple[Scalar, ...] | None) -> None:
+        known = self._sources.setdefault(name, [])
+        if known is None or sources is None:
+            self._sources[name] = None
+        else:
+            known += sources
 
     def same(self, e: Scalar, axis: int) -> bool:
         """Whether all blocks along `axis` of a cluster have one value of `e`."""
-        return self._same(e, axis, frozenset())
+        if axis not in self._different:
+            self._different[axis] = self._differing(axis)
+        return self._different[axis].isdisjoint(self._leads_to(e, axis))
 
-    def _same(self, e: Scalar, axis: int, open_: frozenset[str]) -> bool:
+    def _differing(self, axis: int) -> frozenset[_Name]:
+        """The names whose values follow, by any way, from a block's place along `axis`."""
+        behind: dict[_Name, list[_Name]] = {}
+        for name, sources in self._sources.items():
+            found = [_PLACE] if sources is None else [
+                n for e in sources for n in self._leads_to(e, axis)
+            ]  # fmt: skip
+            for source in found:
+                behind.setdefault(source, []).append(name)
+        different, left = {_PLACE}, [_PLACE]
+        while left:
+            for name in behind.get(left.pop(), ()):
+                if name not in different:
+                    different.add(name)
+                    left.append(name)
+        return frozenset(different)
+
+    def _leads_to(self, e: Scalar, axis: int) -> Iterator[_Name]:
+        """The names in `e`, the place itself among them."""
         block = f"blockIdx.{AXES[axis]}"
         match e:
             case Var():
-                if e.name == block:
-                    return False
-                if e.name in open_:
-                    # Through itself a variable depends on what its other sources do.
-                    return True
-                sources = self._sources.get(e.name, ())
-                return all(self._same(s, axis, open_ | {e.name}) for s in sources)
+                yield _PLACE if e.name == block else ("var", e.name)
             case Binary(op="floordiv", a=Var(name=name), b=Const() as d) if name == block:
-                return d.value % self._extents[axis] == 0
+                if d.value % self._extents[axis]:
+                    yield _PLACE
             case Binary(op="shr", a=Var(name=name), b=Const() as bits) if name == block:
-                return (1 << int(bits.value)) % self._extents[axis] == 0
+                if (1 << int(bits.value)) % self._extents[axis]:
+                    yield _PLACE
             case Element():
-                read = self._read.get(e.array)
-                if e.array in open_ or read is None:
-                    return e.array in open_
-                parts = (*read, *e.indices)
-                return all(self._same(s, axis, open_ | {e.array}) for s in parts)
+                known = ("tile", e.array) in self._sources
+                yield ("tile", e.array) if known else _PLACE
+                for index in e.indices:
+                    yield from self._leads_to(index, axis)
             case Call():
-                return False
+                yield _PLACE
             case _:
-                return all(self._same(c, axis, open_) for c in children(e))
+                for child in children(e):
+                    yield from self._leads_to(child, axis)
+
+
+_PLACE: _Name = "place", ""
+"""A block's place in its cluster, and whatever else may differ from block to block."""
