@@ -202,7 +202,7 @@ def engines(session: nox.Session) -> None:
         "transformers_stored", "vllm_ahead",
     )  # fmt: skip
     tests = [f"packages/hexcute_kernels/tests/test_{name}.py" for name in names]
-    tests.append("bench/tests/test_engine_simulated.py")
+    tests += [f"bench/tests/test_engine_{name}.py" for name in ("simulated", "transformers")]
     session.run("python", "-m", "pytest", *tests, *PARALLEL, *session.posargs)
 
 

@@ -28,7 +28,7 @@ def angles(
             pairs * math.log(original / (turns * 2.0 * math.pi)) / math.log(base)
             for turns in (FAST, SLOW)
         )
-        first, last = max(math.floor(first), 0), min(math.ceil(last), pairs - 1)
+        first, last = max(math.floor(first), 0), min(math.ceil(last), 2 * pairs - 1)
         ramp = ((pair - first) / max(last - first, 1e-3)).clamp(0.0, 1.0)
         speed = speed / stretch * ramp + speed * (1.0 - ramp)
     place = torch.arange(places, dtype=torch.float32, device=device)
