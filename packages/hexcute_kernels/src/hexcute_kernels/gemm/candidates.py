@@ -192,10 +192,10 @@ def _heavy(thin: int, *rows: tuple[int, ThinConfig]) -> tuple[Row[ThinConfig], .
 
 def _few_rows(m: int, *widths: tuple[int, int]) -> Iterator[Row[WgmmaConfig]]:
     """Rows for results of `m` rows and more than half as many: the widest tiles of which there are
-    enough, with their stages."""
+    enough and not too many, with their stages."""
     for width, stages in widths:
         config = WgmmaConfig(m, width, 64, stages, m // 64, EARLY=True)
-        yield Row(config, {"m": m}, 113, {"m": m // 2 + 1, **HEAVY})
+        yield Row(config, {"m": m}, 113, {"m": m // 2 + 1, **HEAVY}, room=132)
 
 
 def _halves(*widths: tuple[int, int]) -> Iterator[Row[WgmmaConfig]]:
@@ -204,7 +204,7 @@ def _halves(*widths: tuple[int, int]) -> Iterator[Row[WgmmaConfig]]:
     else be asked for twice; a's are asked for by all blocks at once."""
     for width, stages in widths:
         config = WgmmaConfig(64, width, 64, stages, 1, CLUSTER_M=2, EARLY=True)
-        yield Row(config, {"m": 128}, 113, {"m": 65, **HEAVY})
+        yield Row(config, {"m": 128}, 113, {"m": 65, **HEAVY}, room=132)
 
 
 WGMMA: Table[WgmmaConfig] = Table(

@@ -140,12 +140,13 @@ class ThinConfig:
     def cut(self, p: Thin) -> Cut:
         """How a product is cut."""
         each = self.BM * self.BN // (128 * self.CONSUMERS)
-        shared, bytes_ = ring(vars(self)) + self.beside, (self.BM + self.BN) * self.BK * 2
+        shared, step = ring(vars(self)) + self.beside, (self.BM + self.BN) * self.BK * 2
         return Cut(
             self.BM, self.BN, self.BK, self.blocks(p) // self.SPLITS, self.SPLITS,
             busy=wgmma_clocks(self.BM, self.BN, self.BK),
             wait=tma_wait(self.STAGES), ahead=self.STAGES,
-            brought=bytes_,
+            # Few columns come beside rows that DRAM is slower to bring than L2.
+            brought=step if self.BN < 96 else from_l2(step, step, p),
             room=room(shared, 128 * (self.CONSUMERS + 1), each + 60),
             cluster=self.SPLITS, early=self.EARLY,
         )  # fmt: skip
