@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 from importlib.metadata import EntryPoint
-from math import gcd
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -13,11 +12,9 @@ from unittest.mock import patch
 import pytest
 
 pytest.importorskip("torch")
-from hexcute_kernels import operator_named
 from hexcute_kernels.gpus import Gpu
 from hexcute_kernels.integrations import vllm as plugin
 from hexcute_kernels.integrations.vllm import ahead
-from hexcute_kernels.samples import sample
 
 H200 = Gpu("h200", "sm_90")
 LAYERS: dict[str, dict[str, Any]] = {
@@ -29,22 +26,15 @@ LAYERS: dict[str, dict[str, Any]] = {
 }
 
 
-def chosen(operator: str, rows: int) -> Any:
-    """What tells the kernels of a call of so many rows from others."""
-    found = operator_named(operator)
-    plan = found.plan_on(H200, sample(operator, {**LAYERS[operator], "m": rows}, "meta"))
-    return plan.variant, plan.config, gcd(rows, 16)
-
-
 @pytest.mark.parametrize("operator", LAYERS)
 def test_no_number_of_rows_has_a_kernel_of_its_own(operator: str) -> None:
-    most = 4096
-    known = ahead.classes(operator, LAYERS[operator], most, H200)
-    assert known and max(known) <= most and len(known) < 200
-    kernels = {chosen(operator, rows) for rows in known}
-    assert len(kernels) == len(known)
-    for rows in random.Random(0).sample(range(1, most + 1), 100):
-        assert chosen(operator, rows) in kernels
+    sizes, most = LAYERS[operator], 320
+    with patch.object(ahead, "EACH", 192):
+        known = ahead.classes(operator, sizes, most, H200)
+    compiled = {k for m in known for k in ahead.kernels(operator, {**sizes, "m": m}, H200)}
+    assert known and len(known) < 64
+    for rows in random.Random(0).sample(range(1, most + 1), 60):
+        assert compiled.issuperset(ahead.kernels(operator, {**sizes, "m": rows}, H200))
 
 
 def test_what_is_found_is_compiled_once() -> None:
@@ -58,7 +48,7 @@ def test_what_is_found_is_compiled_once() -> None:
         assert ahead.ahead("w4a16_matmul", 64, n=128, k=256) == many
     ahead.compile_ahead.cache_clear()
     (calls,) = compiled
-    assert len(calls["w4a16_matmul"]) == many >= 5
+    assert len(calls["w4a16_matmul"]) == many >= 3
     assert "k=256,n=128,m=1" in calls["w4a16_matmul"]
 
 

@@ -72,14 +72,26 @@ class Cache:
         assert self.spec.num_heads == 2
         size = self.spec.state_content_size_bytes // 2
         self.cache = torch.full((12, 2, PAGE, size), torch.nan).half()
-        config = SimpleNamespace(scheduler_config=SimpleNamespace(max_num_seqs=4))
-        self.builder = Backend.get_builder_cls()(self.spec, ["a"], config, torch.device("cpu"))
         self.layer = Backend.get_impl_cls()(
             HEADS, WIDTH, 0.125, KV, sliding_window=left, logits_soft_cap=cap
         )
+        layers = {"a": SimpleNamespace(impl=self.layer)}
+        config = SimpleNamespace(
+            scheduler_config=SimpleNamespace(max_num_seqs=4),
+            compilation_config=SimpleNamespace(static_forward_context=layers),
+        )
+        self.builder = Backend.get_builder_cls()(self.spec, ["a"], config, torch.device("cpu"))
         self.left, self.cap = left, cap or 0.0
         self.pages: dict[int, list[int]] = {0: [3, 7, 2], 1: [5, 1, 9], 2: [4, 8, 10]}
         self.seen: dict[int, Any] = {}
+
+    def build(self, batch: Any) -> Any:
+        """The batch as the builder describes it; notes what it compiles, once."""
+        calls: list[Any] = []
+        with patch.object(ours_attention, "ahead", lambda *of, **sizes: calls.append((of, sizes))):
+            made = self.builder.build(0, batch)
+        self.compiled = [*self.__dict__.get("compiled", []), *([calls] if calls else [])]
+        return made
 
     def step(self, *tokens: tuple[int, int], padded: int = 0) -> None:
         """So many new tokens of each sequence, single ones first: compared with the definition."""
@@ -103,7 +115,7 @@ class Cache:
         starts = torch.tensor([0, *torch.tensor(count).cumsum(0).tolist(), *[sum(count)] * padded])
         tables = torch.tensor([self.pages[z] for z, _ in tokens] + [[0] * 3] * padded)
         q, k, v = (torch.cat([t, torch.zeros(padded, *t.shape[1:]).half()]) for t in (q, k, v))
-        meta = self.builder.build(0, CommonAttentionMetadata(
+        meta = self.build(CommonAttentionMetadata(
             query_start_loc=starts.int(), query_start_loc_cpu=starts.int(),
             seq_lens=torch.tensor(lengths).int(), num_reqs=len(lengths),
             num_actual_tokens=sum(count) + padded, max_query_len=max(count),
@@ -111,6 +123,9 @@ class Cache:
             slot_mapping=torch.tensor(slots + [-1] * padded),
             seq_lens_cpu_upper_bound=torch.tensor(lengths).int(),
         ))  # fmt: skip
+        (decode, *prompts), = self.compiled
+        assert decode[0] == ("decode_attention", 4, "b") and decode[1]["sk"] == 3 * PAGE
+        assert [call[0] for call in prompts] == [("attention", 4, "sequences")] * 2
         where = meta.tables.data_ptr()
         out = torch.full((sum(count) + padded, HEADS * WIDTH), torch.nan).half()
         self.layer.do_kv_cache_update(

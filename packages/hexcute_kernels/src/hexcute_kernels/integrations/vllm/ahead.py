@@ -1,11 +1,10 @@
 """What a layer may launch while it serves, compiled before it does.
 
-    rows 1 .. most -> the different kernels that the operator chooses among them -> the cache
+    rows 1 .. most -> the kernels that the operator would launch for them -> the cache
 
-A kernel is the same for all rows that have its variant and configuration, and a number of them that
-the same powers of two divide. So one number of rows is compiled for each of these classes. They are
-found by asking for each number up to a thousand, and for some of each 64 above, where tables change
-their minds at multiples of 64 alone.
+Which kernels these are is asked, not guessed: a launch's own choice and specialisation are made for
+each number of rows up to a thousand, on tensors without data, and for some of each 64 above, where
+tables change their minds at multiples of 64 alone, and kernels by the powers of two in a size.
 """
 
 from __future__ import annotations
@@ -13,18 +12,15 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from functools import cache, partial
-from math import gcd
+from functools import cache
 from typing import Any
 
 from hexcute_kernels import operator_named
 from hexcute_kernels.gpus import Gpu, gpu_here
+from hexcute_kernels.prepared import described
 from hexcute_kernels.samples import sample, text_of
 from hexcute_kernels.shipping import warm_up
-from hexcute_kernels.tuned import tuned_rows
 
-ALIGNED = 16
-"""Up to which power of two rows are told apart."""
 EACH, STRIDE = 1024, 64
 """Up to which number of rows each is asked for, and how far those above it are apart."""
 MOST = 8192
@@ -41,20 +37,27 @@ def most_rows() -> int:
     return MOST if most is None else int(most)
 
 
+def kernels(operator: str, sizes: Mapping[str, Any], gpu: Gpu) -> list[Any]:
+    """What a call of these sizes launches on this GPU, not built: the same objects for calls that
+    launch the same. Raises LaunchError."""
+    found = operator_named(operator)
+    args = sample(operator, sizes, "meta")
+    return [k for k, _ in described(found.schema, found.plan_on(gpu, args), args, gpu.target)]
+
+
 def classes(
     operator: str, sizes: Mapping[str, Any], most: int, gpu: Gpu, rows: str = "m"
 ) -> list[int]:
-    """A number of rows for each kernel that calls of 1 to `most` rows launch on this GPU; `rows` is
-    what the operator's problem calls them."""
-    found = operator_named(operator)
-    seen: dict[Any, int] = {}
+    """Numbers of rows that launch, taken together, all kernels that calls of 1 to `most` rows
+    launch on this GPU; `rows` is what the operator's sizes call them."""
+    seen: set[Any] = set()
+    chosen = []
     for many in asked(most):
-        problem = found.describe(*sample(operator, {**sizes, rows: many}, "meta"))
-        variant = found.choose(gpu, problem)
-        tuned = partial(tuned_rows, operator, variant.name)
-        config = variant.configs.choose(gpu.name, problem, tuned)
-        seen.setdefault((variant.name, config, gcd(many, ALIGNED)), many)
-    return list(seen.values())
+        launched = set(kernels(operator, {**sizes, rows: many}, gpu))
+        if not launched <= seen:
+            seen |= launched
+            chosen.append(many)
+    return chosen
 
 
 def asked(most: int) -> list[int]:
@@ -66,8 +69,8 @@ def asked(most: int) -> list[int]:
 
 @cache
 def compile_ahead(operator: str, sizes: tuple[tuple[str, Any], ...], most: int, rows: str) -> int:
-    """Compiles all that calls of these sizes may launch, in parallel, into the cache; gives for how
-    many classes of rows. A second call does nothing."""
+    """Compiles all that calls of these sizes may launch, in parallel, into the cache; gives how
+    many calls that took. A second call does nothing."""
     began = time.monotonic()
     texts = [
         text_of({**dict(sizes), rows: many})

@@ -30,12 +30,15 @@ from vllm.v1.kv_cache_interface import AttentionSpec, KVCacheLayout
 
 from hexcute_core.errors import LaunchError
 from hexcute_kernels.attention import attention, decode_attention
+from hexcute_kernels.integrations.vllm.ahead import ahead, most_rows
 from hexcute_kernels.integrations.vllm.pages import caches, gathered, store
 
 NAME = "HEXCUTE"
 WIDEST, MULTIPLE = 256, 8
 PAGES = (16, 32, 64, 128, 256)
 """Rows of a page."""
+SHORT = 64
+"""Tokens of prompts that are short together."""
 
 
 @dataclass
@@ -110,8 +113,25 @@ class HexcuteMetadataBuilder(AttentionMetadataBuilder[HexcuteMetadata]):  # type
             most = max(rows, int(self.vllm_config.scheduler_config.max_num_seqs))
             kept = torch.zeros(most, width, dtype=torch.int32, device=table.device)
             self._tables = kept
+            self._compile(most, width)
         torch.mul(table, 2, out=kept[:rows])
         return kept[:rows]
+
+
+    def _compile(self, most: int, width: int) -> None:
+        """What batches of up to `most` sequences, with tables of this width, may launch."""
+        spec, tokens = self.kv_cache_spec, most_rows()
+        layers = self.vllm_config.compilation_config.static_forward_context
+        impl = layers[self.layer_names[0]].impl
+        both = {
+            "h": impl.num_heads, "hk": spec.num_kv_heads, "d": spec.head_size, "left": impl.left,
+            "cap": impl.cap, "dtype": str(spec.dtype).removeprefix("torch."),
+        }  # fmt: skip
+        page = spec.block_size
+        ahead("decode_attention", most, "b", sk=width * page, page=page, ragged=True, **both)
+        # Short prompts have another kernel than long ones.
+        for total in (SHORT, tokens):
+            ahead("attention", most, "sequences", b=1, sq=total, sk=total, causal=True, **both)
 
 
 class HexcuteImpl(AttentionImpl[HexcuteMetadata]):  # type: ignore[misc]
