@@ -12,6 +12,7 @@ from four_bits import packed, quantized, strips, weights, words
 
 from hexcute_core import bf16, f16, f32
 from hexcute_kernels.moe.configs import W4A16Config, most_blocks
+from hexcute_kernels.moe.gathering import gather
 from hexcute_kernels.moe.grouped import w4a16_gemm
 from hexcute_kernels.moe.sorting import count_used, sort
 from hexcute_kernels.moe.summing import add_up
@@ -159,7 +160,8 @@ def test_tiles_of_more_experts_than_are_looked_at_together() -> None:
         ("one", 24, 3, 1, replace(SMALL, LOADS=2)),
         ("apart", 1, 8, 4, replace(SMALL, BLOCKS=2)),
         ("ends", 9, 6, 3, W4A16Config(16, 256, 3, LOADS=2, RUN=2)),
-        ("nobody", 12, 4, 2, replace(SMALL, RUN=2, TEAMS=2)),
+        ("nobody", 12, 4, 2, replace(SMALL, RUN=2, TEAMS=2, KEPT=1)),
+        ("ragged", 20, 5, 2, replace(SMALL, CLUSTER=2, ORDERED=True)),
     ],
 )
 def test_a_layer_against_float64(
@@ -175,11 +177,17 @@ def test_a_layer_against_float64(
     how: dict[str, Any] = {"target": "sm_90"}
     h = np.full((pair.size, width), np.nan, np.float16)
     c2, out = np.zeros((pairs, hidden), np.float16), np.full((tokens, hidden), np.nan, np.float16)
-    w, constants = packed(*first), asdict(config)
-    w4a16_gemm("gated").simulate(x, words(w), strips(w), table, used, token, h, **constants, **how)
+    w, tiles = packed(*first), (table, used)
+    if config.ORDERED:
+        given, x_ordered = x, np.full((pair.size, hidden), np.nan, np.float16)
+        gather(f16).simulate(given, *tiles, token, x_ordered, BM=config.BM, **how)
+    w4a16_gemm("gated").simulate(
+        x_ordered if config.ORDERED else x, words(w), strips(w), *tiles, token, h,
+        **asdict(replace(config, KEPT=0)), **how,
+    )  # fmt: skip
     w = packed(*second)
     w4a16_gemm("weighted").simulate(
-        h, words(w), strips(w), table, used, pair, gates, c2, **constants, **how
+        h, words(w), strips(w), *tiles, pair, gates, c2, **asdict(config), **how
     )
     add_up(top_k, f16).simulate(c2, out, **how)
     rows = x[np.arange(pairs) // top_k].astype(np.float64)
@@ -204,8 +212,8 @@ def test_weights_come_by_tma_and_become_numbers_without_conversions() -> None:
     assert [line.split(" -> ")[0].split()[-1] for line in copies if "st.shared" in line] == [
         "numbers"
     ]
-    (gather,) = (line for line in copies if " copy gx" in line)
-    assert "cp.async.16" in gather
+    (rows,) = (line for line in copies if " copy gx" in line)
+    assert "cp.async.16" in rows
     assert not compiled.built.local_memory
     sass = compiled.sass()
     assert "HGMMA.64x16x16" in sass and not {"I2F.U16", "I2FP"} & set(

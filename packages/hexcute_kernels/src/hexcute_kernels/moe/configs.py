@@ -12,7 +12,9 @@ class W4A16Config:
     """BM tokens and BN columns of weights per tile, STAGES of a group of k, GROUPS of 128 threads
     that multiply one tile, of which TEAMS take turns, and LOADS that load; RUN tiles of the same
     tokens one after another, SPLIT parts of k summed apart; EXACT, whether no weight is rounded.
-    Where BLOCKS share a multiprocessor each does one such piece of work, else they stay."""
+    Where BLOCKS share a multiprocessor each does one such piece of work, else they stay. KEPT, if
+    not 0, is how many groups of k there are, whose tokens stay in shared memory for all RUN tiles;
+    CLUSTER blocks side by side take the same tokens."""
 
     BM: int
     BN: int
@@ -24,6 +26,9 @@ class W4A16Config:
     SPLIT: int = 1
     EXACT: bool = False
     BLOCKS: int = 1
+    KEPT: int = 0
+    CLUSTER: int = 1
+    ORDERED: bool = False
 
     def blocks(self, problem: Sized) -> int:
         return tiles(problem, self.BM, self.BN) * self.SPLIT

@@ -16,7 +16,13 @@ from functools import cache
 import hexcute_core as hx
 from hexcute_core import f16, f32, i32, u16
 from hexcute_kernels.moe.packing import GROUP
-from hexcute_kernels.moe.slots import load_slots, multiply_exactly, multiply_rounded, ring
+from hexcute_kernels.moe.slots import (
+    load_slots,
+    multiply_exactly,
+    multiply_rounded,
+    ring,
+    rows_ring,
+)
 from hexcute_kernels.parts.epilogue import silu
 from hexcute_kernels.parts.schedule import grouped
 
@@ -120,42 +126,54 @@ def w4a16_gemm(kind: str = "dense", group: int = GROUP, dtype: hx.DType = f16) -
         SPLIT: int = 1,
         EXACT: bool = False,
         BLOCKS: int = 1,
+        KEPT: int = 0,
+        CLUSTER: int = 1,
+        ORDERED: bool = False,
     ):
         # Two halves of the weights' rows: one is unpacked while the other is multiplied.
         half = BN // 2
         wide, apart = (half, n) if gated else (BN, half)
-        across, down = hx.cdiv(n, wide * RUN), hx.cdiv(rows if routed else t, BM)
+        step = wide * CLUSTER
+        across, down = hx.cdiv(n, step * RUN), hx.cdiv(rows if routed else t, BM)
         items, each = across * down * SPLIT, hx.cdiv(groups, SPLIT)
         multiply, total = multiply_exactly if EXACT else multiply_rounded, 2 * n if gated else n
         working = TEAMS * GROUPS
         registers = REGISTERS.get((LOADS, working), (None, None)) if BLOCKS == 1 else (None, None)
+        hx.attrs.cuda.cluster_dim = CLUSTER
         if BLOCKS > 1:
             hx.attrs.cuda.grid_dim = items
             hx.attrs.cuda.min_blocks = BLOCKS
-        rings = [ring(BM, half, STAGES, GROUP // group, dtype) for _ in range(TEAMS)]
+        kept = rows_ring(BM, 2 * KEPT, dtype) if KEPT else None
+        high = 0 if KEPT else BM
+        rings = [ring(high, half, STAGES, GROUP // group, dtype) for _ in range(TEAMS)]
         scs = [hx.shared_tensor(f32 if split else dtype, (half, BM)) for _ in range(TEAMS)]
         named = [hx.shared_tensor(i32, (BM,)) for _ in range(TEAMS)] if routed else None
         factors = [hx.shared_tensor(f32, (1, BM)) for _ in range(TEAMS)] if weighted else None
+        gathers, mine_of_step = gated and not ORDERED, hx.cluster_rank() * wide
 
         with hx.warp_groups_producer(LOADS, registers=registers[0]):
             count = used[0] * across if routed else items
             for item in hx.persistent(items):
                 if item < count:
                     mine, first, start = begins(
-                        table, item // SPLIT, BM, wide * RUN, down, across, 16
+                        table, item // SPLIT, BM, step * RUN, down, across, 16
                     )
                     begin = item % SPLIT * each
                     along = k
-                    if gated:
+                    if gathers:
                         take_numbers(row, first, named[0])
                         along = named[0]
-                    rows_of = x[0 if gated else first :, :]
+                    rows_of = x[0 if gathers else first :, :]
                     gx = hx.global_view(rows_of, ((BM, GROUP, groups), (along, 1, GROUP)))
-                    run, much = hx.minimum(RUN * wide, n - start), hx.minimum(each, groups - begin)
-                    for at in range(0, run, wide * TEAMS):
+                    if KEPT:
+                        for i in hx.static_range(KEPT):
+                            with kept[1].produce() as s:
+                                hx.copy(gx[:, :, i], kept[0][:, :, s])
+                    run, much = hx.minimum(RUN * step, n - start), hx.minimum(each, groups - begin)
+                    for at in range(0, run, step * TEAMS):
                         for me in hx.static_range(TEAMS):
-                            column = start + at + me * wide
-                            if column < start + run:
+                            if at + me * step < run:
+                                column = start + at + me * step + mine_of_step
                                 columns = column, column + apart
                                 load_slots(
                                     gx, q, strip, mine, columns, total, begin, much, rings[me]
@@ -167,25 +185,28 @@ def w4a16_gemm(kind: str = "dense", group: int = GROUP, dtype: hx.DType = f16) -
                 for item in hx.persistent(items):
                     if item < count:
                         mine, first, start = begins(
-                            table, item // SPLIT, BM, wide * RUN, down, across, 16
+                            table, item // SPLIT, BM, step * RUN, down, across, 16
                         )
                         begin = item % SPLIT * each
                         if weighted:
                             take_numbers(row, first, named[me])
                             take_gates(gates, named[me], factors[me])
-                        run = hx.minimum(RUN * wide, n - start)
+                        run = hx.minimum(RUN * step, n - start)
                         much = hx.minimum(each, groups - begin)
-                        for past in range(me * wide, run, wide * TEAMS):
+                        held = [kept[0][:, :, kept[1].wait()] for _ in range(KEPT)] or None
+                        for past in range(me * step, run, step * TEAMS):
                             rcs = [hx.register_tensor(f32, (half, BM)) for _ in range(2)]
-                            multiply(rcs, rings[me], much)
+                            multiply(rcs, rings[me], much, held)
                             done = [silu(rcs[0]) * rcs[1]] if gated else rcs
                             for j, rc in enumerate(done):
-                                at = start + past + j * half
+                                at = start + past + mine_of_step + j * half
                                 if weighted:
                                     store_named(rc, scs[me], c, at, named[me], factors[me])
                                 elif split:
                                     store(rc, scs[me], c[first:, item % SPLIT :, at:], 0, 2)
                                 else:
                                     store(rc, scs[me], c[first:, at:], 0, 1)
+                        for _ in hx.static_range(KEPT):
+                            kept[1].release()
 
     return w4a16

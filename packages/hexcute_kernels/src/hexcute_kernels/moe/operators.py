@@ -20,6 +20,7 @@ from hexcute_kernels.moe.configs import (
     most_blocks,
 )
 from hexcute_kernels.moe.few import few_rows
+from hexcute_kernels.moe.gathering import gather
 from hexcute_kernels.moe.grouped import w4a16_gemm
 from hexcute_kernels.moe.packing import GROUP, ROWS, check_packed, in_blocks
 from hexcute_kernels.moe.sorting import count_used, sort
@@ -259,6 +260,9 @@ def launch_moe(p: Routed, config: MoeConfig) -> Steps | Run:
     bm = config.first.BM
     if bm != config.second.BM:
         raise LaunchError(f"moe: both products take the same rows per tile, not {bm} and others")
+    kept, groups = config.second.KEPT, p.width // GROUP
+    if kept not in (0, groups):
+        raise LaunchError(f"moe: KEPT is 0 or {groups}, the groups of k, got {kept}")
     blocks = most_blocks(p.pairs, p.experts, bm)
     rows, summed = blocks * bm, p.scope == "layer"
     shapes = (3, blocks), (4, blocks), (1,), (rows,), (rows,)
@@ -266,16 +270,25 @@ def launch_moe(p: Routed, config: MoeConfig) -> Steps | Run:
     work.append(Output((rows, p.width), p.dtype))
     found, table, used, pair, token, h = (f"work{i}" for i in range(6))
     ids, gates = ("ids", flat), ("gates", flat)
+    c2 = "out"
+    if summed:
+        c2 = f"work{len(work)}"
+        work.append(Output((p.pairs, p.hidden), p.dtype))
     w13, w2 = (("w13", stacked), ("w13", strips)), (("w2", stacked), ("w2", strips))
-    c2, how, tiles = "work6" if summed else "out", (p.group, p.dtype), (table, used)
+    how, tiles = (p.group, p.dtype), (table, used)
+    x, ordered = "x", []
+    if config.first.ORDERED:
+        x = f"work{len(work)}"
+        work.append(Output((rows, p.hidden), p.dtype))
+        ordered = [Launch(gather(p.dtype), Rows(bm), ("x", *tiles, token, x))]
     launches = [
         Launch(sort(p.experts, p.top_k), Rows(bm), (ids, found, pair, token)),
         Launch(count_used(), Nothing(), (found, *tiles)),
-        Launch(w4a16_gemm("gated", *how), config.first, ("x", *w13, *tiles, token, h)),
+        *ordered,
+        Launch(w4a16_gemm("gated", *how), config.first, (x, *w13, *tiles, token, h)),
         Launch(w4a16_gemm("weighted", *how), config.second, (h, *w2, *tiles, pair, gates, c2)),
     ]
     if summed:
-        work.append(Output((p.pairs, p.hidden), p.dtype))
         launches.append(Launch(add_up(p.top_k, p.dtype, p.dtype), Nothing(), (c2, "out")))
     return Steps(tuple(work), tuple(launches))
 

@@ -19,9 +19,15 @@ PLACES = GROUP // WORDS
 
 
 @hx.device
+def rows_ring(high, stages, dtype):
+    """Slots for a block of k of `high` rows of x."""
+    return hx.shared_tensor(dtype, (high, GROUP, stages)), hx.pipeline(stages)
+
+
+@hx.device
 def ring(high, half, stages, parts, dtype):
-    """Slots for a block of k: of `high` rows of x, and of two lots of `half` rows of weights, with
-    what scales and shifts each of their `parts`."""
+    """Slots for a block of k: of `high` rows of x, where it has any, and of two lots of `half` rows
+    of weights, with what scales and shifts each of their `parts`."""
     lots = [
         (
             hx.shared_tensor(u16, (half, WORDS, stages)),
@@ -30,17 +36,19 @@ def ring(high, half, stages, parts, dtype):
         )
         for _ in range(2)
     ]
-    return hx.shared_tensor(dtype, (high, GROUP, stages)), lots, hx.pipeline(stages)
+    sx = hx.shared_tensor(dtype, (high, GROUP, stages)) if high else None
+    return sx, lots, hx.pipeline(stages)
 
 
 @hx.device
 def load_slots(gx, q, strip, expert, columns, total, begin, tiles, slots):
-    """Fills slot after slot with a block of k, `tiles` of them from `begin` on: rows of x, and for
-    each lot the weights of columns from its entry of `columns` on."""
+    """Fills slot after slot with a block of k, `tiles` of them from `begin` on: rows of x, where
+    they have any, and for each lot the weights of columns from its entry of `columns` on."""
     groups, (sx, lots, pipe) = q.shape[1], slots
     for i in range(tiles):
         with pipe.produce() as s:
-            hx.copy(gx[:, :, begin + i], sx[:, :, s])
+            if sx is not None:
+                hx.copy(gx[:, :, begin + i], sx[:, :, s])
             for column, (sq, scales, zeros) in zip(columns, lots):
                 wide = sq.shape[0]
                 a_tile = ((wide, WORDS, groups), (hx.along(2), hx.along(3), hx.along(1)))
@@ -69,9 +77,10 @@ def taken(lot, s, dtype):
 
 
 @hx.device
-def multiply_rounded(rcs, slots, tiles):
+def multiply_rounded(rcs, slots, tiles, held):
     """rcs = the products of `tiles` slots with each of two lots, in turns: while one is multiplied,
-    the other is unpacked, and its weights rounded."""
+    the other is unpacked, and its weights rounded. `held` is no list of slots here."""
+    assert held is None, "rows of x stay where no weight is rounded"
     sx, lots, pipe = slots
     for rc in rcs:
         hx.fill(rc, 0.0)
@@ -93,23 +102,35 @@ def multiply_rounded(rcs, slots, tiles):
 
 
 @hx.device
-def multiply_exactly(rcs, slots, tiles):
+def multiply_exactly(rcs, slots, tiles, held):
     """The same without rounding a weight: a group's products are summed apart, in one tile for both
-    lots, before its scales meet them. One warp group does that while another multiplies."""
+    lots, before its scales meet them. One warp group does that while another multiplies. `held`
+    are the rows of x of each block of k, or None where they are in the slots."""
     sx, lots, pipe = slots
     for rc in rcs:
         hx.fill(rc, 0.0)
-    for _ in range(tiles):
-        s = pipe.wait()
-        part = hx.register_tensor(f32, rcs[0].shape)
-        for lot, rc in zip(lots, rcs):
-            rq, scales, zeros = taken(lot, s, sx.dtype)
-            each = PLACES // len(zeros)
-            for p in hx.static_range(len(zeros)):
-                for place in hx.static_range(p * each, (p + 1) * each):
-                    rx = sx[:, place * WORDS : (place + 1) * WORDS, s]
-                    weights = differences(rq, place, zeros[p])
-                    hx.gemm(part, weights, rx, accumulate=place > p * each, asynchronous=True)
-                hx.wait_gemm(0)
-                rc += part * scales[p]
-        pipe.release()
+    if held is None:
+        for _ in range(tiles):
+            s = pipe.wait()
+            add_block(rcs, lots, s, sx[:, :, s])
+            pipe.release()
+    else:
+        for rows in held:
+            add_block(rcs, lots, pipe.wait(), rows)
+            pipe.release()
+
+
+@hx.device
+def add_block(rcs, lots, s, rows):
+    """rcs += the products of a block of k: the weights of slot s and these rows of x."""
+    part = hx.register_tensor(f32, rcs[0].shape)
+    for lot, rc in zip(lots, rcs):
+        rq, scales, zeros = taken(lot, s, rows.dtype)
+        each = PLACES // len(zeros)
+        for p in hx.static_range(len(zeros)):
+            for place in hx.static_range(p * each, (p + 1) * each):
+                rx = rows[:, place * WORDS : (place + 1) * WORDS]
+                weights = differences(rq, place, zeros[p])
+                hx.gemm(part, weights, rx, accumulate=place > p * each, asynchronous=True)
+            hx.wait_gemm(0)
+            rc += part * scales[p]
