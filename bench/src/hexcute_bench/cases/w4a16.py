@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from hexcute_bench.cases.compared import ComparedCase
-from hexcute_bench.cases.moe import GROUP, quantized
+from hexcute_bench.cases.moe import GROUP, Quantized, quantized
 from hexcute_bench.cases.tensors import (
     F16_TOLERANCE,
     exact_products,
@@ -18,6 +19,12 @@ from hexcute_bench.interface import Work
 from hexcute_bench.shape import Shape
 
 
+@functools.lru_cache(maxsize=1)
+def _weights(sets: int, k: int, n: int, device: str) -> Quantized:
+    """The same for all row counts of a run: peers take their time to pack them."""
+    return quantized(sets, k, n, GROUP, device)
+
+
 class W4A16Case(ComparedCase):
     """`x[i]` is [m,k], `c[i]` [m,n], and `w` a stack of weights [k,n], one for each set i."""
 
@@ -27,8 +34,10 @@ class W4A16Case(ComparedCase):
         exact_products(torch)
         self.shape, self.tolerance = shape, F16_TOLERANCE
         self.m, self.n, self.k = shape["m"], shape["n"], shape["k"]
-        self.sets = rotated_sets(w4a16_work(shape).bytes) if sets is None else sets
-        self.w = quantized(self.sets, self.k, self.n, GROUP, device)
+        # As many as one row's bytes need, so that all row counts have the same weights.
+        one = w4a16_work(Shape.of(m=1, n=self.n, k=self.k)).bytes
+        self.sets = rotated_sets(one) if sets is None else sets
+        self.w = _weights(self.sets, self.k, self.n, device)
         half = torch.float16
         self.x = [randn((self.m, self.k), half, device) for _ in range(self.sets)]
         self.c = [poisoned((self.m, self.n), half, device) for _ in range(self.sets)]

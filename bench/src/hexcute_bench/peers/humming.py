@@ -66,6 +66,12 @@ def _stacked(stack: Quantized) -> _Weights:
     return _weights(stack)
 
 
+@functools.lru_cache(maxsize=1)
+def _apart(stack: Quantized) -> list[_Weights]:
+    """Each of a stack by itself, kept in the same way."""
+    return [_weights(stack, index) for index in range(len(stack.q))]
+
+
 def _weights(stack: Quantized, expert: int | None = None) -> _Weights:
     """A stack of weights, or one of them, in Humming's order."""
     import torch
@@ -161,7 +167,7 @@ class HummingDense(CasePeer):
         _humming("forward")
 
         def build() -> Run:
-            weights = [_weights(case.w, index) for index in range(case.sets)]
+            weights = _apart(case.w)
             config = weights[0].tuned(case.m, "dense")
 
             def run(index: int) -> None:

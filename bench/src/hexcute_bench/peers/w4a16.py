@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
+from hexcute_bench.cases.moe import Quantized
 from hexcute_bench.cases.w4a16 import W4A16Case
 from hexcute_bench.interface import Candidate, CasePeer, Run
 from hexcute_bench.peers.common import module
@@ -44,18 +46,11 @@ class Machete(CasePeer):
     name = "machete"
 
     def prepare(self, case: W4A16Case) -> Sequence[Candidate]:
-        torch = module("torch")
-        arrange = vllm_operators("vllm._C", "_C", "machete_prepack_B")
         multiply = vllm_operators("vllm._C", "_C", "machete_mm")
-        half = torch.float16
 
         def build() -> Run:
             weights = case.w
-            packed, shifts = [], []
-            for index in range(case.sets):
-                columns = words(weights.q[index].t().contiguous()).t()
-                packed.append(arrange(columns, half, UINT4, half))
-                shifts.append((-weights.scale[index] * weights.zero[index].to(half)).contiguous())
+            packed, shifts = _for_machete(weights)
             group = case.k // weights.scale.shape[1]
 
             def run(index: int) -> Any:
@@ -69,11 +64,28 @@ class Machete(CasePeer):
         return [Candidate("as vLLM chooses", build)]
 
 
+@functools.lru_cache(maxsize=1)
+def _for_machete(weights: Quantized) -> tuple[list[Any], list[Any]]:
+    """Each of a stack in Machete's order, and the products of its scales and zero points."""
+    half = module("torch").float16
+    arrange = vllm_operators("vllm._C", "_C", "machete_prepack_B")
+    packed, shifts = [], []
+    for q, scale, zero in zip(weights.q, weights.scale, weights.zero):
+        packed.append(arrange(words(q.t().contiguous()).t(), half, UINT4, half))
+        shifts.append((-scale * zero.to(half)).contiguous())
+    return packed, shifts
+
+
+@functools.lru_cache(maxsize=1)
+def _packed(weights: Quantized) -> Any:
+    """A stack in our kernels' order."""
+    return module("hexcute_kernels.moe").pack(weights.q, weights.scale, weights.zero)
+
+
 def _hexcute_dense(case: W4A16Case) -> Hexcute:
     """Our `w4a16_matmul(x, w)`, on weights that its `pack` has brought into their order."""
     operator("w4a16_matmul")
-    pack = module("hexcute_kernels.moe").pack
-    weights = pack(case.w.q, case.w.scale, case.w.zero)
+    weights = _packed(case.w)
     return Hexcute("hexcute", "w4a16_matmul", lambda case, i: (case.x[i], weights[i]))
 
 

@@ -143,7 +143,7 @@ def w4a16_gemm(kind: str = "dense", group: int = GROUP, dtype: hx.DType = f16) -
         if BLOCKS > 1:
             hx.attrs.cuda.grid_dim = items
             hx.attrs.cuda.min_blocks = BLOCKS
-        kept = rows_ring(BM, 2 * KEPT, dtype) if KEPT else None
+        kept = rows_ring(BM, KEPT + min(KEPT, 2), dtype) if KEPT else None
         high = 0 if KEPT else BM
         rings = [ring(high, half, STAGES, GROUP // group, dtype) for _ in range(TEAMS)]
         scs = [hx.shared_tensor(f32 if split else dtype, (half, BM)) for _ in range(TEAMS)]
