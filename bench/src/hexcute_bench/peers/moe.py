@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from hexcute_bench.cases.moe import ROUNDED_WEIGHTS, MoeCase, Quantized, align
@@ -219,7 +220,7 @@ def _packed(stack: Quantized) -> Any:
     return module("hexcute_kernels.moe").pack_experts(stack.q, stack.scale, stack.zero)
 
 
-def _hexcute_moe(case: MoeCase) -> Hexcute:
+def _hexcute_moe(case: MoeCase, variant: str | None = None) -> Hexcute:
     """Our `moe(x, w13, w2, ids, gates, scope=...)`, on weights that its `pack_experts` has brought
     into their order."""
     operator("moe")
@@ -228,6 +229,7 @@ def _hexcute_moe(case: MoeCase) -> Hexcute:
         "hexcute",
         "moe",
         lambda case, i: (case.x[i], first, second, case.ids[i], case.gates[i]),
+        variant=variant,
         options=lambda case: {"scope": case.scope},
     )
 
@@ -239,6 +241,21 @@ class HexcuteMoe(CasePeer):
 
     def prepare(self, case: MoeCase) -> Sequence[Candidate]:
         return _hexcute_moe(case).prepare(case)
+
+
+class AblatedMoe(CasePeer):
+    """Our layer in tiles of many rows, as it is chosen there, but in one thing like Triton's: the
+    way of its weights ("dataflow") or where they lie in shared memory ("layout")."""
+
+    def __init__(self, name: str, like: str) -> None:
+        self.name, self._like = name, like
+
+    def prepare(self, case: MoeCase) -> Sequence[Candidate]:
+        ours = _hexcute_moe(case, "wgmma")
+        chosen = operator("moe").plan(ours.arguments(case), variant="wgmma").config
+        first, second = (replace(c, TRITON=self._like) for c in (chosen.first, chosen.second))
+        config = replace(chosen, first=first, second=second)
+        return [Candidate(f"with Triton's {self._like}", lambda: ours.run(case, config))]
 
 
 def tuned_moe() -> TunedHexcute:

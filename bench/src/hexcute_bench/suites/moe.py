@@ -12,6 +12,7 @@ from hexcute_bench.cases.moe import MoeCase, MoeSizes, moe_work
 from hexcute_bench.interface import KernelSuite
 from hexcute_bench.peers.humming import HummingMoe
 from hexcute_bench.peers.moe import (
+    AblatedMoe,
     HexcuteMoe,
     MarlinMoe,
     MarlinNew,
@@ -47,6 +48,8 @@ MOE = KernelSuite(
         MarlinOld(),
         VllmTriton("vllm_triton", tuned=False),
         VllmTriton("vllm_triton_tuned", tuned=True),
+        AblatedMoe("hexcute_triton_dataflow", "dataflow"),
+        AblatedMoe("hexcute_triton_smem", "layout"),
     ),
     case=lambda shape: MoeCase(shape, "gemms"),
     work=moe_work,

@@ -161,7 +161,9 @@ def test_tiles_of_more_experts_than_are_looked_at_together() -> None:
         ("apart", 1, 8, 4, replace(SMALL, BLOCKS=2)),
         ("ends", 9, 6, 3, W4A16Config(16, 256, 3, LOADS=2, RUN=2)),
         ("nobody", 12, 4, 2, replace(SMALL, RUN=2, TEAMS=2, KEPT=1)),
-        ("ragged", 20, 5, 2, replace(SMALL, CLUSTER=2, ORDERED=True)),
+        ("apart", 2, 3, 1, replace(SMALL, CLUSTER=2, ORDERED=True)),
+        ("one", 1, 2, 1, replace(SMALL, TRITON="dataflow")),
+        ("one", 1, 2, 1, replace(SMALL, TRITON="layout")),
     ],
 )
 def test_a_layer_against_float64(

@@ -14,7 +14,9 @@ class W4A16Config:
     tokens one after another, SPLIT parts of k summed apart; EXACT, whether no weight is rounded.
     Where BLOCKS share a multiprocessor each does one such piece of work, else they stay. KEPT, if
     not 0, is how many groups of k there are, whose tokens stay in shared memory for all RUN tiles;
-    CLUSTER blocks side by side take the same tokens."""
+    CLUSTER blocks side by side take the same tokens. ORDERED, a first product's tokens are brought
+    into the order of `sorting` before. TRITON is "dataflow" where weights pass through shared
+    memory once more, "layout" where they lie there row after row: what either costs."""
 
     BM: int
     BN: int
@@ -29,6 +31,7 @@ class W4A16Config:
     KEPT: int = 0
     CLUSTER: int = 1
     ORDERED: bool = False
+    TRITON: str = ""
 
     def blocks(self, problem: Sized) -> int:
         return tiles(problem, self.BM, self.BN) * self.SPLIT

@@ -129,6 +129,7 @@ def w4a16_gemm(kind: str = "dense", group: int = GROUP, dtype: hx.DType = f16) -
         KEPT: int = 0,
         CLUSTER: int = 1,
         ORDERED: bool = False,
+        TRITON: str = "",
     ):
         # Two halves of the weights' rows: one is unpacked while the other is multiplied.
         half = BN // 2
@@ -145,7 +146,7 @@ def w4a16_gemm(kind: str = "dense", group: int = GROUP, dtype: hx.DType = f16) -
             hx.attrs.cuda.min_blocks = BLOCKS
         kept = rows_ring(BM, KEPT + min(KEPT, 2), dtype) if KEPT else None
         high = 0 if KEPT else BM
-        rings = [ring(high, half, STAGES, GROUP // group, dtype) for _ in range(TEAMS)]
+        rings = [ring(high, half, STAGES, GROUP // group, dtype, TRITON) for _ in range(TEAMS)]
         scs = [hx.shared_tensor(f32 if split else dtype, (half, BM)) for _ in range(TEAMS)]
         named = [hx.shared_tensor(i32, (BM,)) for _ in range(TEAMS)] if routed else None
         factors = [hx.shared_tensor(f32, (1, BM)) for _ in range(TEAMS)] if weighted else None

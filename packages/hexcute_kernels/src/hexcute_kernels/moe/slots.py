@@ -25,26 +25,38 @@ def rows_ring(high, stages, dtype):
 
 
 @hx.device
-def ring(high, half, stages, parts, dtype):
+def words_of(half, stages, plain):
+    """Slots for the words of `half` rows of weights, `plain` row after row as Triton lays them."""
+    shape = half, WORDS, stages
+    if plain:
+        line = f"({half},{WORDS},{stages}):({WORDS},1,{half * WORDS})"
+        return hx.shared_tensor(u16, shape, layout=line)
+    return hx.shared_tensor(u16, shape)
+
+
+@hx.device
+def ring(high, half, stages, parts, dtype, as_triton):
     """Slots for a block of k: of `high` rows of x, where it has any, and of two lots of `half` rows
-    of weights, with what scales and shifts each of their `parts`."""
+    of weights, with what scales and shifts each of their `parts`; and where weights pass through
+    shared memory once more, as in Triton's dataflow, the place for them."""
     lots = [
         (
-            hx.shared_tensor(u16, (half, WORDS, stages)),
+            words_of(half, stages, as_triton == "layout"),
             [hx.shared_tensor(f16, (half, 1, stages)) for _ in range(parts)],
             [hx.shared_tensor(f16, (half, 1, stages)) for _ in range(parts)],
         )
         for _ in range(2)
     ]
     sx = hx.shared_tensor(dtype, (high, GROUP, stages)) if high else None
-    return sx, lots, hx.pipeline(stages)
+    through = hx.shared_tensor(dtype, (half, WORDS)) if as_triton == "dataflow" else None
+    return sx, lots, hx.pipeline(stages), through
 
 
 @hx.device
 def load_slots(gx, q, strip, expert, columns, total, begin, tiles, slots):
     """Fills slot after slot with a block of k, `tiles` of them from `begin` on: rows of x, where
     they have any, and for each lot the weights of columns from its entry of `columns` on."""
-    groups, (sx, lots, pipe) = q.shape[1], slots
+    groups, (sx, lots, pipe, _) = q.shape[1], slots
     for i in range(tiles):
         with pipe.produce() as s:
             if sx is not None:
@@ -80,8 +92,8 @@ def taken(lot, s, dtype):
 def multiply_rounded(rcs, slots, tiles, held):
     """rcs = the products of `tiles` slots with each of two lots, in turns: while one is multiplied,
     the other is unpacked, and its weights rounded. `held` is no list of slots here."""
-    assert held is None, "rows of x stay where no weight is rounded"
-    sx, lots, pipe = slots
+    sx, lots, pipe, through = slots
+    assert held is None and through is None, "what EXACT alone has: rows that stay, Triton's way"
     for rc in rcs:
         hx.fill(rc, 0.0)
     for i in range(tiles):
@@ -106,22 +118,22 @@ def multiply_exactly(rcs, slots, tiles, held):
     """The same without rounding a weight: a group's products are summed apart, in one tile for both
     lots, before its scales meet them. One warp group does that while another multiplies. `held`
     are the rows of x of each block of k, or None where they are in the slots."""
-    sx, lots, pipe = slots
+    sx, lots, pipe, through = slots
     for rc in rcs:
         hx.fill(rc, 0.0)
     if held is None:
         for _ in range(tiles):
             s = pipe.wait()
-            add_block(rcs, lots, s, sx[:, :, s])
+            add_block(rcs, lots, s, sx[:, :, s], through)
             pipe.release()
     else:
         for rows in held:
-            add_block(rcs, lots, pipe.wait(), rows)
+            add_block(rcs, lots, pipe.wait(), rows, through)
             pipe.release()
 
 
 @hx.device
-def add_block(rcs, lots, s, rows):
+def add_block(rcs, lots, s, rows, through):
     """rcs += the products of a block of k: the weights of slot s and these rows of x."""
     part = hx.register_tensor(f32, rcs[0].shape)
     for lot, rc in zip(lots, rcs):
@@ -131,6 +143,12 @@ def add_block(rcs, lots, s, rows):
             for place in hx.static_range(p * each, (p + 1) * each):
                 rx = rows[:, place * WORDS : (place + 1) * WORDS]
                 weights = differences(rq, place, zeros[p])
-                hx.gemm(part, weights, rx, accumulate=place > p * each, asynchronous=True)
+                if through is not None:
+                    hx.wait_gemm(0)
+                    hx.sync_role()
+                    hx.copy(weights, through)
+                    hx.sync_role()
+                operand = weights if through is None else through
+                hx.gemm(part, operand, rx, accumulate=place > p * each, asynchronous=True)
             hx.wait_gemm(0)
             rc += part * scales[p]
