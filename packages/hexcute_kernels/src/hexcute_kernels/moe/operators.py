@@ -44,6 +44,8 @@ PAYS = ((4096, 4), (WIDEST, 16))
 """Widths, and pairs of an expert up to which that is faster than tiles of many rows."""
 LINES = ((8, 65536), (16, 16384))
 """Rows and their lengths up to which a dense product streams its weights."""
+CHUNKS = (1024, 4096, 8192)
+"""Pairs that blocks of an expert look at together, the fewest that are enough or the most."""
 LOOK = 2048
 """Pairs that one block looks through at once."""
 
@@ -253,6 +255,13 @@ class Rows:
     BM: int
 
 
+@dataclass(frozen=True)
+class Chunks(Rows):
+    """The same of one that looks at CHUNK choices at once."""
+
+    CHUNK: int
+
+
 def launch_moe(p: Routed, config: MoeConfig) -> Steps | Run:
     """The layer's launches by this configuration, without waiting for the GPU between them."""
     if p.pairs == 0:
@@ -276,13 +285,14 @@ def launch_moe(p: Routed, config: MoeConfig) -> Steps | Run:
         work.append(Output((p.pairs, p.hidden), p.dtype))
     w13, w2 = (("w13", stacked), ("w13", strips)), (("w2", stacked), ("w2", strips))
     how, tiles = (p.group, p.dtype), (table, used)
+    chunk = next((size for size in CHUNKS if p.pairs <= size), CHUNKS[-1])
     x, ordered = "x", []
     if config.first.ORDERED:
         x = f"work{len(work)}"
         work.append(Output((rows, p.hidden), p.dtype))
         ordered = [Launch(gather(p.dtype), Rows(bm), ("x", *tiles, token, x))]
     launches = [
-        Launch(sort(p.experts, p.top_k), Rows(bm), (ids, found, pair, token)),
+        Launch(sort(p.experts, p.top_k), Chunks(bm, chunk), (ids, found, pair, token)),
         Launch(count_used(), Nothing(), (found, *tiles)),
         *ordered,
         Launch(w4a16_gemm("gated", *how), config.first, (x, *w13, *tiles, token, h)),

@@ -24,7 +24,7 @@ from hexcute_core import i32
 
 pairs, blocks, rows = hx.dims("pairs blocks rows")
 
-THREADS, CHUNK = 512, 4096
+THREADS = 512
 TILES = 1024
 """Of which so many are looked at together."""
 
@@ -48,12 +48,14 @@ def write(value, table, at):
 @cache
 def sort(experts: int, top_k: int) -> hx.Kernel:
     """The kernel, for so many experts and choices of a token. found[:, b] are the expert of tile b,
-    -1 where it has no rows, which of its tiles it is, and how many it has."""
+    -1 where it has no rows, which of its tiles it is, and how many it has. CHUNK choices are looked
+    at together."""
 
     @hx.kernel
     def sorted_pairs(
-        ids: i32[pairs], found: i32[3, blocks], pair: i32[rows], token: i32[rows], *, BM: int = 64
-    ):
+        ids: i32[pairs], found: i32[3, blocks], pair: i32[rows], token: i32[rows],
+        *, BM: int = 64, CHUNK: int = 4096,
+    ):  # fmt: skip
         hx.attrs.cuda.grid_dim = experts
         hx.attrs.cuda.block_dim = THREADS
         mine, scattered = hx.blockIdx.x, pairs <= experts + pairs // BM
