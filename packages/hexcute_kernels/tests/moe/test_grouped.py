@@ -12,6 +12,7 @@ from four_bits import packed, quantized, strips, weights, words
 
 from hexcute_core import bf16, f16, f32
 from hexcute_kernels.moe.configs import W4A16Config, most_blocks
+from hexcute_kernels.moe.forms import U4, Weights
 from hexcute_kernels.moe.gathering import gather
 from hexcute_kernels.moe.grouped import w4a16_gemm
 from hexcute_kernels.moe.sorting import count_used, sort
@@ -62,7 +63,7 @@ def test_groups_and_types_against_float64(group: int, kind: Any, exact: bool) ->
     x = np.random.default_rng(1).normal(size=(m, k)).astype(kind)
     w, c = packed(*numbers), np.full((m, n), np.nan, kind)
     config = asdict(replace(SMALL, EXACT=exact))
-    w4a16_gemm("dense", group, TYPES[kind]).simulate(
+    w4a16_gemm("dense", Weights(U4, group), TYPES[kind]).simulate(
         x, words(w), strips(w), c, target="sm_90", **config
     )
     digits = 10 if kind == F16 else 7
@@ -229,6 +230,6 @@ def test_weights_in_bf16_take_as_many_instructions() -> None:
     """A pair's difference is one fma, and where weights are rounded, their product another."""
     for exact, each in ((True, 1), (False, 2)):
         config = asdict(replace(SMALL, EXACT=exact))
-        sass = w4a16_gemm("dense", 128, bf16).compile("sm_90", **config).sass()
+        sass = w4a16_gemm("dense", dtype=bf16).compile("sm_90", **config).sass()
         pairs = sum(sass.count(f"{name}.BF16_V2") for name in ("HFMA2", "HADD2", "HMUL2"))
         assert pairs == 64 * each and not {"I2F.U16", "I2FP"} & set(sass.split())

@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from hexcute_kernels.gpus import gpu_of
-from hexcute_kernels.moe import moe, pack, pack_experts, unpack, w4a16_matmul
+from hexcute_kernels.moe import (
+    moe,
+    pack,
+    pack_bytes,
+    pack_e4m3,
+    pack_experts,
+    pack_mxfp4,
+    unpack,
+    w4a16_matmul,
+)
 from hexcute_kernels.moe.configs import DENSE, FEW, ROUTED, STREAMED
 
 pytestmark = pytest.mark.gpu
@@ -142,6 +151,50 @@ def test_every_routed_configuration(config: Any) -> None:
 def test_every_streamed_configuration(config: Any, tokens: int, experts: int, top_k: int) -> None:
     layer("random", tokens, experts, top_k, 1024, 256, config=config)
     layer("few", tokens, experts, top_k, 896, 384, config=config)
+
+
+def other(form: str, *shape: int, group: int) -> tuple[Any, Any]:
+    """Packed weights of a form, and their values in float32."""
+    *batch, k, n = shape
+    q = torch.randint(0, 256, shape, dtype=torch.uint8, device="cuda")
+    scale = ((torch.rand((*batch, k // group, n), device="cuda") + 0.5) / k**0.5).half()
+    over = scale.float().repeat_interleave(group, -2)
+    if form == "u8":
+        zero = torch.randint(0, 256, scale.shape, dtype=torch.uint8, device="cuda")
+        less = zero.float().repeat_interleave(group, -2)
+        return pack_bytes(q, scale / 128, zero), (q.float() - less) * over / 128
+    if form == "e4m3":
+        w = (torch.randn(shape, device="cuda")).to(torch.float8_e4m3fn)
+        return pack_e4m3(w, scale), w.float() * over
+    exponent = torch.randint(118, 124, scale.shape, dtype=torch.uint8, device="cuda")
+    codes = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], device="cuda")
+    power = torch.exp2(exponent.float() - 127).repeat_interleave(group, -2)
+    q &= 15
+    values = codes[(q & 7).long()] * torch.where(q > 7, -1, 1) * power
+    return pack_mxfp4(q, exponent), values
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("form", "group"), [("u8", 64), ("e4m3", 64), ("e2m1", 32)])
+def test_other_forms(form: str, group: int, dtype: Any) -> None:
+    w, values = other(form, 640, 320, group=group)
+    for m in (1, 16, 33, 150):
+        x = torch.randn(m, 640, device="cuda").to(dtype)
+        close(w4a16_matmul(x, w), x.float() @ values, 9 if dtype == torch.float16 else 6)
+    (w13, first), (w2, second) = (
+        other(form, 6, k, n, group=group) for k, n in ((384, 512), (256, 384))
+    )
+    for tokens in (5, 90):
+        x = torch.randn(tokens, 384, device="cuda").to(dtype)
+        ids = torch.rand(tokens, 6, device="cuda").topk(2, 1).indices.int()
+        gates = torch.rand(tokens, 2, device="cuda")
+        want = torch.zeros(tokens, 384, device="cuda")
+        for e in range(6):
+            c1 = x.float() @ first[e]
+            h = torch.nn.functional.silu(c1[:, :256]) * c1[:, 256:]
+            want += ((ids == e) * gates).sum(1, keepdim=True) * (h.to(dtype).float() @ second[e])
+        got = moe(x, w13, w2, ids, gates)
+        close(got, want, 8 if dtype == torch.float16 else 5)
 
 
 def test_sums_of_few_tokens_repeat_bit_by_bit() -> None:

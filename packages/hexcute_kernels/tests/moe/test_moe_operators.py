@@ -13,6 +13,7 @@ from four_bits import weights as values
 from hexcute_core.errors import LaunchError
 
 torch = pytest.importorskip("torch")
+from packed_forms import packed_as  # noqa: E402
 from stand_ins import gpu, on_gpu  # noqa: E402
 
 from hexcute_kernels.moe import check_routing, moe, pack, pack_experts, w4a16_matmul  # noqa: E402
@@ -27,6 +28,7 @@ from hexcute_kernels.moe.configs import (  # noqa: E402
     WeightedConfig,
 )
 from hexcute_kernels.moe.few import few_rows  # noqa: E402
+from hexcute_kernels.moe.forms import FORMS, U4, Weights  # noqa: E402
 from hexcute_kernels.moe.operators import (  # noqa: E402
     Dense,
     Routed,
@@ -111,6 +113,28 @@ def test_the_weights_say_their_groups_and_x_its_type(group: int, dtype: Any) -> 
             assert torch_dtype(plan.outputs[0].dtype) == dtype
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_the_weights_say_their_form(form: str) -> None:
+    """Each has its kernels, and what they are given are its bytes; both products take one form."""
+    group = FORMS[form].groups[0]
+    if form == "u4":
+        w13, w2 = weights(4, 256, 512, group=group), weights(4, 256, 256, group=group)
+    else:
+        w13, w2 = (on_gpu(packed_as(form, 4, 256, n, group=group)[0]) for n in (512, 256))
+    x, ids, gates = zeros(7, 256), zeros(7, 2, dtype=torch.int32), zeros(7, 2, dtype=torch.float32)
+    with gpu("h200", "sm_90") as launches:
+        assert w4a16_matmul.describe(x, w13[0].contiguous()).form == form
+        for variant in ("streamed", "wgmma"):
+            launches.clear()
+            moe(x, w13, w2, ids, gates, variant=variant)
+            every = [t for noted in launches for t in noted.prepared]
+            words = [t for t in every if getattr(t, "dtype", None) == torch.uint16]
+            assert [t.numel() * 2 for t in words] == [w.numel() for w in (w13, w2)]
+        if form != "u4":
+            with pytest.raises(LaunchError, match="w13 is of .* and w2 of u4"):
+                moe(x, w13, weights(4, 256, 256), ids, gates)
+
+
 def test_a_layer() -> None:
     w13, w2 = weights(4, 256, 512), weights(4, 256, 256)
     x, ids, gates = zeros(7, 256), zeros(7, 2, dtype=torch.int32), zeros(7, 2, dtype=torch.float32)
@@ -140,11 +164,11 @@ def test_a_layer() -> None:
         assert nothing.shape == (0, 256)
         for args, words in (
             ((x, w13, w13, ids, gates), "hidden is 512 in w2"),
-            ((x, w13, weights(4, 256, 256, group=64), ids, gates), "groups of 128 .* w2 of 64"),
+            ((x, w13, weights(4, 256, 256, group=64), ids, gates), "of 128 .* w2 of .* 64"),
             ((x, w13[:, :, ::2], w2, ids, gates), "contiguous|kernels' order"),
             ((x, w13, w2.mT.contiguous(), ids, gates), "kernels' order"),
             ((x.T.contiguous().T, w13, w2, ids, gates), "contiguous"),
-            ((x, w13.view(torch.int8), w2, ids, gates), "kernels' order"),
+            ((x, w13.view(torch.int16), w2, ids, gates), "kernels' order"),
             ((x, w2, w2, ids, gates), "w2 of"),
             ((zeros(7, 128), w13, w2, ids, gates), "hidden is 256 in w2"),
             ((x, w13, w2, ids, gates[:, :1].contiguous()), "ids and gates"),
@@ -164,14 +188,15 @@ def test_the_longest_rows_that_are_taken_have_room(group: int) -> None:
     assert fits_streamed(p) is None
     assert "takes hidden up to" in str(fits_streamed(replace(p, hidden=hidden + 128)))
     config = STREAMED.rows["h200"][4].config.first
-    compiled = gated_product(64, hidden, 128, group).compile("sm_90", **constants(config))
+    held = Weights(U4, group)
+    compiled = gated_product(64, hidden, 128, held).compile("sm_90", **constants(config))
     assert compiled.thread.shared_bytes <= ROOM
     k = {32: 9344, 128: 16384}[group]
     dense = Dense(m=16, n=8256, k=k, group=group)
     assert fits_few(dense) is None
     assert "or 16 of" in str(fits_few(replace(dense, k=k + 128)))
     config = FEW.choose("h200", dense)
-    compiled = few_rows(8256, k, group).compile("sm_90", **constants(config))
+    compiled = few_rows(8256, k, held).compile("sm_90", **constants(config))
     assert compiled.thread.shared_bytes <= ROOM
 
 

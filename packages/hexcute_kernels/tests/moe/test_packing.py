@@ -5,14 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from forms_in_numpy import in_order as placed
 from four_bits import place
 
 from hexcute_core.errors import LaunchError
 
 torch = pytest.importorskip("torch")
-from hexcute_kernels.moe import pack, pack_experts, unpack  # noqa: E402
+from packed_forms import packed_as  # noqa: E402
+
+from hexcute_kernels.moe import (  # noqa: E402
+    pack,
+    pack_bytes,
+    pack_e4m3,
+    pack_experts,
+    pack_mxfp4,
+    unpack,
+)
 from hexcute_kernels.moe.packing import (  # noqa: E402
     GROUPS,
+    check_packed,
+    fields_of,
     packed_shape,
     some_columns,
     some_rows,
@@ -109,7 +121,51 @@ def test_what_cannot_be_is_told() -> None:
         ((some_rows, w, [(64, 128)]), "end at multiples of 128"),
         ((unpack, w[..., :-1, :]), "what hexcute_kernels.moe.pack|kernels' order"),
         ((unpack, w.view(4, 34, 64)), "kernels' order"),
-        ((unpack, w.view(torch.int8)), "kernels' order"),
+        ((unpack, w.view(torch.int16)), "kernels' order"),
     ):
         with pytest.raises(LaunchError, match=words):
             args[0](*args[1:])
+
+
+@pytest.mark.parametrize(("form", "group"), [("u8", 64), ("u8", 32), ("e4m3", 64), ("e2m1", 32)])
+def test_other_forms_have_their_places_and_come_back(form: str, group: int) -> None:
+    w, (fields, strips) = packed_as(form, 2, 256, 128, group=group)
+    want = torch.from_numpy(placed(form, fields, strips))
+    assert torch.equal(w.view(torch.uint8).flatten(), want.flatten())
+    found = check_packed("w", "w", w)
+    assert (found.held.form.name, found.held.group, found.n, found.k) == (form, group, 128, 256)
+    back, halves = fields_of(w)
+    assert torch.equal(back, torch.from_numpy(fields))
+    assert all(torch.equal(a, torch.from_numpy(b)) for a, b in zip(halves, strips, strict=True))
+    for part, at in ((some_columns(w, [(64, 128)]), (..., slice(64, 128))),
+                     (some_rows(w, [(128, 256)]), (slice(None), slice(128, 256)))):  # fmt: skip
+        assert part.dtype == w.dtype and torch.equal(fields_of(part)[0], back[at])
+
+
+def test_signed_bytes_are_those_from_zero_less_128() -> None:
+    q = torch.arange(-128, 128, dtype=torch.int8).repeat_interleave(64).reshape(256, 64)
+    scale, zero = torch.ones(4, 64).half(), torch.full((4, 64), -3, dtype=torch.int8)
+    shifted = [(t.short() + 128).to(torch.uint8) for t in (q, zero)]
+    assert torch.equal(pack_bytes(q, scale, zero), pack_bytes(shifted[0], scale, shifted[1]))
+    none = torch.full((4, 64), 128, dtype=torch.uint8)
+    assert torch.equal(pack_bytes(q, scale), pack_bytes(shifted[0], scale, none))
+    assert torch.equal(pack_bytes(q, scale[:2]), pack_bytes(q, scale))
+
+
+def test_what_other_forms_cannot_be_is_told() -> None:
+    q, half = torch.zeros(128, 64, dtype=torch.uint8), torch.ones(2, 64).half()
+    nan = torch.full((128, 64), 127, dtype=torch.uint8).view(torch.float8_e4m3fn)
+    for call, words in (
+        (lambda: pack_bytes(q.int(), half), "int8 or uint8"),
+        (lambda: pack_bytes(q, half.float()), "float16 scale"),
+        (lambda: pack_bytes(q[:32], half), "multiple of 64"),
+        (lambda: pack_bytes(q, torch.ones(8, 64).half()), "groups of 32 or a multiple of 64"),
+        (lambda: pack_e4m3(q, half), "float8_e4m3fn"),
+        (lambda: pack_e4m3(nan, half), "holds NaN"),
+        (lambda: pack_mxfp4(q + 16, torch.full((4, 64), 127, dtype=torch.uint8)), "from 0 to 15"),
+        (lambda: pack_mxfp4(q, torch.full((4, 64), 90, dtype=torch.uint8)), "103 to 142, got 90"),
+        (lambda: pack_mxfp4(q, half), "exponents"),
+        (lambda: unpack(pack_e4m3(q.view(torch.float8_e4m3fn), half)), "of four bits"),
+    ):
+        with pytest.raises(LaunchError, match=words):
+            call()

@@ -15,6 +15,7 @@ from hexcute_core import bf16, f16, f32
 from hexcute_kernels.moe.arrange import arrange
 from hexcute_kernels.moe.configs import FewConfig, most_blocks
 from hexcute_kernels.moe.few import few_rows
+from hexcute_kernels.moe.forms import U4, Weights
 from hexcute_kernels.moe.streamed import gated_product, weighted_product
 from hexcute_kernels.moe.summing import add_up
 
@@ -124,7 +125,7 @@ def test_groups_and_types_against_float64(group: int, kind: Any) -> None:
     expert, pair, token = tables(ids, experts, 1)
     w, h = packed(*w13), np.full((pair.size, width), np.nan, kind)
     how = {"BN": 64, "DEPTH": 1, **HOW}
-    gated_product(experts, hidden, width, group, dtype).simulate(
+    gated_product(experts, hidden, width, Weights(U4, group), dtype).simulate(
         x, words(w), strips(w), expert, token, h, **how
     )
     both = np.einsum("pk,pkn->pn", x.astype(np.float64), weights(*w13)[ids])
@@ -134,7 +135,7 @@ def test_groups_and_types_against_float64(group: int, kind: Any) -> None:
     bits = 10 if dtype == f16 else 7
     assert np.abs(h[rows] - mid[pair[rows]]).max() < 2.0**-bits * np.abs(mid).max()
     w, c = packed(*w2), np.full((pairs, hidden), np.nan, np.float32)
-    weighted_product(experts, width, hidden, f32, group, dtype).simulate(
+    weighted_product(experts, width, hidden, f32, Weights(U4, group), dtype).simulate(
         h, words(w), strips(w), expert, pair, gates, c, **how
     )
     given = np.zeros((pairs, width))

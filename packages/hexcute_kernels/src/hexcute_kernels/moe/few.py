@@ -11,7 +11,7 @@ from functools import cache
 
 import hexcute_core as hx
 from hexcute_core import f16, f32, u16
-from hexcute_kernels.moe.packing import GROUP, packed_rows
+from hexcute_kernels.moe.forms import PLAIN, Weights
 from hexcute_kernels.moe.streamed import HALVES
 from hexcute_kernels.moe.streaming import bring, order, over_cluster, products, weights_of
 
@@ -19,9 +19,10 @@ tokens = hx.dim("tokens")
 
 
 @cache
-def few_rows(n: int, k: int, group: int = GROUP, dtype: hx.DType = f16) -> hx.Kernel:
-    """The kernel for weights of n columns and k rows, in groups of `group`."""
-    blocks_of_k, lines, parts = k // GROUP, packed_rows(n, group), GROUP // group
+def few_rows(n: int, k: int, held: Weights = PLAIN, dtype: hx.DType = f16) -> hx.Kernel:
+    """The kernel for weights of n columns and k rows, as they are `held`."""
+    form, lines = held.form, held.rows(n)
+    blocks_of_k = k // form.block
 
     @hx.kernel
     def few(
@@ -43,16 +44,16 @@ def few_rows(n: int, k: int, group: int = GROUP, dtype: hx.DType = f16) -> hx.Ke
         hx.attrs.cuda.block_dim = 32 * WARPS
         hx.attrs.cuda.min_blocks = BLOCKS
         rank, column, row = hx.blockIdx.x, hx.blockIdx.y * BN, hx.blockIdx.z * BM
-        sx = hx.shared_tensor(dtype, (BM, GROUP * DEPTH * steps))
+        sx = hx.shared_tensor(dtype, (BM, form.block * DEPTH * steps))
         sums = hx.shared_tensor(f32, (BN, BM))
         begin = rank * (DEPTH * steps)
-        lots = [weights_of(q, strip, 0, n, column, BN, begin, DEPTH, steps, parts)]
+        lots = [weights_of(q, strip, 0, n, column, BN, begin, DEPTH, steps, held)]
         rc = hx.register_tensor(f32, (BN, BM))
         ordered = order(lots, BN, DEPTH, DEPTH * steps)
         hx.primitive("griddepcontrol.wait")
         hx.primitive("griddepcontrol.launch")
-        bring(x, (row,), begin * GROUP, sx)
-        products([rc], lots, ordered, sx, DEPTH)
+        bring(x, (row,), begin * form.block, sx)
+        products([rc], lots, ordered, sx, DEPTH, form)
         hx.copy(rc, sums)
         hx.cluster_sync()
         total = over_cluster(sums, 0, BN, rank * wide, wide, SPLIT)

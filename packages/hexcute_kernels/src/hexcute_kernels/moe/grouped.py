@@ -15,7 +15,7 @@ from functools import cache
 
 import hexcute_core as hx
 from hexcute_core import f16, f32, i32, u16
-from hexcute_kernels.moe.packing import GROUP
+from hexcute_kernels.moe.forms import PLAIN, Weights
 from hexcute_kernels.moe.slots import (
     load_slots,
     multiply_exactly,
@@ -88,14 +88,16 @@ def store_named(rc, sc, c, column, rows, gates):
 
 
 @cache
-def w4a16_gemm(kind: str = "dense", group: int = GROUP, dtype: hx.DType = f16) -> hx.Kernel:
-    """The kernel of one `kind`: "dense", "parts", "gated" or "weighted"; of weights in groups of
-    `group` along k, and of x and c in `dtype`.
+def w4a16_gemm(
+    kind: str = "dense", held: Weights = PLAIN, dtype: hx.DType = f16
+) -> hx.Kernel:
+    """The kernel of one `kind`: "dense", "parts", "gated" or "weighted"; of weights as they are
+    `held`, and of x and c in `dtype`.
 
-    x[t, k]; q[experts, k/128, lines, 32] as `packing` says, and the same memory as f16,
-    strip[experts, k/128, ...], where n are c's columns, twice as many of "gated"; table and used as
-    `sorting` says of tiles of BM rows; row[...], "gated" those rows of x, "weighted" of c, -1 for
-    none; gates[...], by row of c. "parts" gives c[t, SPLIT, n] in f32,
+    x[t, k]; q[experts, blocks of k, lines, 32] as `packing` says, and the same memory as f16,
+    strip[experts, blocks of k, ...], where n are c's columns, twice as many of "gated"; table and
+    used as `sorting` says of tiles of BM rows; row[...], "gated" those rows of x, "weighted" of c,
+    -1 for none; gates[...], by row of c. "parts" gives c[t, SPLIT, n] in f32,
     the sums of so many parts of k, none of them empty. Its constants are in `W4A16Config`.
     """
     gated, weighted, split = kind == "gated", kind == "weighted", kind == "parts"
@@ -132,7 +134,7 @@ def w4a16_gemm(kind: str = "dense", group: int = GROUP, dtype: hx.DType = f16) -
         TRITON: str = "",
     ):
         # Two halves of the weights' rows: one is unpacked while the other is multiplied.
-        half = BN // 2
+        half, block = BN // 2, held.form.block
         wide, apart = (half, n) if gated else (BN, half)
         step = wide * CLUSTER
         across, down = hx.cdiv(n, step * RUN), hx.cdiv(rows if routed else t, BM)
@@ -144,9 +146,9 @@ def w4a16_gemm(kind: str = "dense", group: int = GROUP, dtype: hx.DType = f16) -
         if BLOCKS > 1:
             hx.attrs.cuda.grid_dim = items
             hx.attrs.cuda.min_blocks = BLOCKS
-        kept = rows_ring(BM, KEPT + min(KEPT, 2), dtype) if KEPT else None
+        kept = rows_ring(BM, KEPT + min(KEPT, 2), held, dtype) if KEPT else None
         high = 0 if KEPT else BM
-        rings = [ring(high, half, STAGES, GROUP // group, dtype, TRITON) for _ in range(TEAMS)]
+        rings = [ring(high, half, STAGES, held, dtype, TRITON) for _ in range(TEAMS)]
         scs = [hx.shared_tensor(f32 if split else dtype, (half, BM)) for _ in range(TEAMS)]
         named = [hx.shared_tensor(i32, (BM,)) for _ in range(TEAMS)] if routed else None
         factors = [hx.shared_tensor(f32, (1, BM)) for _ in range(TEAMS)] if weighted else None
@@ -165,7 +167,7 @@ def w4a16_gemm(kind: str = "dense", group: int = GROUP, dtype: hx.DType = f16) -
                         take_numbers(row, first, named[0])
                         along = named[0]
                     rows_of = x[0 if gathers else first :, :]
-                    gx = hx.global_view(rows_of, ((BM, GROUP, groups), (along, 1, GROUP)))
+                    gx = hx.global_view(rows_of, ((BM, block, groups), (along, 1, block)))
                     if KEPT:
                         for i in hx.static_range(KEPT):
                             with kept[1].produce() as s:
@@ -194,10 +196,10 @@ def w4a16_gemm(kind: str = "dense", group: int = GROUP, dtype: hx.DType = f16) -
                             take_gates(gates, named[me], factors[me])
                         run = hx.minimum(RUN * step, n - start)
                         much = hx.minimum(each, groups - begin)
-                        held = [kept[0][:, :, kept[1].wait()] for _ in range(KEPT)] or None
+                        staying = [kept[0][:, :, kept[1].wait()] for _ in range(KEPT)] or None
                         for past in range(me * step, run, step * TEAMS):
                             rcs = [hx.register_tensor(f32, (half, BM)) for _ in range(2)]
-                            multiply(rcs, rings[me], much, held)
+                            multiply(rcs, rings[me], much, staying, held.form)
                             done = [silu(rcs[0]) * rcs[1]] if gated else rcs
                             for j, rc in enumerate(done):
                                 at = start + past + mine_of_step + j * half

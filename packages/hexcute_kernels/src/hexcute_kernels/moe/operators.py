@@ -1,4 +1,5 @@
-"""w4a16_matmul(x, w) and moe(x, w13, w2, ids, gates): x in f16 or bf16, weights of four bits."""
+"""w4a16_matmul(x, w) and moe(x, w13, w2, ids, gates): x in f16 or bf16, weights of four bits or
+eight."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ from hexcute_kernels.moe.configs import (
     most_blocks,
 )
 from hexcute_kernels.moe.few import few_rows
+from hexcute_kernels.moe.forms import FORMS, Weights
 from hexcute_kernels.moe.gathering import gather
 from hexcute_kernels.moe.grouped import w4a16_gemm
 from hexcute_kernels.moe.packing import GROUP, ROWS, check_packed, in_blocks
@@ -82,14 +84,20 @@ def fits(p: Any) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Dense(Problem):
-    """m x n results, each a sum over k, of weights in groups of `group` along k."""
+    """m x n results, each a sum over k, of weights of a `form` in groups of `group` along k."""
 
     m: int
     n: int
     k: int
     group: int = GROUP
     dtype: hx.DType = hx.f16
+    form: str = "u4"
     batch: int | None = None
+
+    @property
+    def held(self) -> Weights:
+        """How the weights are written."""
+        return Weights(FORMS[self.form], self.group)
 
 
 def describe_dense(x: torch.Tensor, w: torch.Tensor) -> Dense:
@@ -104,7 +112,10 @@ def describe_dense(x: torch.Tensor, w: torch.Tensor) -> Dense:
         raise LaunchError(
             f"{name} takes x (m, {found.k}) beside these weights, got {tuple(x.shape)}"
         )
-    return Dense(m=x.shape[0], n=found.n, k=found.k, group=found.group, dtype=dtype)
+    held = found.held
+    return Dense(
+        m=x.shape[0], n=found.n, k=found.k, group=held.group, dtype=dtype, form=held.form.name
+    )
 
 
 def launch_dense(p: Dense, config: W4A16Config) -> Launch | Steps | Run:
@@ -112,15 +123,15 @@ def launch_dense(p: Dense, config: W4A16Config) -> Launch | Steps | Run:
     if p.m == 0 or p.n == 0 or p.k == 0:
         return lambda *args: args[-1].zero_()
     operands = ("x", ("w", stacked), ("w", strips))
-    groups, split = p.k // GROUP, config.SPLIT
+    groups, split = p.k // p.held.form.block, config.SPLIT
     # As many parts of k as none is empty.
     while (split - 1) * -(-groups // split) >= groups:
         split -= 1
     config = replace(config, SPLIT=split)
     if split == 1:
-        return Launch(w4a16_gemm("dense", p.group, p.dtype), config, (*operands, "out"))
+        return Launch(w4a16_gemm("dense", p.held, p.dtype), config, (*operands, "out"))
     work = (Output((p.m, split, p.n), hx.f32),)
-    parts = Launch(w4a16_gemm("parts", p.group, p.dtype), config, (*operands, "work0"))
+    parts = Launch(w4a16_gemm("parts", p.held, p.dtype), config, (*operands, "work0"))
     total = Launch(add_up(split, hx.f32, p.dtype), Nothing(), (("work0", rows_of), "out"))
     return Steps(work, (parts, total))
 
@@ -141,7 +152,7 @@ def launch_few(p: Dense, config: FewConfig) -> Launch | Run:
     """The launch of a product of few rows by this configuration."""
     if p.m == 0 or p.n == 0 or p.k == 0:
         return lambda *args: args[-1].zero_()
-    kernel = few_rows(p.n, p.k, p.group, p.dtype)
+    kernel = few_rows(p.n, p.k, p.held, p.dtype)
     return Launch(kernel, config, ("x", ("w", stacked), ("w", strips), "out"))
 
 
@@ -153,11 +164,11 @@ w4a16_matmul = Operator(
         Variant("few", STREAMS, FEW, launch_few, fits_few),
         Variant("wgmma", NEEDS, DENSE, launch_dense, fits),
     ),
-    doc="""x ((q - zero) * scale), the weights in four bits, in groups of 32, 64 or more along k.
+    doc="""x ((q - zero) * scale), the weights in four or eight bits, in groups of 32, 64 or more.
 
     x: (m, k) in float16 or bfloat16, row-major. w: what `pack(q, scale, zero)` gives of q (k, n), k
     a multiple of 128 and n of 64, or what `from_awq`, `from_gptq` and `from_compressed_tensors`
-    give. Sums are in float32.
+    give, or `pack_bytes`, `pack_e4m3` and `pack_mxfp4`. Sums are in float32.
 
     Gives (m, n) in x's type. Variants: "few", on Hopper, up to 16 rows, which rounds no weight, and
     "wgmma", on Hopper, which rounds each of them once, to x's type, and scales too, where bfloat16
@@ -169,7 +180,7 @@ w4a16_matmul = Operator(
 @dataclass(frozen=True, kw_only=True)
 class Routed(Problem):
     """`m` tokens of `hidden` numbers, to `top_k` of `experts` each, `width` wide; `scope` says
-    where the layer ends. Weights are in groups of `group` along k."""
+    where the layer ends. Weights are of a `form`, in groups of `group` along k."""
 
     m: int
     hidden: int
@@ -179,6 +190,12 @@ class Routed(Problem):
     scope: str
     group: int = GROUP
     dtype: hx.DType = hx.f16
+    form: str = "u4"
+
+    @property
+    def held(self) -> Weights:
+        """How the weights are written."""
+        return Weights(FORMS[self.form], self.group)
 
     @property
     def pairs(self) -> int:
@@ -223,10 +240,12 @@ def describe_moe(
             f"a multiple of {GROUP}; got {experts} experts, 2 width {first.n}, and w2 of "
             f"({w2.shape[0]}, {second.k}, {hidden})"
         )
-    if first.group != second.group:
+    one, other = first.held, second.held
+    if one != other:
         raise LaunchError(
-            f"moe: w13 is in groups of {first.group} along k and w2 of {second.group}",
-            fix="pack both with scales of one size of groups, the smaller one",
+            f"moe: w13 is of {one.form.name} in groups of {one.group} along k, and w2 of "
+            f"{other.form.name} in groups of {other.group}",
+            fix="pack both in one way, with scales of one size of groups, the smaller one",
         )
     if hidden != first.k or x.shape[1] != hidden:
         raise LaunchError(f"moe: hidden is {hidden} in w2, {first.k} in w13, {x.shape[1]} in x")
@@ -239,7 +258,7 @@ def describe_moe(
         raise LaunchError(f"moe: scope is 'layer' or 'gemms', got {scope!r}")
     return Routed(
         m=x.shape[0], hidden=hidden, width=width, experts=experts, top_k=ids.shape[1], scope=scope,
-        group=first.group, dtype=dtype,
+        group=one.group, dtype=dtype, form=one.form.name,
     )  # fmt: skip
 
 
@@ -269,7 +288,7 @@ def launch_moe(p: Routed, config: MoeConfig) -> Steps | Run:
     bm = config.first.BM
     if bm != config.second.BM:
         raise LaunchError(f"moe: both products take the same rows per tile, not {bm} and others")
-    kept, groups = config.second.KEPT, p.width // GROUP
+    kept, groups = config.second.KEPT, p.width // p.held.form.block
     if kept not in (0, groups):
         raise LaunchError(f"moe: KEPT is 0 or {groups}, the groups of k, got {kept}")
     blocks = most_blocks(p.pairs, p.experts, bm)
@@ -284,7 +303,7 @@ def launch_moe(p: Routed, config: MoeConfig) -> Steps | Run:
         c2 = f"work{len(work)}"
         work.append(Output((p.pairs, p.hidden), p.dtype))
     w13, w2 = (("w13", stacked), ("w13", strips)), (("w2", stacked), ("w2", strips))
-    how, tiles = (p.group, p.dtype), (table, used)
+    how, tiles = (p.held, p.dtype), (table, used)
     chunk = next((size for size in CHUNKS if p.pairs <= size), CHUNKS[-1])
     x, ordered = "x", []
     if config.first.ORDERED:
@@ -340,8 +359,8 @@ def launch_streamed(p: Routed, config: StreamedConfig) -> Steps | Run:
     # What is still to be added up is not rounded.
     result = hx.f32 if summed else p.dtype
     c2 = "work4" if summed else "out"
-    first = gated_product(p.experts, p.hidden, p.width, p.group, p.dtype)
-    second = weighted_product(p.experts, p.width, p.hidden, result, p.group, p.dtype)
+    first = gated_product(p.experts, p.hidden, p.width, p.held, p.dtype)
+    second = weighted_product(p.experts, p.width, p.hidden, result, p.held, p.dtype)
     launches = [
         Launch(arrange(p.experts, p.top_k, p.pairs), Rows(bm), (ids, expert, pair, token)),
         Launch(first, config.first, ("x", ("w13", stacked), ("w13", strips), expert, token, h)),

@@ -13,7 +13,7 @@ from functools import cache
 
 import hexcute_core as hx
 from hexcute_core import f16, f32, i32, u16
-from hexcute_kernels.moe.packing import GROUP, packed_rows
+from hexcute_kernels.moe.forms import PLAIN, Weights
 from hexcute_kernels.moe.streaming import bring, meet, order, over_cluster, products, weights_of
 from hexcute_kernels.parts.epilogue import silu
 from hexcute_kernels.parts.unpack import number
@@ -43,12 +43,12 @@ def place(together):
 
 @cache
 def gated_product(
-    experts: int, hidden: int, width: int, group: int = GROUP, dtype: hx.DType = f16
+    experts: int, hidden: int, width: int, held: Weights = PLAIN, dtype: hx.DType = f16
 ) -> hx.Kernel:
     """The kernel h = silu(x gate^T) * (x up^T), where the first half of an expert's rows are its
-    gate's; weights in groups of `group` along k."""
-    blocks_of_k, n = hidden // GROUP, 2 * width
-    lines, parts = packed_rows(n, group), GROUP // group
+    gate's; weights as they are `held`."""
+    form, n = held.form, 2 * width
+    blocks_of_k, lines = hidden // form.block, held.rows(n)
 
     @hx.kernel
     def gated(
@@ -75,7 +75,7 @@ def gated_product(
         hx.attrs.cuda.min_blocks = BLOCKS
         rank, tile, block = place(TOGETHER)
         column = tile * columns
-        sx = hx.shared_tensor(dtype, (BM, GROUP * DEPTH * steps))
+        sx = hx.shared_tensor(dtype, (BM, form.block * DEPTH * steps))
         sums = hx.shared_tensor(f32, (BN, BM))
         hx.primitive("griddepcontrol.wait")
         hx.primitive("griddepcontrol.launch")
@@ -84,13 +84,13 @@ def gated_product(
             tops = [number(token, block * BM + r) for r in range(BM)]
             begin, at = rank * (DEPTH * steps), known(mine, experts)
             lots = [
-                weights_of(q, strip, at, n, row, columns, begin, DEPTH, steps, parts)
+                weights_of(q, strip, at, n, row, columns, begin, DEPTH, steps, held)
                 for row in (column, width + column)
             ]
             rcs = [hx.register_tensor(f32, (columns, BM)) for _ in lots]
             ordered = order(lots, columns, DEPTH, DEPTH * steps)
-            bring(x, tops, begin * GROUP, sx)
-            products(rcs, lots, ordered, sx, DEPTH)
+            bring(x, tops, begin * form.block, sx)
+            products(rcs, lots, ordered, sx, DEPTH, form)
             for i, rc in enumerate(rcs):
                 hx.copy(rc, sums[i * columns : (i + 1) * columns, :])
             hx.cluster_sync()
@@ -107,13 +107,13 @@ def gated_product(
 
 @cache
 def weighted_product(
-    experts: int, width: int, hidden: int, result: hx.DType, group: int = GROUP,
+    experts: int, width: int, hidden: int, result: hx.DType, held: Weights = PLAIN,
     dtype: hx.DType = f16,
 ) -> hx.Kernel:  # fmt: skip
     """The kernel c[pair] = gates[pair] h W2^T of the pair's expert, in the order of pairs, in the
-    type `result`; weights in groups of `group` along k."""
-    blocks_of_k = width // GROUP
-    lines, parts = packed_rows(hidden, group), GROUP // group
+    type `result`; weights as they are `held`."""
+    form = held.form
+    blocks_of_k, lines = width // form.block, held.rows(hidden)
 
     @hx.kernel
     def weighted(
@@ -140,14 +140,14 @@ def weighted_product(
         hx.attrs.cuda.min_blocks = BLOCKS
         rank, tile, block = place(TOGETHER)
         column = tile * BN
-        sx = hx.shared_tensor(dtype, (BM, GROUP * DEPTH * steps))
+        sx = hx.shared_tensor(dtype, (BM, form.block * DEPTH * steps))
         sums = hx.shared_tensor(f32, (BN, BM))
         # The kernel before had waited for the tables of experts and pairs when it let this begin.
         hx.primitive("griddepcontrol.launch")
         mine = number(expert, block)
         if mine >= 0:
             at, begin, first = known(mine, experts), rank * (DEPTH * steps), block * BM
-            lots = [weights_of(q, strip, at, hidden, column, BN, begin, DEPTH, steps, parts)]
+            lots = [weights_of(q, strip, at, hidden, column, BN, begin, DEPTH, steps, held)]
             ordered = order(lots, BN, DEPTH, DEPTH * steps)
             owners = [number(pair, first + rank * wide + r) for r in range(wide)]
             factors = [hx.register_tensor(f32, (1, 1)) for _ in owners]
@@ -155,8 +155,8 @@ def weighted_product(
                 hx.copy(hx.global_view(gates[hx.minimum(p, pairs - 1) :], ((1, 1), (1, 1))), factor)
             rc = hx.register_tensor(f32, (BN, BM))
             hx.primitive("griddepcontrol.wait")
-            bring(h, (first,), begin * GROUP, sx)
-            products([rc], lots, ordered, sx, DEPTH)
+            bring(h, (first,), begin * form.block, sx)
+            products([rc], lots, ordered, sx, DEPTH, form)
             hx.copy(rc, sums)
             meet(SPLIT)
             for r, p in enumerate(owners):

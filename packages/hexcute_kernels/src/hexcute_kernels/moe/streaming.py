@@ -14,45 +14,49 @@ from __future__ import annotations
 
 import hexcute_core as hx
 from hexcute_core import f16, f32, u16
-from hexcute_kernels.moe.packing import GROUP, WORDS
-from hexcute_kernels.parts.unpack import differences, shifts
+from hexcute_kernels.moe.forms import U4, WORDS
+from hexcute_kernels.parts.unpack import numbers, shifts
 
 
 @hx.device
-def weights_of(q, strip, expert, n, row, rows, begin, depth, steps, parts):
+def weights_of(q, strip, expert, n, row, rows, begin, depth, steps, held):
     """`steps` times `depth` blocks of k of `rows` rows from `row` on of an expert's n; and of all
-    `parts` of these blocks what scales the weights, and what shifts them."""
+    parts of these blocks what scales the weights, and what shifts them, by how they are `held`."""
+    each = held.form.strips
     a_word = (rows, WORDS, depth, steps)
     gq = hx.global_view(
         q[expert, begin:, row:, :],
         (a_word, (hx.along(2), hx.along(3), hx.along(1), hx.along(1, depth))),
     )
-    a_strip = (rows, parts, depth * steps), (hx.along(2), hx.along(2, 2 * n), hx.along(1))
+    a_strip = (rows, held.parts, depth * steps), (hx.along(2), hx.along(2, each * n), hx.along(1))
     gs = hx.global_view(strip[expert, begin:, n * WORDS + row :], a_strip)
+    if each == 1:
+        return gq, [gs]
     gz = hx.global_view(strip[expert, begin:, n * (WORDS + 1) + row :], a_strip)
-    return gq, gs, gz
+    return gq, [gs, gz]
 
 
 @hx.device
-def accumulate(rcs, tiles, strips, sx, block, d):
+def accumulate(rcs, tiles, strips, sx, block, d, form):
     """rcs += the products of a block of k, whose weights are in d of `tiles`."""
     parts = strips[0][0].shape[1]
-    each = GROUP // WORDS // parts
+    each = form.places // parts
     for p in hx.static_range(parts):
         sums = [hx.register_tensor(f32, rc.shape) for rc in rcs]
         zeros = [hx.register_tensor(f16, (rc.shape[0], 1)) for rc in rcs]
-        for total, zero, (_, sz) in zip(sums, zeros, strips):
+        for total, zero, strip in zip(sums, zeros, strips):
             hx.fill(total, 0.0)
-            hx.copy(sz[:, p, hx.ds(block, 1)], zero)
-        less = [shifts(zero, sx.dtype) for zero in zeros]
+            if len(strip) > 1:
+                hx.copy(strip[1][:, p, hx.ds(block, 1)], zero)
+        less = [shifts(zero, sx.dtype) if form is U4 else zero for zero in zeros]
         for place in hx.static_range(p * each, (p + 1) * each):
             rx = hx.register_tensor(sx.dtype, (sx.shape[0], WORDS))
-            hx.copy(sx[:, hx.ds(block * GROUP + place * WORDS, WORDS)], rx)
+            hx.copy(sx[:, hx.ds(block * form.block + place * WORDS, WORDS)], rx)
             for total, rq, zero in zip(sums, tiles, less):
-                hx.gemm(total, differences(rq[:, :, d], place, zero), rx)
-        for rc, total, (ss, _) in zip(rcs, sums, strips):
+                hx.gemm(total, numbers(rq[:, :, d], place, zero, form, sx.dtype), rx)
+        for rc, total, strip in zip(rcs, sums, strips):
             scale = hx.register_tensor(f16, (rc.shape[0], 1))
-            hx.copy(ss[:, p, hx.ds(block, 1)], scale)
+            hx.copy(strip[0][:, p, hx.ds(block, 1)], scale)
             rc += total * scale
 
 
@@ -72,30 +76,30 @@ def order(lots, rows, depth, count):
     and shifts all `count` of them: where these will be, in registers and in shared memory."""
     tiles = [hx.register_tensor(u16, (rows, WORDS, depth)) for _ in lots]
     for d in hx.static_range(depth):
-        for (gq, _, _), tile in zip(lots, tiles):
+        for (gq, _), tile in zip(lots, tiles):
             hx.copy(gq[:, :, d, 0], tile[:, :, d])
-    parts = lots[0][1].shape[1]
-    strips = [[hx.shared_tensor(f16, (rows, parts, count)) for _ in range(2)] for _ in lots]
-    for (_, gs, gz), (ss, sz) in zip(lots, strips):
-        hx.copy(gs, ss)
-        hx.copy(gz, sz)
+    parts = lots[0][1][0].shape[1]
+    strips = [[hx.shared_tensor(f16, (rows, parts, count)) for _ in given] for _, given in lots]
+    for (_, given), here in zip(lots, strips):
+        for from_memory, strip in zip(given, here):
+            hx.copy(from_memory, strip)
     return tiles, strips
 
 
 @hx.device
-def products(rcs, lots, ordered, sx, depth):
+def products(rcs, lots, ordered, sx, depth, form):
     """rcs = the weights of each of `lots` times sx. A block of k that is multiplied makes room
     for the one `depth` later."""
     tiles, strips = ordered
-    steps = sx.shape[1] // (GROUP * depth)
+    steps = sx.shape[1] // (form.block * depth)
     for rc in rcs:
         hx.fill(rc, 0.0)
     for step in range(steps):
         for d in hx.static_range(depth):
-            accumulate(rcs, tiles, strips, sx, step * depth + d, d)
+            accumulate(rcs, tiles, strips, sx, step * depth + d, d, form)
             if step + 1 < steps:
                 # The minimum tells the compiler that all of it is inside.
-                for (gq, _, _), tile in zip(lots, tiles):
+                for (gq, _), tile in zip(lots, tiles):
                     hx.copy(gq[:, :, d, hx.minimum(step + 1, steps - 1)], tile[:, :, d])
 
 

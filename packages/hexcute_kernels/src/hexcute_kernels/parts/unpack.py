@@ -10,6 +10,8 @@ from hexcute_core import bf16, f16
 
 ABOVE = {f16: 1024, bf16: 128}
 """The power of two behind which the last bit of a number counts ones."""
+EXPONENT = {f16: (5, 15), bf16: (8, 127)}
+"""Bits of an exponent, and its bias."""
 
 
 @hx.device
@@ -25,6 +27,41 @@ def differences(packed, place, zero):
     (rows, 1), of f16 or bf16, holds `ABOVE` more than the zero points: `ABOVE` + nibble is those
     bits of such a number."""
     return ((packed >> (4 * place) & 15) + ABOVE[zero.dtype]) - zero
+
+
+@hx.device
+def moved(packed, up):
+    """The words with their bits so many places up."""
+    return packed << up if up >= 0 else packed >> -up
+
+
+@hx.device
+def small_floats(packed, place, bits, exponent, bias, dtype):
+    """The floats of `bits` bits that stand `place` of them up in the words `packed`, exactly: their
+    bits are those of a number of `dtype` whose exponent counts from elsewhere."""
+    wide, other = EXPONENT[dtype]
+    low, keeps = 15 - wide - (bits - 1 - exponent), (1 << bits - 1) - 1
+    sign = moved(packed, 16 - bits * (place + 1)) & 0x8000
+    rest = moved(packed, low - bits * place) & (keeps << low)
+    return hx.bitcast(sign | rest, dtype) * 2.0 ** (other - bias)
+
+
+@hx.device
+def bytes_less(packed, place, zero, dtype):
+    """byte - zero of the bytes that stand `place` up, exactly; zero is f16, 1024 more."""
+    less = ((packed >> (8 * place) & 255) + ABOVE[f16]) - zero
+    return less if dtype == f16 else hx.cast(less, dtype)
+
+
+@hx.device
+def numbers(packed, place, zero, form, dtype):
+    """The numbers of a `Form` that stand `place` up in the words `packed`, less their zero points,
+    where it has any: as `shifts` gives these of four bits, of eight as they are."""
+    if form.exponent:
+        return small_floats(packed, place, form.bits, form.exponent, form.bias, dtype)
+    if form.bits == 4:
+        return differences(packed, place, zero)
+    return bytes_less(packed, place, zero, dtype)
 
 
 @hx.device
