@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
+from hexcute_kernels.moe.forms import HALF, PLAIN, Weights
 from hexcute_kernels.tables import Row, Sized, Table, tiles
+
+ROOM, RESERVED = 232448, 4096
+"""Bytes of shared memory that a block may have, and those that tables and barriers take."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,22 @@ class W4A16Config:
 
     def blocks(self, problem: Sized) -> int:
         return tiles(problem, self.BM, self.BN) * self.SPLIT
+
+    def within(self, held: Weights) -> W4A16Config:
+        """The same with as many slots as there is room for beside the scales of such weights."""
+        slots = self.STAGES
+        while slots > 2 and self._bytes(held, slots) * self.BLOCKS > ROOM:
+            slots -= 1
+        return replace(self, STAGES=slots)
+
+    def _bytes(self, held: Weights, slots: int) -> int:
+        """Of shared memory, each tensor's rounded up to 1024."""
+        rows = 2 * self.BM * held.form.block
+        strips = 2 * held.parts * held.form.strips * -(-self.BN * slots // 1024) * 1024
+        slot = self.BN * HALF + (0 if self.KEPT else rows)
+        result = self.BM * self.BN * (1 if self.SPLIT == 1 else 2)
+        kept = rows * (self.KEPT + min(self.KEPT, 2))
+        return self.TEAMS * (slots * slot + strips + result) + kept + RESERVED
 
 
 @dataclass(frozen=True)
@@ -121,30 +143,72 @@ DENSE = Table(
 )
 
 
-def _routed(high: int, stages: int, run: int) -> MoeConfig:
-    """Both products by `high` tokens per tile, no weight rounded, `run` tiles of the second one
-    after another."""
-    last = {16: 4, 32: 4, 48: 3, 64: 3, 80: 3}.get(high, 2)
-    return MoeConfig(
-        W4A16Config(high, 256, stages, LOADS=2, EXACT=True),
-        W4A16Config(high, 128, last, 1, TEAMS=2, RUN=run, EXACT=True),
+def _stages(high: int, wide: int) -> int:
+    """Slots of shared memory that a tile of `high` tokens and `wide` columns of weights leaves."""
+    return W4A16Config(high, wide, 6).within(PLAIN).STAGES
+
+
+def _gathered(high: int) -> W4A16Config:
+    """The first product whose tokens are gathered."""
+    return W4A16Config(high, 256, _stages(high, 256), LOADS=2, EXACT=True)
+
+
+def _ordered(high: int) -> W4A16Config:
+    """The same of tokens that were gathered before, which pays where they are read many times."""
+    return W4A16Config(high, 256, _stages(high, 256), EXACT=True, ORDERED=True)
+
+
+def _whole(high: int) -> W4A16Config:
+    """The second product, of many blocks of k, by all warp groups together."""
+    return W4A16Config(high, 256, _stages(high, 256), EXACT=True)
+
+
+def _in_turns(high: int) -> W4A16Config:
+    """The same of few blocks of k: one team stores while the other multiplies."""
+    return W4A16Config(high, 128, 4, 1, TEAMS=2, RUN=4, EXACT=True).within(PLAIN)
+
+
+def _kept(high: int) -> W4A16Config:
+    """The same of two blocks of k, whose tokens stay for half of 7168 columns."""
+    return W4A16Config(high, 128, 5, 1, TEAMS=2, RUN=28, EXACT=True, KEPT=2).within(PLAIN)
+
+
+_FOUR = {"form": repr("u4")}
+_HIGH = ((8, 16), (20, 32), (38, 48), (144, 80), (272, 96), (None, 112))
+"""Rows of an expert on average, and those of its tiles."""
+
+
+def _by_share(
+    first: Callable[[int], W4A16Config],
+    second: Callable[[int], W4A16Config],
+    above: int = 0,
+    most: Mapping[str, int] = MappingProxyType({}),
+    least: Mapping[str, int] = MappingProxyType({}),
+    equal: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[Row[MoeConfig], ...]:
+    """A row for each of `_HIGH` that has more rows than `above`."""
+    return tuple(
+        Row(
+            MoeConfig(first(high), second(high)),
+            most=dict(most) if share is None else {**most, "share": share},
+            least=dict(least),
+            equal=dict(equal),
+        )
+        for share, high in _HIGH
+        if share is None or share > above
     )
 
 
 ROUTED = Table(
     rows={
         "h200": (
-            Row(_routed(48, 5, 14), most={"share": 36, "width": 512}),
-            Row(_routed(80, 4, 14), most={"share": 144, "width": 512}),
-            Row(_routed(112, 3, 14), most={"width": 512}),
-            Row(_routed(16, 6, 4), most={"share": 8}),
-            Row(_routed(32, 5, 4), most={"share": 16}),
-            Row(_routed(48, 5, 4), most={"share": 36}),
-            Row(_routed(80, 4, 2), most={"share": 144}),
-            Row(_routed(112, 3, 4)),
+            *_by_share(_gathered, _kept, 20, {"width": 256}, {"width": 256}, _FOUR),
+            *_by_share(_gathered, _in_turns, most={"width": 1024}),
+            *_by_share(_gathered, _whole)[:3],
+            *_by_share(_ordered, _whole, 38),
         ),
     },
-    more=(_routed(64, 4, 14), _routed(96, 3, 14)),
+    more=(MoeConfig(_gathered(64), _in_turns(64)), MoeConfig(_gathered(96), _in_turns(96))),
 )
 """`share` is how many rows an expert gets on average."""
 

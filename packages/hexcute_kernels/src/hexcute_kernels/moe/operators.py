@@ -42,7 +42,7 @@ KEPT, WIDEST = 55296, 24576
 weights have more scales; and those of its rows between the products."""
 SHARE = 32
 """Pairs of an expert on average up to which weights can be streamed."""
-PAYS = ((4096, 4), (WIDEST, 16))
+PAYS = ((4096, 4), (WIDEST, 8))
 """Widths, and pairs of an expert up to which that is faster than tiles of many rows."""
 LINES = ((8, 65536), (16, 16384))
 """Rows and their lengths up to which a dense product streams its weights."""
@@ -127,7 +127,7 @@ def launch_dense(p: Dense, config: W4A16Config) -> Launch | Steps | Run:
     # As many parts of k as none is empty.
     while (split - 1) * -(-groups // split) >= groups:
         split -= 1
-    config = replace(config, SPLIT=split)
+    config = replace(config, SPLIT=split).within(p.held)
     if split == 1:
         return Launch(w4a16_gemm("dense", p.held, p.dtype), config, (*operands, "out"))
     work = (Output((p.m, split, p.n), hx.f32),)
@@ -285,6 +285,7 @@ def launch_moe(p: Routed, config: MoeConfig) -> Steps | Run:
     """The layer's launches by this configuration, without waiting for the GPU between them."""
     if p.pairs == 0:
         return lambda *args: args[-1].zero_()
+    config = MoeConfig(config.first.within(p.held), config.second.within(p.held))
     bm = config.first.BM
     if bm != config.second.BM:
         raise LaunchError(f"moe: both products take the same rows per tile, not {bm} and others")
