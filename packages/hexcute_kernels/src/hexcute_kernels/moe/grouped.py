@@ -29,7 +29,7 @@ from hexcute_kernels.parts.schedule import grouped
 t, k, n, rows, width = hx.dims("t k n rows width")
 experts, groups, lines, halves, blocks = hx.dims("experts groups lines halves blocks")
 pairs, splits = hx.dims("pairs splits")
-REGISTERS = {(1, 2): (40, 232), (2, 2): (32, 224), (1, 3): (32, 160)}
+REGISTERS = {(1, 2): (40, 232), (2, 2): (32, 224), (1, 3): (32, 160), (1, 4): (32, 112)}
 """Of a thread that loads and one that multiplies, by how many groups of each a block has, where it
 has a multiprocessor alone."""
 

@@ -59,6 +59,11 @@ class Packed:
     k: int
     held: Weights
 
+    @property
+    def group(self) -> int:
+        """How many rows share a scale."""
+        return self.held.group
+
 
 def packed_shape(k: int, n: int, group: int = GROUP, form: Form = U4) -> tuple[int, int, int]:
     """The shape of packed weights of k rows and n columns."""
