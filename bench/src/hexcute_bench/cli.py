@@ -35,6 +35,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--shapes", nargs="+", default=[], metavar="COND", help="e.g. m>=2048,n=4096")
     run.add_argument("--keys", nargs="+", default=[], help="of a table: how its keys begin")
     run.add_argument("--ranks", type=int, default=1, help="GPUs of a model, under torchrun")
+    run.add_argument("--spread", action="store_true", help="experts by number, not by width")
     run.add_argument("--quick", action="store_true", help="few shapes, fewer rounds")
     run.add_argument(
         "--protocol", choices=("graph", "host"), default="graph",
@@ -106,7 +107,7 @@ def _contents(suite: Suite) -> str:
 
 def _run(options: argparse.Namespace) -> int:
     chosen = suites.find(options.suites)
-    given = {n: getattr(options, n) for n in ("rounds", "replay_us", "pause_s", "ranks")}
+    given = {n: getattr(options, n) for n in ("rounds", "replay_us", "pause_s", "ranks", "spread")}
     asked = {name: value for name, value in given.items() if value is not None}
     settings = replace(Settings.of(options.quick, options.protocol), **asked)
     until = os.environ.setdefault(_UNTIL, str(time.monotonic() + options.seconds))

@@ -9,6 +9,7 @@ from hexcute_bench.engine.operators import Operators, Turn
 from hexcute_bench.engine.ranks import ALONE, Ranks
 from hexcute_bench.engine.rope import angles, stretched_scale
 from hexcute_bench.engine.sizes import DeepSeekSizes, part
+from hexcute_bench.engine.spread import SpreadExperts, own_experts
 from hexcute_bench.engine.state import State
 from hexcute_bench.engine.weights import Draw, FourBits, Stacks, copied, four_bits
 
@@ -27,7 +28,8 @@ def one_of(sizes: DeepSeekSizes, ranks: int) -> DeepSeekSizes:
 
 
 def raw_weights(sizes: DeepSeekSizes, draw: Draw, ranks: Ranks = ALONE) -> dict[str, Any]:
-    """One layer's weights of each kind, and those around the layers."""
+    """One layer's weights of each kind, and those around the layers. Experts are cut by their
+    width, or by their number where `ranks` are to be `spread`, the shared one is whole then."""
     torch, dtype = draw.torch, getattr(draw.torch, DTYPE)
     latent, routing, hidden = sizes.latent, sizes.routing, sizes.hidden
     heads, group = sizes.heads, sizes.group
@@ -37,7 +39,7 @@ def raw_weights(sizes: DeepSeekSizes, draw: Draw, ranks: Ranks = ALONE) -> dict[
     def four(k: int, n: int, gain: float = 1.0) -> FourBits:
         return draw.four(k=k, n=n, group=group, gain=gain)
 
-    def mlp(width: int) -> dict[str, FourBits]:
+    def mlp(width: int, ranks: Ranks) -> dict[str, FourBits]:
         return {
             "up": ranks.columns(four(hidden, 2 * width), width, width),
             "down": ranks.rows(four(width, hidden, gain=0.2), width),
@@ -59,13 +61,16 @@ def raw_weights(sizes: DeepSeekSizes, draw: Draw, ranks: Ranks = ALONE) -> dict[
     width, experts = routing.width, routing.experts
     first = draw.four(experts, k=hidden, n=2 * width, group=group)
     second = draw.four(experts, k=width, n=hidden, group=group, gain=0.2)
-    stacks = Stacks(ranks.columns(first, width, width), ranks.rows(second, width))
+    if ranks.spread:
+        stacks = own_experts(Stacks(first, second), ranks)
+    else:
+        stacks = Stacks(ranks.columns(first, width, width), ranks.rows(second, width))
     return {
         "attention": attention,
         "absorbed": absorbed,
-        "dense": mlp(sizes.inner),
+        "dense": mlp(sizes.inner, ranks),
         "experts": stacks,
-        "shared": mlp(width),
+        "shared": mlp(width, ALONE if ranks.spread else ranks),
         "router": draw.tensor(experts, hidden, dtype),
         "bias": draw.normal(experts, gain=0.01),
         "norms": {
@@ -178,9 +183,17 @@ class DeepSeek:
         """What the experts make of x, and the shared one, where there is one that is not in it."""
         ops, ranks = self.ops, self.ranks
         w = layer["dense"] if "dense" in layer else layer["shared"]
-        one = ops.four(ops.gated(ops.four(x, w["up"])), w["down"])
+
+        def one(x: Any) -> Any:
+            return ops.four(ops.gated(ops.four(x, w["up"])), w["down"])
+
+        def route(x: Any) -> Any:
+            return ops.route(ops.dense(x, layer["router"]), self.bias, self.sizes.routing)
+
         if "dense" in layer:
-            return ranks.sum(one), None
-        ids, gates = ops.route(ops.dense(x, layer["router"]), self.bias, self.sizes.routing)
-        routed = ops.experts(x, layer["experts"], ids, gates)
-        return (routed, one) if ranks.count == 1 else (ranks.sum(routed.add_(one)), None)
+            return ranks.sum(one(x)), None
+        if ranks.spread:
+            spread = SpreadExperts(ranks, self.sizes.routing.experts, ops)
+            return spread(x, layer, route, one), None
+        routed = ops.experts(x, layer["experts"], *route(x))
+        return (routed, one(x)) if ranks.count == 1 else (ranks.sum(routed.add_(one(x))), None)

@@ -18,11 +18,13 @@ W = TypeVar("W")
 
 @dataclass(frozen=True)
 class Ranks:
-    """Number `rank` of `count`, and the group that they exchange in; none where there is one."""
+    """Number `rank` of `count`, and the group that they exchange in; none where there is one.
+    `spread`: experts are cut by their number, not by their width."""
 
     rank: int = 0
     count: int = 1
     group: Any = None
+    spread: bool = False
 
     def columns(self, weight: W, *parts: int) -> W:
         """A rank's results of a weight: of each of the matrices, so many columns wide, that lie
@@ -85,7 +87,7 @@ ALONE = Ranks()
 
 
 @functools.cache
-def started(count: int) -> Ranks:
+def started(count: int, spread: bool = False) -> Ranks:
     """The ranks that torchrun started, each with its GPU, in a group of NCCL; one alone needs
     none."""
     import torch
@@ -94,5 +96,6 @@ def started(count: int) -> Ranks:
     if count == 1:
         return ALONE
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    distributed.init_process_group("nccl")
-    return Ranks(distributed.get_rank(), count, distributed.group.WORLD)
+    if not distributed.is_initialized():
+        distributed.init_process_group("nccl")
+    return Ranks(distributed.get_rank(), count, distributed.group.WORLD, spread)

@@ -5,7 +5,7 @@ layer has weights in memory of its own, of the same numbers as the others of its
 only the named operators differ between the two systems.
 
 On several GPUs products are cut over the ranks: Qwen's of the whole model, DeepSeek's of as many
-eighths as there are ranks.
+eighths as there are ranks; `--spread` cuts its experts by their number.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class _Kept:
         self._names: tuple[str, str] | None = None
         self._built: Any = None
 
-    def models(self, model: str, baseline: str, ranks: int) -> Any:
+    def models(self, model: str, baseline: str, settings: Settings) -> Any:
         """Both models; those of other names are freed first."""
         if self._names != (model, baseline):
             self._names, self._built = None, None
             gc.collect()
-            self._built = _build(model, baseline, ranks)
+            self._built = _build(model, baseline, settings)
             self._names = model, baseline
         return self._built
 
@@ -64,7 +64,7 @@ class _Kept:
 _KEPT = _Kept()
 
 
-def _build(model: str, baseline: str, count: int) -> Any:
+def _build(model: str, baseline: str, settings: Settings) -> Any:
     import torch
 
     from hexcute_bench.engine.build import build
@@ -74,7 +74,8 @@ def _build(model: str, baseline: str, count: int) -> Any:
     from hexcute_bench.engine.ranks import started
     from hexcute_bench.engine.sizes import WHOLE, DeepSeekSizes, part
 
-    ranks = started(count)
+    count = settings.ranks
+    ranks = started(count, settings.spread and count > 1)
     torch.cuda.empty_cache()
     sizes = WHOLE[model]
     if isinstance(sizes, DeepSeekSizes):
@@ -96,7 +97,7 @@ def measure(key: str, settings: Settings) -> Sequence[Mapping[str, Any]]:
     torch_with_gpu()
     model, baseline, *numbers = key.split()
     load = Load(*(int(text.split("=")[1]) for text in numbers))
-    built = _KEPT.models(model, baseline, settings.ranks)
+    built = _KEPT.models(model, baseline, settings)
     draw = torch.Generator("cuda").manual_seed(load.batch)
     vocabulary = built.sizes.vocabulary
     prompts = torch.randint(vocabulary, (load.batch, load.prompt), device="cuda", generator=draw)
@@ -105,7 +106,8 @@ def measure(key: str, settings: Settings) -> Sequence[Mapping[str, Any]]:
     right = found.error <= TOLERANCE[model]
     common = {
         "key": key, "model": model, "baseline": baseline, "status": OK if right else WRONG,
-        "batch": load.batch, "prompt": load.prompt, "ranks": settings.ranks,
+        "batch": load.batch, "prompt": load.prompt,
+        "ranks": f"{settings.ranks}{', spread' * settings.spread}",
         "layers": built.sizes.layers, "error": found.error, "tolerance": TOLERANCE[model],
         "same": found.same,
     }  # fmt: skip

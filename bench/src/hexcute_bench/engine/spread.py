@@ -1,0 +1,63 @@
+"""DeepSeek's experts by their number: each rank has some of them whole, and the shared one.
+
+All ranks have all tokens, as attention that is cut by heads leaves them. Each takes its share of
+the rows, sends them to the ranks of their experts, and gives what came of them to all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hexcute_bench.engine.ranks import Ranks
+from hexcute_bench.engine.weights import Stacks, map_tensors
+
+
+@dataclass(frozen=True, eq=False)
+class _Count:
+    """What `ExpertParallel` asks of weights that it does not compute with itself: how many."""
+
+    w: Any
+
+
+def own_experts(stacks: Stacks, ranks: Ranks) -> Stacks:
+    """A rank's experts of raw stacks."""
+    from hexcute_kernels.parallel.cuts import uneven
+
+    count = stacks.first.scale.shape[0]
+    start, end = uneven("experts", count, ranks.rank, ranks.count)
+    part: Stacks = map_tensors(stacks, lambda tensor: tensor[start:end].clone())
+    return part
+
+
+class SpreadExperts:
+    """The layer: `experts` are of `count`, those of this rank packed by `ops`."""
+
+    def __init__(self, ranks: Ranks, count: int, ops: Any) -> None:
+        self._ranks, self._count, self._ops = ranks, count, ops
+
+    def __call__(self, x: Any, w: dict[str, Any], route: Any, shared: Any) -> Any:
+        """(tokens, hidden) of x on every rank. route(rows): experts and gates; shared(rows)."""
+        import torch
+
+        from hexcute_kernels.parallel import ExpertParallel, Experts
+        from hexcute_kernels.parallel.collectives import all_gather
+        from hexcute_kernels.parallel.cuts import uneven
+
+        ranks, ops = self._ranks, self._ops
+        tokens = x.shape[0]
+        most = -(-tokens // ranks.count)
+        # As many rows on every rank, the last ones perhaps of zeros.
+        padded = torch.nn.functional.pad(x, (0, 0, 0, most * ranks.count - tokens))
+        rows = padded[ranks.rank * most :][:most].contiguous()
+        start, end = uneven("experts", self._count, ranks.rank, ranks.count)
+        here: Any = _Count(torch.empty(end - start, 0))
+        part = Experts(here, start, self._count)
+
+        def compute(rows: Any, ids: Any, gates: Any, *parts: Any) -> Any:
+            return ops.experts(rows, w["experts"], ids.contiguous(), gates.contiguous())
+
+        layer = ExpertParallel(part, part, ranks.group, most, compute)
+        ids, gates = route(rows)
+        made = layer(rows, ids, gates, lambda: shared(rows))
+        return torch.cat(all_gather(made, ranks.group))[:tokens].contiguous()
