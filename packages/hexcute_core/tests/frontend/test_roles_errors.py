@@ -54,9 +54,15 @@ def no_warp_groups(a, n):
         pass
 
 
-@refused.case("blocks per multiprocessor", "min_blocks")
-def registers_with_several_blocks(a, n):
+@refused.case(
+    "the roles need 33792 registers (128 x 24 + 128 x 240)",
+    "a block of 256 threads, 2 to a multiprocessor, has 32768: 128",
+    "registers=232",
+)
+def registers_of_which_other_blocks_have_half(a, n):
     hx.attrs.cuda.min_blocks = 2
+    with hx.warp_groups_producer(registers=24):
+        pass
     with hx.warp_groups_consumer(registers=240):  # here
         pass
 

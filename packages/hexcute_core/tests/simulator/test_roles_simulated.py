@@ -201,3 +201,30 @@ def test_a_warp_learns_from_one_lane_which_role_it_has(registers):
     assert np.array_equal(a, c)
     told = [str(s.value) for s in compiled.thread.body if isinstance(s, Assign)]
     assert ("shfl.idx(threadIdx.x, 0)" in told) == (registers is None)
+
+
+def test_blocks_that_share_a_multiprocessor_share_its_registers():
+    """Each of two has half of them: 128 for each of 256 threads, of which one role takes more."""
+
+    @hx.kernel(cache=False)
+    def copied(a: hx.f16[64, 64], c: hx.f16[64, 64]):
+        s = hx.shared_tensor(hx.f16, (64, 64, 1))
+        pipe = hx.pipeline(1)
+        hx.attrs.cuda.grid_dim = 1
+        hx.attrs.cuda.min_blocks = 2
+        with hx.warp_groups_producer(registers=24), pipe.produce() as i:
+            hx.copy(hx.global_view(a, ((64, 64), (64, 1))), s[:, :, i])
+        with hx.warp_groups_consumer(registers=232):
+            r = hx.register_tensor(hx.f16, (64, 64))
+            with pipe.consume() as i:
+                hx.copy(s[:, :, i], r)
+            hx.copy(r, hx.global_view(c, ((64, 64), (64, 1))))
+
+    compiled = copied.compile("sm_90")
+    claims = [line.split() for line in compiled.ptx().splitlines() if "setmaxnreg" in line]
+    told = [(claim[0].split(".")[1], claim[1]) for claim in claims]
+    assert told == [("dec", "24;"), ("inc", "232;")]
+    assert compiled.built.registers == 128
+    a, c = np.arange(4096, dtype=np.float16).reshape(64, 64), np.zeros((64, 64), np.float16)
+    assert not compiled.simulate(a, c).findings
+    assert np.array_equal(a, c)

@@ -66,7 +66,7 @@ def _role(ctx: Context, at: int, role: Role, threads: int, lower: Lower) -> tupl
     claim: list[th.Stmt] = []
     # A launch gives every thread the same share; a role gives back or takes more. Of 256 it could
     # do neither: a thread has 255 then, and a GPU faults on giving back to more than there are.
-    share = REGISTERS // threads // 8 * 8
+    share = REGISTERS // (ctx.program.min_blocks or 1) // threads // 8 * 8
     if role.registers is not None and not role.registers == _MOST <= share:
         change = "inc" if role.registers > share else "dec"
         operand = (Const(role.registers, i32),)

@@ -71,7 +71,7 @@ class BlockAgents:
         self._welcomed: dict[int, int] = {}
         self.cluster: list[BlockAgents] = [self]
         self.cluster_barrier = ClusterBarrier()
-        self.pool = RegisterPool(world.threads)
+        self.pool = RegisterPool(world.threads, world.together)
         self._events = 0
         firsts = range(0, world.threads, WARP)
         # Each warp reads by itself, through its bulk copies and through its products.

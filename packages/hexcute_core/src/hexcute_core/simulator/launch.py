@@ -170,6 +170,7 @@ class _Launch:
         )  # fmt: skip
         world.maps = {tensor_map.name: tensor_map for tensor_map in self.program.maps}
         world.mapped = self.mapped
+        world.together = self.program.min_blocks or 1
         world.meter = self.meter
         try:
             if agents:

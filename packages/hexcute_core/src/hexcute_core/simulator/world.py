@@ -55,6 +55,7 @@ class World:
         self.seed = seed
         self.random = np.random.default_rng(seed)
         self.maps: Mapping[str, TensorMap] = {}
+        self.together = 1  # Blocks that are to fit a multiprocessor.
         self.mapped: Mapping[str, Mapped] = {}
         self.scheduler: Scheduler | None = None
         self.watched = False

@@ -134,13 +134,7 @@ def check_roles(builder: Builder, block_dim: int, min_blocks: int | None) -> Non
     claims = [r for r in roles if r.registers is not None]
     if not claims:
         return
-    if min_blocks is not None and min_blocks > 1:
-        raise FrontendError(
-            f"roles that claim registers in a kernel of {min_blocks} blocks per multiprocessor",
-            span=claims[0].span,
-            fix="leave hx.attrs.cuda.min_blocks out, or the roles' registers=",
-        )
-    _check_registers(roles, block_dim)
+    _check_registers(roles, block_dim, min_blocks or 1)
     after = builder.top.block[builder.top.block.index(roles[-1]) + 1 :]
     for stmt in after:
         if not isinstance(stmt, (Sync, ClusterOp)) and not _only_computes(stmt):
@@ -151,9 +145,10 @@ def check_roles(builder: Builder, block_dim: int, min_blocks: int | None) -> Non
             )
 
 
-def _check_registers(roles: list[Role], block_dim: int) -> None:
-    """The claims fit the pool: what the launch gives the whole block. More would hang silently."""
-    share = min(REGISTERS // block_dim // 8 * 8, MAX_REGISTERS)
+def _check_registers(roles: list[Role], block_dim: int, blocks: int) -> None:
+    """The claims fit the pool: what the launch gives the whole block, where so many `blocks` are to
+    fit a multiprocessor. More would hang silently."""
+    share = min(REGISTERS // blocks // block_dim // 8 * 8, MAX_REGISTERS)
     pool = share * block_dim
     needed = sum((r.registers or share) * r.threads for r in roles)
     if needed <= pool:
@@ -162,9 +157,10 @@ def _check_registers(roles: list[Role], block_dim: int) -> None:
     greedy = max(roles, key=lambda r: (r.registers or 0) * r.threads)
     rest = needed - (greedy.registers or 0) * greedy.threads
     fits = (pool - rest) // greedy.threads // 8 * 8
+    beside = f", {blocks} to a multiprocessor," if blocks > 1 else ""
     raise FrontendError(
-        f"the roles need {needed} registers ({parts}), a block of {block_dim} threads has {pool}: "
-        f"{share} per thread",
+        f"the roles need {needed} registers ({parts}), a block of {block_dim} threads{beside} has "
+        f"{pool}: {share} per thread",
         span=greedy.span,
         fix=f"claim registers={fits} here"
         if fits >= 24

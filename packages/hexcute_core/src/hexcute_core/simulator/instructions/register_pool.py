@@ -1,8 +1,9 @@
 """setmaxnreg: warps hand registers back to their block's pool, and wait for more.
 
 A block starts with what the launch gives each thread, the largest multiple of 8 that fits 65536
-registers over its threads; the pool is what warps have given back. An increase waits until the
-pool has enough: roles whose sum is too large never go on.
+registers over the threads of the blocks that are to share a multiprocessor; the pool is what warps
+have given back. An increase waits until the pool has enough: roles whose sum is too large never go
+on.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ def _group(warp: int) -> range:
 class RegisterPool:
     """Registers per thread that each warp of a block holds, and the registers that are free."""
 
-    def __init__(self, threads: int) -> None:
-        self.start = min(MOST - 1, FILE // padded(threads)) // STEP * STEP
+    def __init__(self, threads: int, blocks: int = 1) -> None:
+        """`blocks` are to fit a multiprocessor."""
+        self.start = min(MOST - 1, FILE // blocks // padded(threads)) // STEP * STEP
         self.free = 0
         self.held: dict[int, int] = {}
         self._asked: dict[int, list[tuple[str, int, SourceSpan | None]]] = {}
