@@ -83,9 +83,9 @@ def named_barrier_of_more_than_the_block(a, n):
     bar.sync()
 
 
-@refused.case("turns are taken by 2 to 8 roles", "got 1")
-def turns_of_one(a, n):
-    order = hx.turns(1)  # here
+@refused.case("turns are taken by 1 to 8 roles", "got 0")
+def turns_of_nobody(a, n):
+    order = hx.turns(0)  # here
 
 
 @refused.case("turn 2 of `order`, which has 2")

@@ -52,7 +52,7 @@ NAMES = [
     ("write `with hx.warp_groups_producer():`", "hx.warp_groups_producer()", "hx.fill(r, 0.0)"),
     ("use an index from 0 to 1", "b = hx.mbarrier(1, 2)\nx = b[2]",
      "b = hx.mbarrier(1, 2)\nx = b[1]"),
-    ("write hx.turns(2)", "x = hx.turns(1)", "x = 2"),
+    ("write hx.turns(2)", "x = hx.turns(0)", "x = 2"),
     ("use a rank from 0 to 1", f"{CUDA}.cluster_dim = 2\nhx.copy(hx.remote(s, 2), r)",
      f"{CUDA}.cluster_dim = 2\nhx.copy(hx.remote(s, 1), r)"),
     ("pass the block's own tile: hx.remote(s, rank)",

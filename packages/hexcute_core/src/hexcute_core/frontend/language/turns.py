@@ -57,7 +57,7 @@ class Turns:
                 )
         if number not in self.roles:
             self.roles[number] = role
-            if number == self.count - 1:
+            if number == self.count - 1 > 0:
                 first = NamedBarrierOp("arrive", self.barrier(0), role.span)
                 role.block.insert(0, first)
 
@@ -75,24 +75,26 @@ class Turn(Block):
         if builder.order is not None:
             raise builder.error("a turn inside a turn", fix="end the one before the other begins")
         builder.order = self.turns
-        builder.emit(NamedBarrierOp("sync", self.turns.barrier(self.number), builder.span))
+        if self.turns.count > 1:
+            builder.emit(NamedBarrierOp("sync", self.turns.barrier(self.number), builder.span))
 
     def leave(self, builder: Builder) -> None:
         """Gives the turn to the next role."""
         builder.order = None
-        following = self.turns.barrier(self.number + 1)
-        builder.emit(NamedBarrierOp("arrive", following, builder.span))
+        if self.turns.count > 1:
+            following = self.turns.barrier(self.number + 1)
+            builder.emit(NamedBarrierOp("arrive", following, builder.span))
 
 
 def turns(count: int) -> Turns:
     """An order among `count` roles: `with order.turn(i):` in role i runs after the same in role
     i - 1, role 0's first, and so on round after round. As many rounds in each, or one more in the
-    first roles."""
+    first roles. One role alone waits for nobody."""
     builder = current("hx.turns")
     known = static_int(count)
-    if known is None or not 2 <= known <= MAX_TURNS:
+    if known is None or not 1 <= known <= MAX_TURNS:
         raise builder.error(
-            f"turns are taken by 2 to {MAX_TURNS} roles, known at compile time; got {count}",
+            f"turns are taken by 1 to {MAX_TURNS} roles, known at compile time; got {count}",
             fix="write hx.turns(2)",
         )
     if builder.region.at_run_time:
@@ -117,7 +119,7 @@ def barriers_of(orders: list[Turns]) -> list[NamedBarrier]:
                 span=order.span,
                 fix=f"write `with {order.name}.turn({number}):` in a role of its own",
             )
-        for number in range(order.count):
+        for number in range(order.count if order.count > 1 else 0):
             meeting = order.roles[number], order.roles[(number - 1) % order.count]
             threads = sum(region.threads for region in meeting)
             made.append(NamedBarrier(order.barrier(number), threads, order.span))
