@@ -36,12 +36,12 @@ WGMMA = {
     "narrow": {"BN": 48, "STAGES": 3, "GUESS": True},
     "three": {"BM": 192, "BN": 64, "GROUPS": 3, "GUESS": True},
     "one": {"BM": 64, "BN": 64, "GROUPS": 1, "STAGES": 3},
-    "heads": {"BN": 64, "ORDER": "heads"},
+    "heads": {"BN": 64, "ORDER": "heads", "EARLY": True, "AHEAD": True},
     "guess": {"BN": 64, "GUESS": True},
     "early": {"BM": 64, "BN": 48, "GROUPS": 1, "EARLY": True, "GUESS": True},
     "four": {"BM": 256, "BN": 32, "GROUPS": 4, "EARLY": True, "GUESS": True},
 }
-MMA = {"four": {}, "eight": {"BM": 128, "BN": 32, "WARPS": 8}}
+MMA = {"four": {}, "eight": {"BM": 128, "BN": 32, "WARPS": 8, "HELD": False}}
 CASES = (
     ("wgmma", "turns", Sizes(1, 2, 1, 132, 300, 64, 64), Mask()),
     ("wgmma", "narrow", Sizes(1, 2, 2, 132, 132, 64, 64), Mask(right=0)),

@@ -38,20 +38,11 @@ from hexcute_kernels.parts.softmax import (
 
 b, hq, hk, sq, sk, lb, lh, ls = hx.dims("b hq hk sq sk lb lh ls")
 
-REGISTERS = {1: (None, None), 2: (24, 240), 3: (32, 160), 4: (24, 112)}
-"""What a thread keeps that loads and one that multiplies, by how many groups do; one needs no more
-than a launch gives."""
-BUSY = {**REGISTERS, 2: (40, 232), 4: (32, 112)}
+REGISTERS = {1: (24, 232), 2: (24, 240), 3: (32, 160), 4: (24, 112)}
+"""What a thread keeps that loads and one that multiplies, by how many groups do; where one does,
+two blocks share a multiprocessor, but of heads whose products alone take more."""
+BUSY = {1: (40, 216), 2: (40, 232), 3: (32, 160), 4: (32, 112)}
 """The same where the loading ones also find their blocks, or gather rows."""
-
-
-@hx.device
-def multiply(rs, q, k, ro, rp, s_v, values, decay):
-    """Issues rs = q k^T, then ro = decay ro + rp v of the keys before; without a decay, 1."""
-    hx.gemm(rs, q, k, asynchronous=True, accumulate=False)
-    if decay is not None:
-        ro *= decay
-    hx.gemm(ro, rp, s_v[:, :, values.wait()], asynchronous=True)
 
 
 @hx.device
@@ -91,11 +82,12 @@ def warp_specialized_attention(
         o: dtype[b, sq, hq, dv], lse: f32[lb, lh, ls],
         place: i32[places, PLACE] if ragged else None, scale: f32, right: i32, left: i32, cap: f32,
         *, BM: int = 128, BN: int = 128, STAGES: int = 2, GROUPS: int = 2, ORDER: str = "rows",
-        GUESS: bool = False, EARLY: bool = False,
+        GUESS: bool = False, EARLY: bool = False, AHEAD: bool = False,
     ):  # fmt: skip
         assert ORDER in ORDERS, f"ORDER is one of {ORDERS}"
         hx.attrs.cuda.merge_roles = True
-        if EARLY:
+        hx.attrs.cuda.min_blocks = 2 if GROUPS == 1 and wide_v <= 192 else 1
+        if EARLY and ragged:
             await_launch_ahead()
         rows, high, q0, nq, k0, nk = hx.cdiv(sq, BM), BM // GROUPS, 0, sq, 0, sk
         if ragged:
@@ -108,27 +100,36 @@ def warp_specialized_attention(
             hx.attrs.cuda.grid_dim = (rows, hq, b) if ORDER == "rows" else (hq, rows, b)
             bm = (rows - 1 - row if bounded_right else row) * BM  # The longest rows first.
         bounds = right, left, bounded_right, bounded_left
-        last, tiles, first, after_whole = key_tiles(bm, nq, nk, *bounds, BM, BN)
+        last, tiles, first, after_whole, whole = key_tiles(bm, nq, nk, *bounds, BM, BN, GUESS)
         kh, count = key_head(h, hq, hk), last + 1
         gq = hx.global_view(q[z, q0 + bm :, h, :], ((BM, wide_k), (hq * d, 1)))
         gk = hx.global_view(k[z, k0:, kh, :], ((BN, wide_k, count), (hk * d, 1, BN * hk * d)))
         gv = hx.global_view(v[z, k0:, kh, :], ((wide_v, BN, count), (1, hk * dv, BN * hk * dv)))
+        for view in (gq, gk[:, :, last - first], gv[:, :, last - first]) if AHEAD else ():
+            hx.prefetch(view)
+        if EARLY and not ragged:
+            await_launch_ahead()
         s_q = hx.shared_tensor(dtype, (BM, max(wide_k, wide_v)))
         s_k = hx.shared_tensor(dtype, (BN, wide_k, STAGES))
         s_v = hx.shared_tensor(dtype, (wide_v, BN, STAGES))
-        queries, keys, values = hx.pipeline(1), hx.pipeline(STAGES), hx.pipeline(STAGES)
+        keys, values = hx.pipeline(STAGES), hx.pipeline(STAGES)
+        queries = [hx.pipeline(1) for _ in range(GROUPS)]
         loading, multiplying = (BUSY if ragged else REGISTERS)[GROUPS]
-        order = hx.turns(GROUPS) if GROUPS > 1 else None
+        order = hx.turns(GROUPS)
         seen = hx.shared_tensor(i32, (BN,)) if ragged else None
 
         with hx.warp_groups_producer(registers=loading):
-            with queries.produce():
-                hx.copy(gq, s_q[:, :wide_k])
             for i in range(tiles):
                 # Tile `first` before those that a mask cuts.
                 n = last - hx.where(i > first, i, hx.where(i == 0, first, i - 1))
-                with keys.produce() as s:
-                    hx.copy(gk[:, :, n], s_k[:, :, s])
+                for part in hx.static_range(GROUPS):
+                    if i == 0:
+                        at, end = part * high, (part + 1) * high
+                        with queries[part].produce():
+                            hx.copy(gq[at:end, :], s_q[at:end, :wide_k])
+                    if part == 0:  # The first group begins without what the others wait for.
+                        with keys.produce() as s:
+                            hx.copy(gk[:, :, n], s_k[:, :, s])
                 if ragged and (n + 1) * BN > nk:
                     # What follows may be anything, and 0 times that no number.
                     hx.sync_role()
@@ -147,18 +148,17 @@ def warp_specialized_attention(
                 ends = [(True, after_whole, tiles)] if bounded_left else []
                 stretches = [(True, 0, first), (False, first + 1, after_whole), *ends]
                 top, factor = bm + me * high, (1.0 if capped else scale) * LOG2_E
-                ro, rs, m, sums = (
-                    hx.register_tensor(f32, (high, n)) for n in (wide_v, BN, 1, SUMS)
-                )
+                wide = wide_v, BN, 1, SUMS
+                ro, rs, m, sums = (hx.register_tensor(f32, (high, n)) for n in wide)
                 for tile, value in ((ro, 0.0), (m, LEAST), (sums, 0.0)):
                     hx.fill(tile, value)
-                queries.wait()
                 mine = s_q[me * high : (me + 1) * high, :wide_k]
                 if tiles > 0:
+                    queries[me].wait()
                     with keys.consume() as s:
                         hx.gemm(rs, mine, s_k[:, :, s], accumulate=False)
-                    caps = capped, scale, cap
-                    rs = visible(rs, True, *caps, top + nk - nq, (last - first) * BN, nk, *bounds)
+                    caps = capped, scale, cap, top + nk - nq
+                    rs = visible(rs, not whole, *caps, (last - first) * BN, nk, *bounds)
                     m, decay = raised(rs, m, factor)
                     p, sums = exponentials(rs, m, factor)
                     rp = hx.cast(p, dtype)
@@ -166,14 +166,13 @@ def warp_specialized_attention(
                         limit = hx.minimum(TIMES * sums, MOST)
                         for i in range(start, stop):
                             k_now = s_k[:, :, keys.wait()]
-                            work = rs, mine, k_now, ro, rp, s_v, values, None if GUESS else decay
-                            if order is not None:
-                                with order.turn(me):
-                                    multiply(*work)
-                            else:
-                                multiply(*work)
+                            with order.turn(me):
+                                hx.gemm(rs, mine, k_now, asynchronous=True, accumulate=False)
+                                if not GUESS:
+                                    ro *= decay
+                                hx.gemm(ro, rp, s_v[:, :, values.wait()], asynchronous=True)
                             hx.wait_gemm(1)
-                            corner = *caps, top + nk - nq, (last - i) * BN, nk, *bounds
+                            corner = *caps, (last - i) * BN, nk, *bounds
                             rs = visible(rs, cut, *corner)
                             if cut or not GUESS:
                                 m, decay = raised(rs, m, factor)
@@ -197,9 +196,11 @@ def warp_specialized_attention(
                             rp = hx.cast(p, dtype)
                     if not GUESS:
                         ro *= decay
-                    with values.consume() as s:
-                        hx.gemm(ro, rp, s_v[:, :, s])
+                    hx.gemm(ro, rp, s_v[:, :, values.wait()], asynchronous=True)
+                    queries[me].release()
                 total = hx.sum(sums, 1)
+                share = reciprocal_or_zero(total)
+                hx.wait_gemm(0)
                 if ragged:
                     name_rows(there, top, nq)
                     hx.sync_role()
@@ -209,10 +210,9 @@ def warp_specialized_attention(
                 # The queries have been read: their memory takes the result on its way out.
                 so = s_q[me * high : (me + 1) * high, :wide_v]
                 hx.sync_role()
-                hx.copy(hx.cast(ro * reciprocal_or_zero(total), dtype), so)
+                hx.copy(hx.cast(ro * share, dtype), so)
                 hx.sync_role()
                 steps = (high, wide_v), (there if ragged else hq * dv, 1)
                 hx.copy(so, hx.global_view(o[z, q0 + top :, h, :], steps))
-                queries.release()
 
     return attention

@@ -53,11 +53,7 @@ def exponentials(s, m, scale):
 def any_of(conditions):
     """Whether any element of a tile of conditions holds: one number for all threads of a role."""
     rows, columns = conditions.shape
-    one = hx.max(hx.reshape(conditions, (rows * columns,)), 0)
-    found = False
-    for (i,) in hx.elements(one):
-        found = one[i]
-    return found
+    return hx.number(hx.max(hx.reshape(conditions, (rows * columns,)), 0))
 
 
 @hx.device
