@@ -220,7 +220,8 @@ def vllm(session: nox.Session) -> None:
     """The plugin in vLLM's registries and base classes, without a GPU: 900 MB to download."""
     compiler(session, *TESTING, "torch", "transformers>=5,<6", *VLLM_NEEDS)
     pip(session, "--no-deps", "vllm==0.33.*")
-    tests = [f"packages/hexcute_kernels/tests/test_{name}.py" for name in ("vllm", "vllm_states")]
+    names = ("vllm", "vllm_experts", "vllm_states")
+    tests = [f"packages/hexcute_kernels/tests/test_{name}.py" for name in names]
     session.run("python", "-m", "pytest", *tests, *session.posargs)
 
 
