@@ -3,6 +3,7 @@ is taken."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,7 +24,14 @@ from stand_ins import OnGpu, gpu, on_gpu  # noqa: E402
 
 from hexcute_kernels.gpus import gpu_named  # noqa: E402
 from hexcute_kernels.measured import COLUMNS, config_of, read_csv  # noqa: E402
-from hexcute_kernels.moe import check_routing, from_gptq, moe, pack, w4a16_matmul  # noqa: E402
+from hexcute_kernels.moe import (  # noqa: E402
+    check_routing,
+    from_gptq,
+    moe,
+    pack,
+    pack_e4m3,
+    w4a16_matmul,
+)
 from hexcute_kernels.registration import traced  # noqa: E402
 from hexcute_kernels.samples import parse as parse_sizes  # noqa: E402
 from hexcute_kernels.samples import sample  # noqa: E402
@@ -40,6 +48,12 @@ class OnAnother(OnGpu):
 
 def zeros(*shape: int, dtype: Any = None) -> Any:
     return on_gpu(torch.zeros(shape, dtype=dtype or torch.float16))
+
+
+def floats(bits: int) -> Callable[[], object]:
+    """Packing floats of eight bits, all of these ones."""
+    w = torch.full((64, 64), bits, dtype=torch.uint8).view(torch.float8_e4m3fn)
+    return lambda: pack_e4m3(w, torch.ones(1, 64).half())
 
 
 def packed(k: int, n: int = 64, group: int = 128) -> Any:
@@ -219,6 +233,7 @@ CALLS: list[tuple[str, Any, Any]] = [
     ("pass what hexcute_kernels.moe.pack(q, scale, zero) gives",
      lambda: w4a16_matmul(zeros(8, 128), zeros(1, 64, 64, dtype=torch.uint8)),
      lambda: w4a16_matmul(zeros(8, 128), packed(128))),
+    ("replace it by the number that was meant", floats(127), floats(126)),
     ("fill up with q = zero, whose weight is 0", lambda: packed(192), lambda: packed(256)),
     ("quantize with one size of groups, which divides k",
      lambda: stored(g_idx=torch.zeros(256)), lambda: stored(g_idx=torch.arange(256) // 128)),

@@ -19,7 +19,7 @@ class W4A16Config:
     that multiply one tile, of which TEAMS take turns, and LOADS that load; RUN tiles of the same
     tokens one after another, SPLIT parts of k summed apart; EXACT, whether no weight is rounded.
     Where BLOCKS share a multiprocessor each does one such piece of work, else they stay. KEPT, if
-    not 0, is how many groups of k there are, whose tokens stay in shared memory for all RUN tiles;
+    it is how many groups of k there are, their tokens stay in shared memory for all RUN tiles;
     CLUSTER blocks side by side take the same tokens. ORDERED, a first product's tokens are brought
     into the order of `sorting` before. TRITON is "dataflow" where weights pass through shared
     memory once more, "layout" where they lie there row after row: what either costs."""
@@ -173,7 +173,6 @@ def _kept(high: int) -> W4A16Config:
     return W4A16Config(high, 128, 5, 1, TEAMS=2, RUN=28, EXACT=True, KEPT=2).within(PLAIN)
 
 
-_FOUR = {"form": repr("u4")}
 _HIGH = ((8, 16), (20, 32), (38, 48), (144, 80), (272, 96), (None, 112))
 """Rows of an expert on average, and those of its tiles."""
 
@@ -184,7 +183,6 @@ def _by_share(
     above: int = 0,
     most: Mapping[str, int] = MappingProxyType({}),
     least: Mapping[str, int] = MappingProxyType({}),
-    equal: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Row[MoeConfig], ...]:
     """A row for each of `_HIGH` that has more rows than `above`."""
     return tuple(
@@ -192,7 +190,6 @@ def _by_share(
             MoeConfig(first(high), second(high)),
             most=dict(most) if share is None else {**most, "share": share},
             least=dict(least),
-            equal=dict(equal),
         )
         for share, high in _HIGH
         if share is None or share > above
@@ -202,7 +199,7 @@ def _by_share(
 ROUTED = Table(
     rows={
         "h200": (
-            *_by_share(_gathered, _kept, 20, {"width": 256}, {"width": 256}, _FOUR),
+            *_by_share(_gathered, _kept, 20, {"width": 256}, {"width": 256}),
             *_by_share(_gathered, _in_turns, most={"width": 1024}),
             *_by_share(_gathered, _whole)[:3],
             *_by_share(_ordered, _whole, 38),

@@ -245,7 +245,7 @@ def describe_moe(
         raise LaunchError(
             f"moe: w13 is of {one.form.name} in groups of {one.group} along k, and w2 of "
             f"{other.form.name} in groups of {other.group}",
-            fix="pack both in one way, with scales of one size of groups, the smaller one",
+            fix="pack both with scales of one size of groups, the smaller one",
         )
     if hidden != first.k or x.shape[1] != hidden:
         raise LaunchError(f"moe: hidden is {hidden} in w2, {first.k} in w13, {x.shape[1]} in x")
@@ -285,13 +285,13 @@ def launch_moe(p: Routed, config: MoeConfig) -> Steps | Run:
     """The layer's launches by this configuration, without waiting for the GPU between them."""
     if p.pairs == 0:
         return lambda *args: args[-1].zero_()
-    config = MoeConfig(config.first.within(p.held), config.second.within(p.held))
+    second, groups = config.second, p.width // p.held.form.block
+    if groups != second.KEPT:  # Rows stay where all blocks of k do.
+        second = replace(second, KEPT=0)
+    config = MoeConfig(config.first.within(p.held), second.within(p.held))
     bm = config.first.BM
     if bm != config.second.BM:
         raise LaunchError(f"moe: both products take the same rows per tile, not {bm} and others")
-    kept, groups = config.second.KEPT, p.width // p.held.form.block
-    if kept not in (0, groups):
-        raise LaunchError(f"moe: KEPT is 0 or {groups}, the groups of k, got {kept}")
     blocks = most_blocks(p.pairs, p.experts, bm)
     rows, summed = blocks * bm, p.scope == "layer"
     shapes = (3, blocks), (4, blocks), (1,), (rows,), (rows,)
