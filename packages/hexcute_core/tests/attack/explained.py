@@ -10,7 +10,7 @@ import re
 from attack.verdict import Verdict
 
 EXPLAINED: dict[str, str] = {
-    r"move: .*(fence\.mbarrier|mbarrier\.init)":
+    r"(delete|move): .*fence\.mbarrier|move: .*mbarrier\.init":
         "the barrier is one that no engine uses: threads learn of it where the block, or the "
         "cluster, meets",
     r"move: .*wgmma\.fence .*to the front":
