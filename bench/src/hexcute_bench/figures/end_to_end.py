@@ -48,7 +48,7 @@ def end_to_end(results: Path, folder: Path) -> list[Path]:
     models = [model for model in TITLES if model in set(found["model"])]
     if not models:
         return []
-    drawing, grid = figure(0.4 + 1.3 * len(models), rows=len(models))
+    drawing, grid = figure(0.4 + 1.4 * len(models), rows=len(models))
     claims = facts("claims").set_index("what")["value"]
     for axes, model in zip(grid[:, 0], models):
         _panel(axes, found[found["model"] == model], float(claims[PAPERS[model]]))
@@ -75,7 +75,7 @@ def _panel(axes: Any, rows: pd.DataFrame, reported: float) -> None:
             hatch=HATCHES[place % len(HATCHES)], edgecolor="white", linewidth=0.3,
         )  # fmt: skip
         axes.bar_label(bars, fmt="%.2f", fontsize=5, padding=1)
-    axes.set_xticks(range(len(loads)), [f"{batch} x {prompt}" for batch, prompt in loads])
+    axes.set_xticks(range(len(loads)), [f"{batch}\nx {prompt}" for batch, prompt in loads])
     axes.set_ylim(0.0, max(1.25, reported, float(rows["ratio"].max())) * 1.15)
     axes.locator_params(axis="y", nbins=4)
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=5.5)

@@ -242,6 +242,8 @@ STREAMED = Table(
             ),
             Row(StreamedConfig(_WIDE, _SECOND), most={"pairs": 64, "width": 512}),
             Row(StreamedConfig(_FIRST, _SECOND), most={"pairs": 256, "width": 512}),
+            # Scales and zeros of groups of 64 leave a multiprocessor room for one wide block.
+            Row(StreamedConfig(_FIRST, _SECOND), most={"group": 64, "width": 512}),
             Row(StreamedConfig(_WIDE, _SECOND), most={"width": 512}),
             Row(StreamedConfig(_WIDE, WeightedConfig(8, 128, 2, 4, 4)), most={"width": 4096}),
             Row(StreamedConfig(GatedConfig(8, 128, 2, 2, 4, 4), _DEEP), most={"share": 4}),
