@@ -36,11 +36,14 @@ def test_a_key_is_its_value_too() -> None:
     assert second.addresses[-1] == o.data_ptr() and second.constants == {"CHUNK": 16, "WARPS": 4}
 
 
-@pytest.mark.parametrize("heads", [128, 16])
-def test_large_tiles_are_a_variant(heads: int) -> None:
+@pytest.mark.parametrize(
+    ("heads", "sq", "name"),
+    [(128, 1, "latent"), (64, 1, "latent"), (16, 4, "latent"), (16, 1, "decode")],
+)
+def test_many_rows_are_large_tiles(heads: int, sq: int, name: str) -> None:
     with gpu("h200", "sm_90") as launches:
-        latent_decode_attention(zeros(1, 1, heads, 576), zeros(1, 500, 576), variant="wgmma")
-    assert launches[0].kernel.__name__ == "latent"
+        latent_decode_attention(zeros(1, sq, heads, 576), zeros(1, 500, 576))
+    assert launches[0].kernel.__name__ == name
 
 
 def test_nothing_to_see_launches_nothing() -> None:

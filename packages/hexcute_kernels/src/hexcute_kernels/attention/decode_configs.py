@@ -155,8 +155,13 @@ LATENT = Table(
 )
 
 MANY_LATENT = Table(
-    rows={"h200": (Row(SplitConfig(64, 2, 132, PAIRED=True)),)},
-    more=(SplitConfig(64, 2, 132), SplitConfig(64, 2, 264), SplitConfig(64, 2, 66)),
+    rows={
+        "h200": (
+            Row(SplitConfig(64, 2, 66, PAIRED=True), most={"b": 2, "sk": 8192}),
+            Row(SplitConfig(64, 2, 132)),
+        ),
+    },
+    more=(SplitConfig(64, 2, 132, PAIRED=True), SplitConfig(64, 2, 264), SplitConfig(64, 2, 66)),
 )
 
 SPLIT = Table(

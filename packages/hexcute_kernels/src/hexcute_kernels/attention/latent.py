@@ -157,6 +157,7 @@ def latent_attention(kind: Kind) -> hx.Kernel:
                 for i in range(1, count):
                     slots = [pipe.wait() for _, _, pipe in pieces]
                     multiply(rs, s_q, pieces, slots)
+                    ro *= decay
                     hx.gemm(ro, rp, hx.transpose(s_v[:, :, read]), asynchronous=True)
                     hx.wait_gemm(1)
                     for pipe in others:
@@ -165,11 +166,15 @@ def latent_attention(kind: Kind) -> hx.Kernel:
                     if hides(column, BN, bq, queries, shift, left):
                         hide_unseen(rs, bq, group, column, length, shift, left)
                     p, decay, m, total = online_softmax(rs, m, total, factor)
-                    hx.wait_gemm(0)
+                    with shares.produce() as t:
+                        # Behind the wait for the slot: ptxas moves it before exponentials else.
+                        hx.wait_gemm(0)
+                        hx.copy(decay, s_decay[:, :, t])
+                        rp = hx.cast(p, dtype)
+                        hx.copy(rp, s_p[:, :, t])
                     first.release()
-                    ro *= decay
-                    rp, read = hx.cast(p, dtype), slots[0]
-                    hand_over(shares, s_p, rp, s_decay, decay)
+                    read = slots[0]
+                ro *= decay
                 hx.gemm(ro, rp, hx.transpose(s_v[:, :, read]))
                 first.release()
             asked.release()

@@ -65,15 +65,24 @@ def describe(
     )  # fmt: skip
 
 
+def pays(p: Decoding) -> str | None:
+    """Why the kernel of large tiles is not the faster one."""
+    if p.h * p.sq >= HIGH:
+        return None
+    return f"{p.h} heads of {p.sq} queries fill no tile of {HIGH} rows"
+
+
 latent_decode_attention = Operator(
     f"{NAME}(Tensor q, Tensor cache, Tensor? seq_lens=None, Tensor? page_table=None, "
     "int values=512, float? scale=None) -> Tensor",
     describe=describe,
     outputs=outputs,
     variants=(
+        Variant(
+            "wgmma", ("wgmma", "tma"), MANY_LATENT, launch(True, latent_attention, HIGH), pays=pays
+        ),
         Variant("dependent", ("mma.sync", "clusters"), LATENT, launch(True)),
         Variant("splits", ("mma.sync", "cp.async"), LATENT, launch(False)),
-        Variant("wgmma", ("wgmma", "tma"), MANY_LATENT, launch(True, latent_attention, HIGH)),
     ),
     doc="""`decode_attention` with one head of keys for all of q's, whose first columns are its
     values: latent attention, its projections taken into q and out of the result.
@@ -86,7 +95,7 @@ latent_decode_attention = Operator(
     scale: of the scores, positive; 1 / sqrt(d) where not given.
 
     Gives (batch, sq, heads, values); zeros where a query sees no key. Variants: those of
-    decode_attention, whose blocks read a key once for up to 32 heads, and where it is asked for
-    "wgmma" on Hopper, whose blocks take 64.
+    decode_attention, whose blocks read a key once for up to 32 heads, and before them "wgmma" on
+    Hopper where heads and queries are 64 at least, which a block takes together.
     """,
 )
