@@ -21,8 +21,8 @@ from reasons import LOOKED_AT, explained
 
 import hexcute_core as hx
 from hexcute_core.toolchain.sass import sass
-from hexcute_kernels.gemm.configs import ThinConfig
-from hexcute_kernels.gemm.thin import thin_gemm
+from hexcute_kernels.fp8.configs import ThinBlockwiseConfig
+from hexcute_kernels.fp8.thin import thin_blockwise_gemm
 from hexcute_kernels.tables import constants
 
 # Some threads write, all meet, all read.
@@ -205,6 +205,22 @@ def test_what_is_loaded_and_used(pattern: str, by: str) -> None:
     assert not dropped(changed(DROPPED, pattern, by))
 
 
+@pytest.mark.parametrize(
+    ("lines", "left"),
+    [
+        ("@P2 MOV R11, RZ\n@P2 STS [R3], R11", True),
+        ("@P2 MOV R11, RZ\nNOP\n@P2 STS [R3], R11", True),
+        ("@P2 MOV R11, RZ\n@!P2 STS [R3], R11", False),
+        ("@P2 MOV R11, RZ\nISETP.GE P2, PT, R5, R6, PT\n@P2 STS [R3], R11", False),
+        ("@P2 MOV R11, RZ\n.L_x_1:\n@P2 STS [R3], R11\n@P5 BRA `(.L_x_1)", False),
+        ("R2UR UR8, R7", True),
+        ("R2UR UR8, R11", False),
+    ],
+)
+def test_a_register_that_is_filled_again_where_it_is_used(lines: str, left: bool) -> None:
+    assert dropped(changed(DROPPED, r"FSEL R22, R11, RZ, !P4", lines)) == left
+
+
 def dropped(text: str) -> bool:
     code = read(disassembly(text))
     return proofs.dropped(code, next(at for at, op in code.ops.items() if "R8" in op))
@@ -249,26 +265,22 @@ def test_paths_that_the_text_does_not_show(line: str) -> None:
 
 @lru_cache(maxsize=1)
 def thin() -> Any:
-    config = ThinConfig(64, 16, 64, 2, 1)
-    return thin_gemm(hx.f16, turned=True).compile("sm_90", constants=constants(config))
+    config = ThinBlockwiseConfig(16, 64, 2, 1)
+    return thin_blockwise_gemm(hx.f32).compile("sm_90", constants=constants(config))
 
 
 def test_loads_that_are_left_out_can_be_taken_out() -> None:
     image = thin().built.cubin
     code = read(thin().sass())
     loads = offsets(code, "LDS")[:2]
-    taken = again.without(image, "hexcute_gemm", loads, code)
+    taken = again.without(image, "hexcute_thin_fp8_gemm", loads, code)
     assert len(taken) == len(image)
-    after = sass(taken).splitlines()
-    ops = {
-        int(m[1], 16): m[2]
-        for m in map(re.compile(r"\s*/\*([0-9a-f]+)\*/\s+(.*?) ;").match, after)
-        if m
-    }
-    assert [at for at, op in ops.items() if "@!PT LDS" in op] == loads
-    assert read(sass(taken)).ops == code.ops, "nothing else is changed"
-    assert again.without_dropped(image, "hexcute_gemm") == again.without(
-        image, "hexcute_gemm", proofs.dropping(code), code
+    after = read(sass(taken))
+    never = [at for at, guard in after.predicated.items() if guard == "@!PT"]
+    assert {at for at in never if at not in code.predicated} == set(loads)
+    assert after.ops == code.ops, "nothing else is changed"
+    assert again.without_dropped(image, "hexcute_thin_fp8_gemm") == again.without(
+        image, "hexcute_thin_fp8_gemm", proofs.dropping(code), code
     )
     with pytest.raises(ValueError, match="no code of"):
         again.without(image, "another", [], code)
@@ -278,11 +290,17 @@ def offsets(code: Machine, name: str) -> list[int]:
     return [at for at, op in code.ops.items() if re.match(rf"{name}\b.*\[R", op)]
 
 
+def sums(code: Machine) -> tuple[list[int], list[int]]:
+    """What stores the sums, and what loads them: not the loads of scales before all meet."""
+    met = max(at for at, op in code.ops.items() if re.match(r"BAR\.SYNC\S* 0x0", op))
+    return offsets(code, "STS"), [at for at in offsets(code, "LDS") if at > met]
+
+
 def test_machine_code_of_a_thin_product() -> None:
     """What its consumers leave in shared memory, all threads read."""
     text = thin().sass()
     code = read(text)
-    stores, loads = offsets(code, "STS"), offsets(code, "LDS")
+    stores, loads = sums(code)
     assert stores
     assert loads
     assert all(proofs.met(code, s, r) for s in stores for r in loads)
@@ -338,14 +356,17 @@ def test_every_row_by_hand_says_why() -> None:
 def test_a_report_is_explained_by_what_was_launched(tmp_path: Path) -> None:
     (image := tmp_path / "digest.cubin").write_bytes(thin().built.cubin)
     code = read(thin().sass())
-    store, load, *_ = (offsets(code, name)[0] for name in ("STS", "LDS"))
-    lines = [f"Error: Race reported between Read access at hexcute_gemm+{load:#x}",
-             f"and Write access at hexcute_gemm+{store:#x} [480 hazards]"]  # fmt: skip
-    assert explained(lines, "hexcute_gemm", image) == f"met: {LOOKED_AT['hexcute_gemm', 'met']}"
+    store, load = (found[0] for found in sums(code))
+    lines = [f"Error: Race reported between Read access at hexcute_thin_fp8_gemm+{load:#x}",
+             f"and Write access at hexcute_thin_fp8_gemm+{store:#x} [480 hazards]"]  # fmt: skip
+    assert (
+        explained(lines, "hexcute_thin_fp8_gemm", image)
+        == f"met: {LOOKED_AT['hexcute_thin_fp8_gemm', 'met']}"
+    )
     swapped = [lines[0].replace("Read", "Write"), lines[1]]
-    assert explained(swapped, "hexcute_gemm", image) is None, "nothing is written there"
-    unknown = [line.replace("hexcute_gemm", "hexcute_new") for line in lines]
+    assert explained(swapped, "hexcute_thin_fp8_gemm", image) is None, "nothing is written there"
+    unknown = [line.replace("hexcute_thin_fp8_gemm", "hexcute_new") for line in lines]
     assert explained(unknown, "hexcute_new", image) is None, "nobody looked at that kernel"
     assert explained(lines, "hexcute_new", image) is None, "another one ran"
     ended = ["Error: process didn't terminate successfully"]
-    assert explained(ended, "hexcute_gemm", image) is None
+    assert explained(ended, "hexcute_thin_fp8_gemm", image) is None

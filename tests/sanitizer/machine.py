@@ -31,11 +31,11 @@ class Unread(ValueError):
 
 @dataclass(frozen=True)
 class Machine:
-    """`ops` by offset, as written, without predicates; `predicated` are the offsets of those that
-    had one; `follows` gives the offsets of what may run next."""
+    """`ops` by offset, as written, without predicates; `predicated` gives the predicates of
+    those that have one; `follows` gives the offsets of what may run next."""
 
     ops: Mapping[int, str]
-    predicated: frozenset[int]
+    predicated: Mapping[int, str]
     follows: Mapping[int, tuple[int, ...]]
 
     @property
@@ -87,7 +87,7 @@ def read(sass: str) -> Machine:
     """What `nvdisasm -c` wrote of an image with one kernel. Raises Unread."""
     ops: dict[int, str] = {}
     labels: dict[str, int] = {}
-    predicated: set[int] = set()
+    predicated: dict[int, str] = {}
     waiting: list[str] = []
     for line in sass.splitlines():
         if label := _LABEL.match(line):
@@ -97,8 +97,8 @@ def read(sass: str) -> Machine:
             if at in ops:
                 raise Unread("more than one kernel")
             ops[at] = _PREDICATE.sub("", found[2])
-            if ops[at] != found[2]:
-                predicated.add(at)
+            if guard := _PREDICATE.match(found[2]):
+                predicated[at] = guard[0].strip()
             labels |= dict.fromkeys(waiting, at)
             waiting.clear()
     order = sorted(ops)
@@ -121,4 +121,4 @@ def read(sass: str) -> Machine:
                 follows[at] = goes_on
     if not ops:
         raise Unread("no instruction")
-    return Machine(ops, frozenset(predicated), follows)
+    return Machine(ops, predicated, follows)

@@ -30,13 +30,13 @@ _WRITES = {"STS", "STSM", "LDGSTS", "ATOMS"}
 _SELECTS = {"FSEL", "SEL"}
 _KNOWN = {
     "CS2R", "F2FP", "FADD", "FFMA", "FMNMX", "FMUL", "FSEL", "FSETP", "HFMA2", "IADD3", "IMAD",
-    "ISETP", "LDG", "LDS", "LEA", "LOP3", "MOV", "MUFU", "P2R", "SEL", "SHF", "SHFL", "STS",
-    "VIADD",
+    "ISETP", "LDG", "LDS", "LEA", "LOP3", "MOV", "MUFU", "P2R", "R2UR", "SEL", "SHF", "SHFL",
+    "STS", "VIADD",
 }  # fmt: skip
 """Instructions whose result, if it is a register, comes first, and whose operands are single
 registers but for addresses, the last one of .WIDE, and what is stored."""
 _REGISTER = re.compile(r"\bR(\d+)(?:\.reuse)?(\.64)?")
-_ENOUGH = 2
+_ENOUGH, _BYTES = 2, 16
 _RESULT = re.compile(r"\S+ (?:P\w+, )*R\d+\b")
 
 
@@ -132,7 +132,20 @@ def _left_out(code: Machine, load: int, register: int) -> bool:
         return at not in code.predicated and register in _registers(code.ops[at])[0]
 
     used = (at for at in code.reach([load], lost) if register in _registers(code.ops[at])[1])
-    return all(kind(code.ops[at]) in _SELECTS for at in used)
+    return all(kind(code.ops[at]) in _SELECTS or _refilled(code, at, register) for at in used)
+
+
+def _refilled(code: Machine, use: int, register: int) -> bool:
+    """Whether something fills the register under the predicate of a use, straight before it."""
+    guard = code.predicated.get(use, "@PT")
+    name, at = guard.lstrip("@!"), use
+    while [before for before, after in code.follows.items() if at in after] == [at - _BYTES]:
+        at -= _BYTES
+        if register in _registers(code.ops[at])[0] and code.predicated.get(at) == guard:
+            return True
+        if re.search(rf"\b{name}\b", code.ops[at]):
+            return False
+    return False
 
 
 def _registers(op: str) -> tuple[set[int], set[int]]:
