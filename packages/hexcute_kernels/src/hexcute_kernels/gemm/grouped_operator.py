@@ -32,18 +32,11 @@ class Grouped(Problem):
     share: int
     batch: int | None = None
 
-    @property
-    def paired(self) -> bool:
-        """Whether tiles of 256 columns lie in whole pairs side by side."""
-        return -(-self.n // 256) % 2 == 0
-
 
 GROUPED: Table[GroupedConfig] = Table(
     rows={
         "h200": (
             Row(GroupedConfig(64, 256, 64, 4, 1), {"share": 64}),
-            # Blocks side by side keep in step: 4% where experts have unequal numbers of rows.
-            Row(GroupedConfig(128, 256, 64, 3, 2, CLUSTER_N=2), equal={"paired": "True"}),
             Row(GroupedConfig(128, 256, 64, 3, 2)),
         ),
     },
@@ -51,6 +44,7 @@ GROUPED: Table[GroupedConfig] = Table(
         GroupedConfig(64, 128, 64, 8, 1),
         GroupedConfig(128, 128, 64, 6, 2),
         GroupedConfig(128, 256, 64, 4, 2, PARTS=2),
+        GroupedConfig(128, 256, 64, 3, 2, CLUSTER_N=2),
     ),
 )
 """`share` is how many rows an expert has on average."""

@@ -213,19 +213,19 @@ ROWS: Mapping[str, tuple[Row[Any], ...]] = {
             equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
                 'batch': 'None', 'bias': 'False', 'activation': 'None'},
         ),
-        # m=128,n=4096,k=14336: 33.62 us
+        # m=128,n=4096,k=14336: 33.93 us
         Row(
-            ThinConfig(BM=64, BN=128, BK=64, STAGES=8, CONSUMERS=1, SPLITS=2, EARLY=True,
+            ThinConfig(BM=64, BN=128, BK=128, STAGES=4, CONSUMERS=1, SPLITS=2, EARLY=True,
                 FLAT=False),
             most={'m': 128, 'n': 4096, 'k': 14336},
             least={'m': 65, 'n': 3585, 'k': 12289},
             equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
                 'batch': 'None', 'bias': 'False', 'activation': 'None'},
         ),
-        # m=128,n=8192,k=28672: 118.79 us
+        # m=128,n=8192,k=28672: 116.86 us
         Row(
-            ThinConfig(BM=128, BN=128, BK=64, STAGES=5, CONSUMERS=2, SPLITS=2, EARLY=True,
-                FLAT=True),
+            ThinConfig(BM=128, BN=128, BK=64, STAGES=5, CONSUMERS=2, SPLITS=2, EARLY=False,
+                FLAT=False),
             most={'m': 128, 'n': 8192, 'k': 28672},
             least={'m': 65, 'n': 7169, 'k': 24577},
             equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
