@@ -262,32 +262,39 @@ def parallel_experts(kind: str = "w4a16", count: int = 3, ranks: int = 1, most: 
 
 
 @pytest.mark.parametrize(
-    ("changed", "text"),
+    ("changed", "text", "fix"),
     [
-        ({"ranks": 2}, "first has 2 experts from number 0 on, rank 0 of 1 has 3 from 0 on, of 3"),
-        ({"count": 4}, "first is of 3 experts, second of 4"),
-        ({"most": 0}, "most is a number of tokens from 1 on, got 0"),
+        (
+            {"ranks": 2},
+            "first has 2 experts from number 0 on, rank 0 of 1 has 3 from 0 on, of 3",
+            "pass shard_experts(weight, 0, 1, empty=True)",
+        ),
+        ({"count": 4}, "first is of 3 experts, second of 4", None),
+        ({"most": 0}, "most is a number of tokens from 1 on, got 0", None),
     ],
     ids=["experts of another rank", "other experts", "no room"],
 )
 def test_experts_that_do_not_fit_their_group_are_refused(
-    placed: None, changed: dict[str, Any], text: str
+    placed: None, changed: dict[str, Any], text: str, fix: str | None
 ) -> None:
-    with pytest.raises(LaunchError, match=text):
+    with pytest.raises(LaunchError, match=text) as caught:
         parallel_experts(**changed)
+    assert caught.value.fix == fix
 
 
 def test_tokens_that_do_not_fit_experts_are_refused(placed: None) -> None:
     layer = parallel_experts()
     x, ids, gates = torch.ones(5, 128), torch.ones(5, 2, dtype=torch.int32), torch.ones(5, 2)
-    with pytest.raises(LaunchError, match="room for 4 tokens of a rank, got 5"):
+    with pytest.raises(LaunchError, match="room for 4 tokens of a rank, got 5") as caught:
         layer(x, ids, gates)
+    assert caught.value.fix == "let most be the largest number of tokens that any rank has"
     with pytest.raises(LaunchError, match=r"got \(5, 128\), \(5, 2\) and \(4, 2\)"):
         layer(x, ids, gates[:4])
     with pytest.raises(LaunchError, match="ids in int32 and gates in float32, got torch.int64"):
         layer(x[:4], ids[:4].long(), gates[:4])
-    with pytest.raises(LaunchError, match="experts of four bits are computed here"):
+    with pytest.raises(LaunchError, match="experts of four bits are computed here") as caught:
         parallel_experts("float16")(x[:4], ids[:4], gates[:4])
+    assert caught.value.fix == "pass compute=, a function of (x, ids, gates, first, second)"
 
 
 def test_on_a_gpu_moe_computes_experts() -> None:
