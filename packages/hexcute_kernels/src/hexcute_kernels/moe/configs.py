@@ -139,7 +139,11 @@ DENSE = Table(
             *_by_tokens(None, W4A16Config(128, 256, 3)),
         ),
     },
-    more=(W4A16Config(16, 128, 6, 1, BLOCKS=2), W4A16Config(160, 256, 3)),
+    more=(
+        W4A16Config(16, 128, 6, 1, BLOCKS=2),
+        W4A16Config(160, 256, 3),
+        W4A16Config(128, 256, 3, CLUSTER=2),
+    ),
 )
 
 
@@ -156,6 +160,19 @@ def _gathered(high: int) -> W4A16Config:
 def _ordered(high: int) -> W4A16Config:
     """The same of tokens that were gathered before, which pays where they are read many times."""
     return W4A16Config(high, 256, _stages(high, 256), EXACT=True, ORDERED=True)
+
+
+def _by_four(high: int) -> W4A16Config:
+    """Either product of few rows, whose weights four groups unpack: one alone leaves memory idle
+    while it does."""
+    return W4A16Config(high, 512, 6, 4, EXACT=True).within(PLAIN)
+
+
+def _few(
+    second: Callable[[int], W4A16Config], share: int, high: int, **most: int
+) -> Row[MoeConfig]:
+    """A row of both products for so few rows of an expert."""
+    return Row(MoeConfig(_by_four(high), second(high)), most={**most, "share": share})
 
 
 def _whole(high: int) -> W4A16Config:
@@ -200,8 +217,13 @@ ROUTED = Table(
     rows={
         "h200": (
             *_by_share(_gathered, _kept, 20, {"width": 256}, {"width": 256}),
-            *_by_share(_gathered, _in_turns, most={"width": 1024}),
-            *_by_share(_gathered, _whole)[:3],
+            *_by_share(_gathered, _in_turns, most={"width": 512}),
+            _few(_by_four, 8, 16, width=1024),
+            _few(_by_four, 20, 24, width=1024),
+            *_by_share(_gathered, _in_turns, 20, {"width": 1024}),
+            _few(_whole, 8, 16),
+            _few(_whole, 20, 24),
+            _few(_whole, 38, 40),
             *_by_share(_ordered, _whole, 38),
         ),
     },
