@@ -81,7 +81,6 @@ def allowed(path: str, module: str) -> bool:
             "mypy": {"mypy_plugin.py"},
             "pytest": {"pytest_plugin.py"},
             "torch": {"runtime"},
-            "tqdm": {"simulator"},
         }
         if top in homes:
             return folder in homes[top]
