@@ -85,6 +85,7 @@ def ablation(results: Path, folder: Path) -> list[Path]:
             marker=PAPER.marker, markersize=2.5,
         )  # fmt: skip
     _token_axis(axes)
+    axes.set_xlabel("tokens; dotted: what the paper reports")
     axes.set_ylabel("time over Hexcute's")
     axes.set_ylim(bottom=min(0.9, *axes.get_ylim()))
     drawing.legend(loc="outside upper center", ncols=1)

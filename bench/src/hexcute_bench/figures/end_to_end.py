@@ -74,7 +74,9 @@ def _panel(axes: Any, rows: pd.DataFrame, reported: float) -> None:
             middle, mine["ratio"], width, color=style.colour, label=label,
             hatch=HATCHES[place % len(HATCHES)], edgecolor="white", linewidth=0.3,
         )  # fmt: skip
-        axes.bar_label(bars, fmt="%.2f", fontsize=5, padding=1)
+        # On white, where a number comes to lie on a line.
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 0.4}
+        axes.bar_label(bars, fmt="%.2f", fontsize=5, padding=1, bbox=box)
     axes.set_xticks(range(len(loads)), [f"{batch}\nx {prompt}" for batch, prompt in loads])
     axes.set_ylim(0.0, max(1.25, reported, float(rows["ratio"].max())) * 1.15)
     axes.locator_params(axis="y", nbins=4)
