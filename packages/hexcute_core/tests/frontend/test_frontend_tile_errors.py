@@ -231,6 +231,19 @@ def a_mode_that_lacks(a, r, q, s, n):
     t = hx.reshape(r, (16, 1, 8)) + r  # here
 
 
+@refused.case("what is written into `cut` is read by nobody", "into the tile that was renamed")
+def a_write_into_other_names(a, r, q, s, n):
+    cut = hx.reshape(r, (16, 2, 4))
+    hx.fill(cut[:, 0, :], 1.0)  # here
+    hx.copy(r, s)
+
+
+@refused.case("what is written into `turned` is read by nobody", "or read `turned` afterwards")
+def a_sum_into_other_names(a, r, q, s, n):
+    turned = hx.transpose(r)
+    turned[0:4, :] += 1.0  # here
+
+
 @refused.case("hx.exp of the i32", "cast it first")
 def exp_of_an_int(a, r, q, s, n):
     x = hx.exp(n)  # here

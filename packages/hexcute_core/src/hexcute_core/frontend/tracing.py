@@ -23,6 +23,7 @@ from hexcute_core.frontend.language.roles import check_roles, role_threads
 from hexcute_core.frontend.language.turns import barriers_of
 from hexcute_core.frontend.laws.agreement import check_agreement
 from hexcute_core.frontend.laws.pending import check_pending
+from hexcute_core.frontend.laws.renamed import check_renamed
 from hexcute_core.frontend.laws.role_laws import check_laws
 from hexcute_core.frontend.laws.writes import check_writes
 from hexcute_core.scalar import Scalar, Var, as_scalar
@@ -149,6 +150,7 @@ def _trace(kernel: KernelDef, values: Mapping[str, object], promise: Promise) ->
     check_passing(builder.rings)
     check_remote(program)
     check_pending(program)
+    check_renamed(program)
     return check_writes(program)
 
 
