@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -149,7 +150,10 @@ def test_random_sizes_are_the_same_every_time_and_of_two_kinds() -> None:
 def test_output_that_nobody_reads_ends_the_command_without_a_word() -> None:
     command = [sys.executable, "-c", "import sys, time; from hexcute_bench.cli import main; "
                "time.sleep(0.3); sys.exit(main(['list']))"]  # fmt: skip
-    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # The bench is not installed: pytest says where it lies.
+    found = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    pipe = subprocess.PIPE
+    run = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=found)
     assert run.stdout is not None and run.stderr is not None
     run.stdout.close()
     assert run.wait(60) == 141 and run.stderr.read() == ""
