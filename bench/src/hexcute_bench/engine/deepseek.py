@@ -10,7 +10,7 @@ from hexcute_bench.engine.ranks import ALONE, Ranks
 from hexcute_bench.engine.rope import angles, stretched_scale
 from hexcute_bench.engine.sizes import DeepSeekSizes, part
 from hexcute_bench.engine.spread import SpreadExperts, own_experts
-from hexcute_bench.engine.state import State
+from hexcute_bench.engine.state import OneText, State
 from hexcute_bench.engine.weights import Draw, FourBits, Stacks, copied, four_bits
 
 DTYPE = "float16"
@@ -83,7 +83,7 @@ def raw_weights(sizes: DeepSeekSizes, draw: Draw, ranks: Ranks = ALONE) -> dict[
     }  # fmt: skip
 
 
-class DeepSeek:
+class DeepSeek(OneText):
     """The model by one system; layers have weights in memory of their own, of the same numbers."""
 
     def __init__(
@@ -123,19 +123,7 @@ class DeepSeek:
 
         shape = batch, most, self.sizes.latent.cached
         how = {"dtype": getattr(torch, DTYPE), "device": self.device}
-        return State(
-            torch.zeros(batch, dtype=torch.int64, device=self.device),
-            torch.zeros(batch, dtype=torch.int32, device=self.device),
-            [torch.zeros(shape, **how) for _ in self.layers],
-        )
-
-    def prefill(self, state: State, tokens: Any) -> Any:
-        """Logits (batch, vocabulary) behind prompts (batch, s)."""
-        return self._forward(state, tokens)
-
-    def step(self, state: State) -> Any:
-        """The same behind each sequence's newest token."""
-        return self._forward(state, state.tokens.unsqueeze(1))
+        return self._empty(batch, [torch.zeros(shape, **how) for _ in self.layers])
 
     def _forward(self, state: State, tokens: Any) -> Any:
         ops, norms, eps = self.ops, self.norms, self.sizes.eps

@@ -7,7 +7,7 @@ from typing import Any
 from hexcute_bench.engine.operators import Operators
 from hexcute_bench.engine.ranks import ALONE, Ranks
 from hexcute_bench.engine.sizes import JambaSizes
-from hexcute_bench.engine.state import State
+from hexcute_bench.engine.state import OneText, State
 from hexcute_bench.engine.weights import Draw, Stacks, copied
 from hexcute_bench.errors import BenchError
 
@@ -72,7 +72,7 @@ def layers_of(sizes: JambaSizes, raw: dict[str, Any], ops: Operators) -> list[di
     return made
 
 
-class Jamba:
+class Jamba(OneText):
     """The model by one system, over `layers` that systems may share."""
 
     def __init__(
@@ -102,17 +102,7 @@ class Jamba:
             )
             for layer in self.layers
         ]
-        return State(
-            zeros(batch, dtype=torch.int64), zeros(batch, dtype=torch.int32), caches
-        )
-
-    def prefill(self, state: State, tokens: Any) -> Any:
-        """Logits (batch, vocabulary) behind prompts (batch, s)."""
-        return self._forward(state, tokens)
-
-    def step(self, state: State) -> Any:
-        """The same behind each sequence's newest token."""
-        return self._forward(state, state.tokens.unsqueeze(1))
+        return self._empty(batch, caches)
 
     def _forward(self, state: State, tokens: Any) -> Any:
         ops, eps = self.ops, self.sizes.eps

@@ -8,7 +8,7 @@ from hexcute_bench.engine.operators import Operators, Turn
 from hexcute_bench.engine.ranks import ALONE, Ranks
 from hexcute_bench.engine.rope import angles
 from hexcute_bench.engine.sizes import QwenSizes, part
-from hexcute_bench.engine.state import State
+from hexcute_bench.engine.state import OneText, State
 from hexcute_bench.engine.weights import Draw, copied
 
 DTYPE = "bfloat16"
@@ -39,7 +39,7 @@ def raw_weights(sizes: QwenSizes, draw: Draw, ranks: Ranks = ALONE) -> dict[str,
     }
 
 
-class Qwen:
+class Qwen(OneText):
     """The model by one system; layers have weights in memory of their own, of the same numbers."""
 
     def __init__(
@@ -65,18 +65,7 @@ class Qwen:
         caches = [
             (torch.zeros(shape, **how), torch.zeros(shape, **how)) for _ in self.layers
         ]
-        return State(
-            torch.zeros(batch, dtype=torch.int64, device=self.device),
-            torch.zeros(batch, dtype=torch.int32, device=self.device), caches,
-        )  # fmt: skip
-
-    def prefill(self, state: State, tokens: Any) -> Any:
-        """Logits (batch, vocabulary) behind prompts (batch, s)."""
-        return self._forward(state, tokens)
-
-    def step(self, state: State) -> Any:
-        """The same behind each sequence's newest token."""
-        return self._forward(state, state.tokens.unsqueeze(1))
+        return self._empty(batch, caches)
 
     def _forward(self, state: State, tokens: Any) -> Any:
         ops, norms, eps = self.ops, self.norms, self.sizes.eps

@@ -9,6 +9,7 @@ A model is built once from raw weights and a system, and has
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -42,6 +43,34 @@ class Model(Protocol):
     def prefill(self, state: State, tokens: Any) -> Any: ...
 
     def step(self, state: State) -> Any: ...
+
+
+class OneText(ABC):
+    """A model that reads prompts and steps by one text, on one device."""
+
+    device: Any
+
+    def prefill(self, state: State, tokens: Any) -> Any:
+        """Logits (batch, vocabulary) behind prompts (batch, s)."""
+        return self._forward(state, tokens)
+
+    def step(self, state: State) -> Any:
+        """The same behind each sequence's newest token."""
+        return self._forward(state, state.tokens.unsqueeze(1))
+
+    @abstractmethod
+    def _forward(self, state: State, tokens: Any) -> Any:
+        """Logits (batch, vocabulary) behind tokens (batch, s), which the caches hold then."""
+
+    def _empty(self, batch: int, caches: list[Any]) -> State:
+        """The state of so many sequences without a token."""
+        import torch
+
+        tokens, lengths = (
+            torch.zeros(batch, dtype=dtype, device=self.device)
+            for dtype in (torch.int64, torch.int32)
+        )
+        return State(tokens, lengths, caches)
 
 
 def advance(model: Model, state: State) -> Any:

@@ -8,6 +8,7 @@ before Triton's, whose weights lie as in the checkpoint, which is how ours read 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import wraps
 from typing import Any
 
@@ -26,6 +27,8 @@ from hexcute_kernels.fp8 import fp8_grouped_matmul, quantize_blockwise
 from hexcute_kernels.integrations.routed import Product, routed
 from hexcute_kernels.integrations.vllm.ahead import ahead, most_rows
 from hexcute_kernels.integrations.vllm.linear import BLOCK, MULTIPLE, on_hopper
+
+NOT_TAKEN = "hexcute's experts are all here, and take rows as they come"
 
 
 class HexcuteExperts(mk.FusedMoEExpertsModular):  # type: ignore[misc]
@@ -91,6 +94,44 @@ class HexcuteExperts(mk.FusedMoEExpertsModular):  # type: ignore[misc]
         """No workspace; the output."""
         return (0,), (0,), (M, K)
 
+    def apply(
+        self,
+        output: torch.Tensor,
+        hidden_states: torch.Tensor,
+        w1: torch.Tensor,
+        w2: torch.Tensor,
+        topk_weights: torch.Tensor,
+        topk_ids: torch.Tensor,
+        activation: MoEActivation,
+        global_num_experts: int,
+        expert_map: torch.Tensor | None,
+        a1q_scale: torch.Tensor | None,
+        a2_scale: torch.Tensor | None,
+        workspace13: torch.Tensor,
+        workspace2: torch.Tensor,
+        expert_tokens_meta: Any,
+        apply_router_weight_on_input: bool,
+    ) -> None:
+        """Writes (tokens, hidden) to `output`. Raises LaunchError where experts are mapped or the
+        rows are quantized, which vLLM was told that we do not take."""
+        if expert_map is not None or a1q_scale is not None:
+            raise LaunchError(NOT_TAKEN)
+        x, gates = hidden_states, topk_weights
+        if apply_router_weight_on_input:
+            x, gates = x * gates.to(x.dtype), torch.ones_like(gates)
+        output.copy_(self._computed(x, w1, w2, topk_ids, gates))
+
+    @abstractmethod
+    def _computed(
+        self,
+        x: torch.Tensor,
+        w1: torch.Tensor,
+        w2: torch.Tensor,
+        ids: torch.Tensor,
+        gates: torch.Tensor,
+    ) -> torch.Tensor:
+        """The weighted sums (tokens, hidden) of the experts' results."""
+
 
 class HexcuteBlockExperts(HexcuteExperts):
     """Experts in e4m3 with a scale for 128 x 128."""
@@ -115,33 +156,18 @@ class HexcuteBlockExperts(HexcuteExperts):
                 "fp8_grouped_matmul", rows, n=n, k=k, experts=config.num_local_experts, out=dtype
             )
 
-    def apply(
+    def _computed(
         self,
-        output: torch.Tensor,
-        hidden_states: torch.Tensor,
+        x: torch.Tensor,
         w1: torch.Tensor,
         w2: torch.Tensor,
-        topk_weights: torch.Tensor,
-        topk_ids: torch.Tensor,
-        activation: MoEActivation,
-        global_num_experts: int,
-        expert_map: torch.Tensor | None,
-        a1q_scale: torch.Tensor | None,
-        a2_scale: torch.Tensor | None,
-        workspace13: torch.Tensor,
-        workspace2: torch.Tensor,
-        expert_tokens_meta: Any,
-        apply_router_weight_on_input: bool,
-    ) -> None:
-        """Writes (tokens, hidden) to `output`. Raises LaunchError where experts are mapped or the
-        rows are quantized, which vLLM was told that we do not take."""
-        if expert_map is not None or a1q_scale is not None or self.w1_scale is None:
-            raise LaunchError("hexcute's experts are all here, and take rows as they come")
-        x, gates = hidden_states, topk_weights
-        if apply_router_weight_on_input:
-            x, gates = x * gates.to(x.dtype), torch.ones_like(gates)
+        ids: torch.Tensor,
+        gates: torch.Tensor,
+    ) -> torch.Tensor:
+        if self.w1_scale is None:
+            raise LaunchError(NOT_TAKEN)
         first, second = _product(w1, self.w1_scale), _product(w2, self.w2_scale)
-        output.copy_(routed(x, topk_ids, gates, w1.shape[0], first, second))
+        return routed(x, ids, gates, w1.shape[0], first, second)
 
 
 def _product(w: torch.Tensor, scale: torch.Tensor) -> Product:

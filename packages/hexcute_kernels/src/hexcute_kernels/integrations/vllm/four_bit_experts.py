@@ -59,32 +59,18 @@ class HexcuteFourBitExperts(HexcuteExperts):
         n = check_packed("HexcuteFourBitExperts", "w1", w1).n
         return w1.shape[0], a1.shape[0], n, a1.shape[1], topk_ids.shape[1]
 
-    def apply(
+    def _computed(
         self,
-        output: torch.Tensor,
-        hidden_states: torch.Tensor,
+        x: torch.Tensor,
         w1: torch.Tensor,
         w2: torch.Tensor,
-        topk_weights: torch.Tensor,
-        topk_ids: torch.Tensor,
-        activation: Any,
-        global_num_experts: int,
-        expert_map: torch.Tensor | None,
-        a1q_scale: torch.Tensor | None,
-        a2_scale: torch.Tensor | None,
-        workspace13: torch.Tensor,
-        workspace2: torch.Tensor,
-        expert_tokens_meta: Any,
-        apply_router_weight_on_input: bool,
-    ) -> None:
-        """Writes (tokens, hidden) to `output`. Raises LaunchError where experts are mapped, which
-        vLLM was told that we do not take."""
-        if expert_map is not None or a1q_scale is not None:
-            raise LaunchError("hexcute's experts are all here, and take rows as they come")
-        x, gates = hidden_states.contiguous(), topk_weights.float().contiguous()
-        if apply_router_weight_on_input:
-            x, gates = x * gates.to(x.dtype), torch.ones_like(gates)
-        output.copy_(moe(x, w1, w2, topk_ids.int().contiguous(), gates))
+        ids: torch.Tensor,
+        gates: torch.Tensor,
+    ) -> torch.Tensor:
+        made: torch.Tensor = moe(
+            x.contiguous(), w1, w2, ids.int().contiguous(), gates.float().contiguous()
+        )
+        return made
 
 
 def packed(form: str, q: Any, scale: Any, zero: Any) -> torch.Tensor:
