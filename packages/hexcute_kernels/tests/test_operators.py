@@ -49,7 +49,7 @@ def test_variant_and_config_overrule_the_choice() -> None:
         matmul(*operands(m=64), variant="mma")
         matmul(*operands(), config=mma)
         matmul(*operands(), config=wgmma)
-    assert [len(noted.constants) for noted in launches] == [6, 6, 11]
+    assert [len(noted.constants) for noted in launches] == [6, 6, 12]
     assert [noted.constants["STAGES"] for noted in launches] == [8 - 2, 6, 8]
 
 
@@ -59,17 +59,19 @@ def test_where_no_variant_fits_each_ones_reason_is_told() -> None:
     assert str(caught.value).splitlines() == [
         "matmul: no variant takes this call",
         "  thin: takes a ThinConfig, not WgmmaConfig(BM=64, BN=64, BK=64, STAGES=8, CONSUMERS=1, "
-        "GROUP=8, CLUSTER_M=1, CLUSTER_N=1, PARTS=1, SCHEDULE='tile', EARLY=False)",
+        "GROUP=8, CLUSTER_M=1, CLUSTER_N=1, PARTS=1, SCHEDULE='tile', EARLY=False, SWAP=False)",
         "  wgmma: needs wgmma and tma and clusters, which sm_80 lacks",
         "  thin_packed: takes a ThinConfig, not WgmmaConfig(BM=64, BN=64, BK=64, STAGES=8, "
-        "CONSUMERS=1, GROUP=8, CLUSTER_M=1, CLUSTER_N=1, PARTS=1, SCHEDULE='tile', EARLY=False)",
+        "CONSUMERS=1, GROUP=8, CLUSTER_M=1, CLUSTER_N=1, PARTS=1, SCHEDULE='tile', EARLY=False, "
+        "SWAP=False)",
         "  wgmma_packed: needs wgmma and tma and clusters, which sm_80 lacks",
         "  dots: takes a DotsConfig, not WgmmaConfig(BM=64, BN=64, BK=64, STAGES=8, CONSUMERS=1, "
-        "GROUP=8, CLUSTER_M=1, CLUSTER_N=1, PARTS=1, SCHEDULE='tile', EARLY=False)",
+        "GROUP=8, CLUSTER_M=1, CLUSTER_N=1, PARTS=1, SCHEDULE='tile', EARLY=False, SWAP=False)",
         "  staged: takes a StagedConfig, not WgmmaConfig(BM=64, BN=64, BK=64, STAGES=8, "
-        "CONSUMERS=1, GROUP=8, CLUSTER_M=1, CLUSTER_N=1, PARTS=1, SCHEDULE='tile', EARLY=False)",
+        "CONSUMERS=1, GROUP=8, CLUSTER_M=1, CLUSTER_N=1, PARTS=1, SCHEDULE='tile', EARLY=False, "
+        "SWAP=False)",
         "  mma: takes a MmaConfig, not WgmmaConfig(BM=64, BN=64, BK=64, STAGES=8, CONSUMERS=1, "
-        "GROUP=8, CLUSTER_M=1, CLUSTER_N=1, PARTS=1, SCHEDULE='tile', EARLY=False)",
+        "GROUP=8, CLUSTER_M=1, CLUSTER_N=1, PARTS=1, SCHEDULE='tile', EARLY=False, SWAP=False)",
     ]
     with gpu("h100", "sm_90"), pytest.raises(LaunchError, match="wgmma: TMA takes rows of whole"):
         matmul(*operands(n=65), variant="wgmma")

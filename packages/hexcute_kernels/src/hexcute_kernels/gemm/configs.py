@@ -44,9 +44,8 @@ class MmaConfig:
 class WgmmaConfig:
     """Tile BM x BN x BK, STAGES, CONSUMERS warp groups that multiply, GROUP rows of clusters of
     CLUSTER_M x CLUSTER_N blocks, PARTS of a tile stored one by one, SCHEDULE of the blocks; whether
-    they may come EARLY, before the launch ahead has ended, which gains a microsecond; how many
-    BLOCKS stay at most, 0 for one per multiprocessor; SWAP: a tile's rows are columns of the
-    result, of which it may have any multiple of eight."""
+    they may come EARLY, before the launch ahead has ended, which gains a microsecond; SWAP: a
+    tile's rows are columns of the result, of which it may have any multiple of eight."""
 
     BM: int
     BN: int
