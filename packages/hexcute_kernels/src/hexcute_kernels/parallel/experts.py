@@ -133,11 +133,12 @@ class ExpertParallel:
         import torch as torch_module
 
         _, ranks = place(self.group)
-        starts = [uneven("experts", self.first.count, r, ranks, True)[0] for r in range(ranks)]
-        firsts = torch_module.tensor(starts, dtype=torch_module.int32, device=ids.device)
+        each, more = divmod(self.first.count, ranks)
+        # As `uneven` counts, on the device: a graph holds no copy of the host's numbers.
+        numbers = torch_module.arange(ranks, dtype=torch_module.int32, device=ids.device)
+        firsts = numbers * each + numbers.clamp(max=more)
         # Ranks without an expert begin where the next one does, so the last of them is found.
         owners = torch_module.searchsorted(firsts, ids, right=True) - 1
-        numbers = torch_module.arange(ranks, device=ids.device)
         goes = owners.unsqueeze(0) == numbers[:, None, None]
         chosen = goes.any(-1)
         return Routes(goes, chosen, chosen.cumsum(1) - 1, firsts, self.most)
