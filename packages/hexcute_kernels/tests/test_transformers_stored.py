@@ -51,8 +51,9 @@ SIZES: dict[str, dict[str, int]] = {
 }  # fmt: skip
 USUAL, LETTERS = ("gate_proj", "up_proj", "down_proj"), ("w1", "w3", "w2")
 FOUR = {"Llama": 2, "Qwen3Moe": 7, "Mixtral": 8, "DeepseekV3": 3}
-EIGHT = {"Llama": 163, "Qwen3Moe": 184}
-"""Seeds of weights under which no two tokens come close to being the next."""
+EIGHT = {"Llama": 0, "Qwen3Moe": 73}
+"""Seeds of weights under which no two tokens come close to being the next: those of eight bits are
+the same in 60 runs whose activations are off by their last place, which e4m3 rounds otherwise."""
 TOLERANCE = 2.0**-6
 """Of the largest logit: some units in the last place of float16 in each of two layers."""
 EIGHT_BITS = 2.0**-2

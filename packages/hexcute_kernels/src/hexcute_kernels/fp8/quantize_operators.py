@@ -130,9 +130,10 @@ quantize_blockwise = Operator(
     power_of_two: scales are rounded up to powers of two, so that no number changes by its scale.
 
     Gives q like x in float8_e4m3fn, and s (.., m, k / 128), the last block perhaps short: s is the
-    largest |x| of a block / 448, at least 2^-126, and q is x / s to the nearest. NaN stays NaN and
-    counts for no scale. An infinity becomes 448 with an infinite scale, so that sums with it are
-    infinite or no number.
+    largest |x| of a block / 448, at least 2^-126, and q is x / s to the nearest, both up to units
+    in the last place of float32: a quotient in the middle of two numbers becomes one or the other,
+    not always the even one. NaN stays NaN and counts for no scale. An infinity becomes 448 with an
+    infinite scale, so that sums with it are infinite or no number.
     Variant: "one_pass", from sm_89 on.
     """,
 )
