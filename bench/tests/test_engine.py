@@ -26,7 +26,7 @@ from hexcute_bench.engine.sizes import SMALL
 from hexcute_bench.engine.state import Model, advance, begin
 from hexcute_bench.engine.weights import Draw, eight_bits, four_bits, size
 from hexcute_bench.errors import BenchError
-from hexcute_bench.suites.end_to_end import BASELINES, keys
+from hexcute_bench.suites.end_to_end import BASELINES, CUT, keys
 from hexcute_core.errors import LaunchError
 
 MOST = 32
@@ -151,28 +151,25 @@ from dataclasses import replace
 import torch
 from torch import distributed
 from hexcute_bench.engine.build import build
-from hexcute_bench.engine.generation import agreement
+from hexcute_bench.engine.generation import Load, agreement, compared
 from hexcute_bench.engine.ranks import ALONE, Ranks
 from hexcute_bench.engine.reference import REFERENCE
 from hexcute_bench.engine.sizes import SMALL
-from hexcute_bench.engine.state import advance, begin
 
 torch.set_num_threads(1)
 distributed.init_process_group("gloo")
 rank, count = distributed.get_rank(), distributed.get_world_size()
 ranks = Ranks(rank, count, distributed.group.WORLD)
 assert ranks.agreed(rank + 3) == count + 2
+# An odd number of rows: one rank has one of none.
+load, prompts, forced = Load(3, 5), torch.arange(15).view(3, 5), torch.tensor([[7, 9, 11]])
 for name, spread in (("deepseek", False), ("deepseek", True), ("qwen", False)):
-    logits = []
-    for by in (ALONE, replace(ranks, spread=spread)):
-        model = build(SMALL[name], (REFERENCE,), "cpu", 32, by).models[0]
-        # An odd number of rows: one rank has one of none.
-        state = model.start(3, 32)
-        tokens = torch.arange(15).view(3, 5)
-        logits.append([begin(model, state, tokens).float()])
-        state.tokens.copy_(torch.tensor([7, 9, 11]))
-        logits[-1].append(advance(model, state).float())
-    assert agreement(logits[1], logits[0]).error < 0.02, (name, agreement(logits[1], logits[0]))
+    cut, whole = (
+        build(SMALL[name], (REFERENCE,), "cpu", load.most, by).models[0]
+        for by in (replace(ranks, spread=spread), ALONE)
+    )
+    found = agreement(*compared((cut, whole), load, prompts, forced))
+    assert found.error < 0.02, (name, found)
 distributed.barrier()
 # gloo's threads are not ended in order, which aborts some processes at their end.
 os._exit(0)
@@ -229,7 +226,8 @@ def test_long_prompts_are_read_in_passes_of_whole_sequences() -> None:
 
 
 def test_every_baseline_has_a_key_of_each_batch_and_every_model_a_check() -> None:
-    assert len(keys(False)) == 4 * sum(map(len, BASELINES.values())) + len(BASELINES)
+    baselines = sum(map(len, BASELINES.values())) + len(CUT)
+    assert len(keys(False)) == 4 * baselines + len(BASELINES)
     assert set(keys(True)) < set(keys(False))
 
 

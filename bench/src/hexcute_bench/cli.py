@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hexcute_bench import suites
 from hexcute_bench.errors import BenchError, DeviceLost
-from hexcute_bench.interface import KernelSuite, Settings, Suite
+from hexcute_bench.interface import KernelSuite, Settings, Suite, TableSuite
 from hexcute_bench.report.places import FIGURES, RESULTS
 from hexcute_bench.runner import Order, SuiteRun, missing_kernel
 from hexcute_bench.timing import CudaClock
@@ -112,6 +112,8 @@ def _run(options: argparse.Namespace) -> int:
     settings = replace(Settings.of(options.quick, options.protocol), **asked)
     until = os.environ.setdefault(_UNTIL, str(time.monotonic() + options.seconds))
     seconds = float(until) - time.monotonic()
+    if options.ranks > 1 and seconds < float("inf"):
+        raise BenchError("ranks do not run out of time together; leave out --seconds, name --keys")
     filters, keys = tuple(options.shapes), tuple(options.keys)
     out = _of_rank(options.out, options.ranks, chosen)
     order = Order(out, settings, tuple(options.peers), filters, keys, seconds)
@@ -135,8 +137,9 @@ def _of_rank(out: Path, ranks: int, chosen: Sequence[Suite]) -> Path:
             f"--ranks {ranks} in one of {started} processes; start it as torchrun "
             f"--nproc-per-node {ranks} -m hexcute_bench run end_to_end --ranks {ranks} --out DIR"
         )
-    if ranks > 1 and (single := [suite.name for suite in chosen if suite.name != "end_to_end"]):
-        raise BenchError(f"{single[0]} is of one GPU; only end_to_end takes --ranks")
+    single = [each.name for each in chosen if not (isinstance(each, TableSuite) and each.several)]
+    if ranks > 1 and single:
+        raise BenchError(f"{single[0]} is of one GPU; end_to_end and rank_timeline take --ranks")
     rank = int(os.environ.get("RANK", "0"))
     return out / f"rank{rank}" if rank else out
 

@@ -161,7 +161,8 @@ class TableSuite:
     """Facts that are counted or compiled, not timed beside peers: one row per key and more.
 
     `keys` lists the work; `measure` gives the rows of one key, which carry `key` and `status`.
-    `operator` names the operator of ours that it needs, where it needs one.
+    `operator` names the operator of ours that it needs, where it needs one. `several` says whether
+    it takes several GPUs, one process each.
     """
 
     name: str
@@ -171,6 +172,7 @@ class TableSuite:
     keys: Callable[[bool], Sequence[str]]
     measure: Callable[[str, Settings], Sequence[Mapping[str, Any]]]
     note: str = field(default="")
+    several: bool = False
 
 
 Suite = KernelSuite | TableSuite

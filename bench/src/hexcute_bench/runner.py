@@ -184,6 +184,9 @@ class SuiteRun:
                 try:
                     rows: Sequence[Mapping[str, Any]] = suite.measure(key, order.settings)
                 except Exception as error:
+                    if order.settings.ranks > 1:
+                        # The other ranks wait for this one: torchrun ends them with it.
+                        raise
                     rows = [{"key": key, "status": FAILED, "note": reason(error)}]
                 results.append({**seen.columns(), **row} for row in rows)
                 progress.step(f"{key}: {rows[0]['status'] if rows else 'nothing'}")

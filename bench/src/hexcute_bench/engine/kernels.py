@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,14 +19,24 @@ class Kernel:
     us: float
 
 
+@dataclass(frozen=True)
+class Launch:
+    """A kernel of a run: its name, when it began on the clock that all processes of a host share,
+    and how long it took, in microseconds."""
+
+    name: str
+    start_us: float
+    us: float
+
+
 def short(name: str) -> str:
     """A kernel's name without its namespaces and templates."""
     found = _NAME.match(name)
     return found[1] if found else name
 
 
-def kernels(run: Callable[[], Any]) -> list[Kernel]:
-    """The kernels of one run, the longest first."""
+def launches(run: Callable[[], Any]) -> list[Launch]:
+    """The kernels of one run, as they began."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 
@@ -36,13 +45,21 @@ def kernels(run: Callable[[], Any]) -> list[Kernel]:
     with profile(activities=[ProfilerActivity.CUDA]) as seen:
         run()
         torch.cuda.synchronize()
-    launches, spent = Counter[str](), Counter[str]()
-    for event in seen.events():
-        if event.device_type == torch.autograd.DeviceType.CUDA:
-            name = short(event.name)
-            launches[name] += 1
-            spent[name] += event.time_range.elapsed_us()
-    return [Kernel(name, launches[name], us) for name, us in spent.most_common()]
+    found = [
+        Launch(short(event.name), event.time_range.start, event.time_range.elapsed_us())
+        for event in seen.events()
+        if event.device_type == torch.autograd.DeviceType.CUDA
+    ]
+    return sorted(found, key=lambda launch: launch.start_us)
+
+
+def kernels(run: Callable[[], Any]) -> list[Kernel]:
+    """The kernels of one run by their names, the longest first."""
+    times: dict[str, list[float]] = {}
+    for launch in launches(run):
+        times.setdefault(launch.name, []).append(launch.us)
+    found = [Kernel(name, len(us), sum(us)) for name, us in times.items()]
+    return sorted(found, key=lambda kernel: -kernel.us)
 
 
 def told(found: Sequence[Kernel], most: int = 16) -> str:

@@ -61,16 +61,20 @@ class OurMixture:
     def pack(self, stacks: Stacks) -> Stacks:
         return stacks
 
-    def __call__(self, x: Any, packed: Stacks, ids: Any, gates: Any) -> Any:
+    def product(self, rows: Any, w: Any, bounds: Any) -> Any:
+        """Rows bounds[e] to bounds[e + 1] by w[e] (n, k), for every expert e."""
         from hexcute_kernels.gemm import grouped_matmul
 
+        return grouped_matmul(rows, w, bounds)
+
+    def __call__(self, x: Any, packed: Stacks, ids: Any, gates: Any) -> Any:
         top_k, experts = ids.shape[1], packed.first.shape[0]
         chosen = ids.flatten()
         order = chosen.argsort(stable=True)
         numbers = torch.arange(experts + 1, dtype=torch.int32, device=x.device)
         bounds = torch.searchsorted(chosen[order], numbers, out_int32=True)
-        h = self._gated(grouped_matmul(x[order // top_k], packed.first, bounds))
-        weighed = grouped_matmul(h, packed.second, bounds) * gates.flatten()[order].unsqueeze(1)
+        h = self._gated(self.product(x[order // top_k], packed.first, bounds))
+        weighed = self.product(h, packed.second, bounds) * gates.flatten()[order].unsqueeze(1)
         places = torch.empty_like(order).scatter_(
             0, order, torch.arange(order.numel(), device=x.device)
         )

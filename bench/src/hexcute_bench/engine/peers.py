@@ -4,6 +4,7 @@
     marlin               all products of four bits by Marlin of today's vLLM
     cutlass, deepgemm    products of eight bits; rows are quantized as for ours
     mamba                scans and steps by mamba-ssm
+    transformers         what transformers calls: those, and experts by torch's grouped_mm
     fa3                  attention and decoding by FlashAttention 3
 """
 
@@ -18,6 +19,7 @@ import torch
 from hexcute_bench.cases.moe import Alignment
 from hexcute_bench.engine.glue import OURS
 from hexcute_bench.engine.operators import Operators
+from hexcute_bench.engine.ours import OurMixture
 from hexcute_bench.engine.reference import REFERENCE
 from hexcute_bench.engine.weights import Eight, FourBits, Stacks
 from hexcute_bench.peers.folder import loader, python_package, vllm_operators
@@ -209,6 +211,13 @@ class DeepGemmEight:
         return out
 
 
+class TorchMixture(OurMixture):
+    """torch's grouped_mm between the same of rows."""
+
+    def product(self, rows: Any, w: Any, bounds: Any) -> Any:
+        return torch.nn.functional.grouped_mm(rows, w.mT, offs=bounds[1:])
+
+
 def mamba_scan(u: Any, delta: Any, a: Any, b: Any, c: Any, d: Any, z: Any, bias: Any) -> Any:
     """selective_scan_cuda.fwd; the last state is among what it keeps of each chunk of steps."""
     forward = python_package("selective_scan_cuda", "selective_scan_cuda*.so.xz").fwd
@@ -254,6 +263,7 @@ def fa3_decode(q: Any, k_cache: Any, v_cache: Any, lengths: Any, scale: float) -
     return made[0]
 
 
+_MAMBA = OURS.but("mamba", scan=mamba_scan, scan_step=mamba_step, steps_first=False)
 SYSTEMS: dict[str, tuple[Operators, ...]] = {
     "deepseek": (
         OURS,
@@ -265,7 +275,8 @@ SYSTEMS: dict[str, tuple[Operators, ...]] = {
     "jamba": (
         OURS,
         REFERENCE,
-        OURS.but("mamba", scan=mamba_scan, scan_step=mamba_step, steps_first=False),
+        _MAMBA,
+        _MAMBA.but("transformers", mixture=TorchMixture(engine_rows.gated)),
         OURS.but("fa3", attend=fa3_attend, decode=fa3_decode),
     ),
     "qwen": (

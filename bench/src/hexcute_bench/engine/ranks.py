@@ -10,11 +10,15 @@ import functools
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, TypeVar, cast
 
 from hexcute_bench.engine.weights import Eight, FourBits, Raw, cut
 
 W = TypeVar("W")
+LIMIT = timedelta(seconds=60)
+"""After which an exchange is given up: another rank has ended."""
+
 
 @dataclass(frozen=True)
 class Ranks:
@@ -58,6 +62,14 @@ class Ranks:
 
         return x if self.count == 1 else torch.cat(all_gather(x, self.group), -1)
 
+    def stacked(self, x: Any) -> Any:
+        """The rows of all ranks, one below the other."""
+        import torch
+
+        from hexcute_kernels.parallel.collectives import all_gather
+
+        return x if self.count == 1 else torch.cat(all_gather(x, self.group))
+
     def agreed(self, number: int) -> int:
         """The largest of the ranks' numbers: how often all of them do what they do together."""
         import torch
@@ -97,5 +109,5 @@ def started(count: int, spread: bool = False) -> Ranks:
         return ALONE
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     if not distributed.is_initialized():
-        distributed.init_process_group("nccl")
+        distributed.init_process_group("nccl", timeout=LIMIT)
     return Ranks(distributed.get_rank(), count, distributed.group.WORLD, spread)

@@ -41,7 +41,6 @@ class SpreadExperts:
         import torch
 
         from hexcute_kernels.parallel import ExpertParallel, Experts
-        from hexcute_kernels.parallel.collectives import all_gather
         from hexcute_kernels.parallel.cuts import uneven
 
         ranks, ops = self._ranks, self._ops
@@ -60,4 +59,4 @@ class SpreadExperts:
         layer = ExpertParallel(part, part, ranks.group, most, compute)
         ids, gates = route(rows)
         made = layer(rows, ids, gates, lambda: shared(rows))
-        return torch.cat(all_gather(made, ranks.group))[:tokens].contiguous()
+        return ranks.stacked(made)[:tokens].contiguous()

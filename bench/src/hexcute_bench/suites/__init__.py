@@ -20,6 +20,7 @@ from hexcute_bench.suites.layout_algebra import LAYOUT_ALGEBRA
 from hexcute_bench.suites.moe import MOE, MOE_LAYER, MOE_MIXTRAL, MOE_QWEN, MOE_WIDE
 from hexcute_bench.suites.norms import NORMS
 from hexcute_bench.suites.packed import MHA_PACKED
+from hexcute_bench.suites.rank_timeline import RANK_TIMELINE
 from hexcute_bench.suites.scan import SELECTIVE_SCAN
 from hexcute_bench.suites.state_update import SELECTIVE_STATE_UPDATE
 from hexcute_bench.suites.tables import BYTES_PER_INSTRUCTION, COMPILE_TIME, LINES_OF_CODE
@@ -54,6 +55,7 @@ ALL: tuple[Suite, ...] = (
     NORMS,
     TUTORIAL,
     END_TO_END,
+    RANK_TIMELINE,
     COST_MODEL,
     COMPILE_TIME,
     LINES_OF_CODE,

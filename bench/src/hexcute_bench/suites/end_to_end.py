@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hexcute_bench.interface import Settings, TableSuite
@@ -21,11 +22,17 @@ BATCHES = (1, 4, 16, 64)
 PROMPTS = {"deepseek": (128,), "qwen": (128,), "jamba": (1024,)}
 BASELINES = {
     "deepseek": ("triton", "marlin_092", "marlin"),
-    "jamba": ("mamba", "fa3"),
+    "jamba": ("mamba", "transformers", "fa3"),
     "qwen": ("cutlass", "deepgemm", "fa3"),
 }
+CUT = ("deepseek", "qwen")
+"""Models that several ranks have parts of."""
 TENSOR_PARALLEL = 8
 """Ranks of DeepSeek-R1, of which one is built."""
+WHOLE_ON_ONE = "alone"
+"""This in a baseline's place is the same model uncut on each GPU, beside ranks of it."""
+LAYERS_ALONE = {"deepseek": 40}
+"""So many of them beside each other, where all would not fit one GPU uncut and cut."""
 REFERENCE = "reference"
 """A key with this in a baseline's place compares logits with plain torch's, and times nothing."""
 TOLERANCE = {"deepseek": 0.05, "jamba": 0.05, "qwen": 0.05}
@@ -38,7 +45,7 @@ def keys(quick: bool) -> Sequence[str]:
     return checks + [
         f"{model} {baseline} batch={batch} prompt={prompt}"
         for model, baselines in BASELINES.items()
-        for baseline in baselines
+        for baseline in (*baselines, *[WHOLE_ON_ONE] * (model in CUT))
         for prompt in PROMPTS[model]
         for batch in (BATCHES[::3] if quick else BATCHES)
     ]
@@ -48,20 +55,21 @@ class _Kept:
     """The models that were built last: of ours and one baseline, which fill much of the memory."""
 
     def __init__(self) -> None:
-        self._names: tuple[str, str] | None = None
+        self._names: tuple[str, str, bool] | None = None
         self._built: Any = None
 
     def models(self, model: str, baseline: str, settings: Settings) -> Any:
         """Both models; those of other names are freed first."""
-        if self._names != (model, baseline):
+        names = model, baseline, settings.spread
+        if self._names != names:
             self._names, self._built = None, None
             gc.collect()
             self._built = _build(model, baseline, settings)
-            self._names = model, baseline
+            self._names = names
         return self._built
 
 
-_KEPT = _Kept()
+KEPT = _Kept()
 
 
 def _build(model: str, baseline: str, settings: Settings) -> Any:
@@ -82,6 +90,12 @@ def _build(model: str, baseline: str, settings: Settings) -> Any:
         sizes = one_of(sizes, part("ranks of DeepSeek-R1", TENSOR_PARALLEL, count))
     systems = {system.name: system for system in SYSTEMS[model]}
     most = max(Load(1, prompt).most for prompt in PROMPTS[model])
+    if baseline == WHOLE_ON_ONE:
+        sizes = replace(sizes, layers=LAYERS_ALONE.get(model, sizes.layers))
+        ours = systems["hexcute"]
+        cut = build(sizes, (ours,), "cuda", most, ranks)
+        whole = build(sizes, (ours.but(WHOLE_ON_ONE),), "cuda", most)
+        return replace(cut, models=cut.models + whole.models)
     return build(sizes, (systems["hexcute"], systems[baseline]), "cuda", most, ranks)
 
 
@@ -96,8 +110,10 @@ def measure(key: str, settings: Settings) -> Sequence[Mapping[str, Any]]:
 
     torch_with_gpu()
     model, baseline, *numbers = key.split()
+    if baseline == WHOLE_ON_ONE and settings.ranks == 1:
+        return ()
     load = Load(*(int(text.split("=")[1]) for text in numbers))
-    built = _KEPT.models(model, baseline, settings)
+    built = KEPT.models(model, baseline, settings)
     draw = torch.Generator("cuda").manual_seed(load.batch)
     vocabulary = built.sizes.vocabulary
     prompts = torch.randint(vocabulary, (load.batch, load.prompt), device="cuda", generator=draw)
@@ -139,4 +155,5 @@ END_TO_END = TableSuite(
     keys=keys,
     measure=measure,
     note="one rank of eight of DeepSeek-R1; --ranks N under torchrun for several GPUs",
+    several=True,
 )  # fmt: skip
