@@ -146,10 +146,12 @@ class ExpertParallel:
     def _own(
         self, ids: torch.Tensor, gates: torch.Tensor, routes: Routes
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Expert numbers as each rank counts its own, (ranks, tokens, top_k), and gates; 0 where
-        an expert is another rank's."""
-        numbers = ids.unsqueeze(0) - routes.firsts[:, None, None]
-        return numbers * routes.goes, gates.unsqueeze(0) * routes.goes
+        """Expert numbers as each rank counts its own, (ranks, tokens, top_k), and gates; where an
+        expert is another rank's, one that the token has there, whose weights are read in any case,
+        with a gate of 0."""
+        numbers = (ids.unsqueeze(0) - routes.firsts[:, None, None]) * routes.goes
+        one = numbers.amax(-1, keepdim=True) * ~routes.goes
+        return numbers + one, gates.unsqueeze(0) * routes.goes
 
     def _computed(self, x: torch.Tensor, ids: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
         """What came from every rank, (ranks, most, ..), after this rank's experts."""
