@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from hexcute_bench.engine.kernels import Launch
-from hexcute_bench.suites.rank_timeline import keys, spent, window
+from hexcute_bench.rows import OK, ResultFile
+from hexcute_bench.suites.rank_timeline import RANK_TIMELINE, STEP, keys, spent, window
 
 
 def test_a_step_is_computing_exchanging_and_idle() -> None:
@@ -24,3 +29,23 @@ def test_a_window_is_counted_from_its_begin_on_every_rank() -> None:
         *[(0, 0.0), (0, 10.0), (0, 20.0), (0, 30.0)], *[(1, 3.0), (1, 13.0), (1, 23.0), (1, 33.0)],
     ]  # fmt: skip
     assert "qwen cutlass batch=64 prompt=128" in keys(False)
+
+
+def test_the_figure_shows_steps_and_a_window_of_every_rank(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from hexcute_bench.figures.rank_timeline import rank_timeline
+
+    row = {"key": "qwen", "status": OK, "model": "qwen", "system": "hexcute", "batch": 1}
+    steps = [
+        {**row, "rank": rank, "name": STEP, "start_us": 0, "us": 9, "computing_us": 5,
+         "exchanging_us": 3, "idle_us": 1}
+        for rank in (0, 1)
+    ]  # fmt: skip
+    launches = [
+        {**row, "rank": rank, "name": name, "start_us": start, "us": 2}
+        for rank in (0, 1)
+        for name, start in (("product", 0), ("ncclAll", 3))
+    ]
+    ResultFile(tmp_path / "rank_timeline.csv", RANK_TIMELINE.columns).append(steps + launches)
+    assert {path.suffix for path in rank_timeline(tmp_path, tmp_path)} == {".svg", ".pdf"}
+    assert rank_timeline(tmp_path / "none", tmp_path) == []

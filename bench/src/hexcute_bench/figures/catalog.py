@@ -10,6 +10,7 @@ from hexcute_bench.figures.curves import ablation, compile_time, cost_model, moe
 from hexcute_bench.figures.end_to_end import end_to_end
 from hexcute_bench.figures.growth import growth
 from hexcute_bench.figures.operators import OperatorFigure
+from hexcute_bench.figures.rank_timeline import rank_timeline
 from hexcute_bench.figures.switches import switches
 from hexcute_bench.shape import Shape
 from hexcute_bench.suites import attention, fp8, gemm, scan
@@ -55,7 +56,9 @@ OPERATORS = (
                    lambda shape: f"batch {shape['batch']}",
                    lambda shape: str(shape["length"]), scan.SHAPES, "length", "selective_scan"),
 )  # fmt: skip
-OTHERS = (moe, ablation, switches, cost_model, ranking, compile_time, growth, end_to_end)
+OTHERS = (
+    moe, ablation, switches, cost_model, ranking, compile_time, growth, end_to_end, rank_timeline,
+)  # fmt: skip
 
 
 def draw(results: Path, folder: Path) -> list[Path]:
