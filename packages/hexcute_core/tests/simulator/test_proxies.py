@@ -147,11 +147,38 @@ def gathered(a: f16[N, N], c: f16[N, N]):
         hx.copy(seven, square(c), reduce="add")
 
 
+def seldom_gathered(a: f16[N, N], c: f16[N, N]):
+    """The same, where most slots come by TMA."""
+    hx.attrs.cuda.grid_dim = 1
+    ring, pipe, rows = hx.shared_tensor(f16, (N, N, 2)), hx.pipeline(2), hx.shared_tensor(i32, (N,))
+    with hx.warp_groups_producer():
+        hx.copy(hx.iota((N,), 0), rows)
+        hx.sync_role()
+        for i in range(4):
+            if i == 2:
+                with pipe.produce() as slot:
+                    hx.copy(hx.global_view(a, ((N, N), (rows, 1))), ring[:, :, slot])
+            else:
+                with pipe.produce() as slot:
+                    hx.copy(square(a), ring[:, :, slot])
+    with hx.warp_groups_consumer():
+        seven, r = hx.shared_tensor(f16, (N, N)), hx.register_tensor(f16, (N, N))
+        hx.fill(r, 7.0)
+        for i in range(4):
+            with pipe.consume() as slot:
+                if i >= 2:
+                    hx.copy(ring[:, :, slot], square(c))
+                    hx.sync_role()
+        hx.copy(r, seven)
+        hx.sync_role()
+        hx.copy(seven, square(c), reduce="add")
+
+
 KERNELS = {
     kernel.__name__: hx.kernel(kernel, cache=False)
     for kernel in (
         overwritten, shared_by_tensors, slot_in_place, read_back, added_to_what_threads_set,
-        stored_and_read_by_threads, gathered,
+        stored_and_read_by_threads, gathered, seldom_gathered,
     )
 }  # fmt: skip
 
@@ -178,6 +205,7 @@ def test_what_both_proxies_touch_is_ordered(name):
 @pytest.mark.parametrize("name, fence", [
     ("overwritten", "fence.proxy"), ("shared_by_tensors", "fence.proxy"),
     ("slot_in_place", "fence.proxy"), ("gathered", "fence.proxy"),
+    ("seldom_gathered", "fence.proxy"),
     ("read_back", "fence.proxy.global"), ("added_to_what_threads_set", "fence.proxy.global"),
 ])  # fmt: skip
 def test_a_fence_that_is_missing_is_found(name, fence):
@@ -209,6 +237,17 @@ def test_copies_that_arrive_by_themselves_are_fenced_by_whoever_waited():
     assert names[names.index("cp.async.16") + 1] == "cp.async.mbarrier", "nobody waits before"
     waits = [i for i, name in enumerate(names) if name == "mbarrier.wait"]
     assert [names[i + 1] == "fence.proxy" for i in waits] == [False, True], "empty, then full"
+
+
+def test_where_most_come_by_tma_the_thread_that_copied_fences():
+    """Whoever waits for a slot is not held up by a fence, for which few of them would need it."""
+    names = [s.name for s in walk(KERNELS["seldom_gathered"].compile("sm_90").thread.body)
+             if isinstance(s, Prim)]  # fmt: skip
+    at = names.index("cp.async.16")
+    want = ["cp.async.16", "cp.async.commit", "cp.async.wait", "fence.proxy", "bar.warp.sync"]
+    assert names[at : at + 5] == want and "cp.async.mbarrier" not in names
+    waits = [i for i, name in enumerate(names) if name == "mbarrier.wait"]
+    assert all(names[i + 1] != "fence.proxy" for i in waits)
 
 
 def test_what_only_tma_touches_has_no_fence():

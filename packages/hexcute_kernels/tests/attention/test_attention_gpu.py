@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import hexcute_kernels
 from hexcute_kernels.attention import attention, attention_with_lse
 from hexcute_kernels.attention.configs import WGMMA
 from hexcute_kernels.gpus import gpu_of
@@ -147,4 +148,5 @@ def test_torch_compiles_and_checks_it() -> None:
         return attention(q, k, v, True) * 2
 
     torch.testing.assert_close(step(q, k, v), attention(q, k, v, causal=True) * 2)
+    hexcute_kernels.register()
     torch.library.opcheck(torch.ops.hexcute.attention.default, (q, k, v), {"causal": True})

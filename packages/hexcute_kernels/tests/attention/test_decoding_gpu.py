@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import hexcute_kernels
 from hexcute_kernels.attention import (
     append_to_cache,
     decode_attention,
@@ -151,5 +152,6 @@ def test_torch_compiles_and_checks_it() -> None:
 
     want = decode_attention(q, k, v, lengths) * 2
     torch.testing.assert_close(step(q, k, v, lengths), want)
+    hexcute_kernels.register()
     torch.library.opcheck(torch.ops.hexcute.decode_attention.default, (q, k, v, lengths))
     torch.library.opcheck(torch.ops.hexcute.decode_attention.default, (q, k, v))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import hexcute_kernels
 from hexcute_kernels.attention import attention, attention_with_lse
 
 pytestmark = pytest.mark.gpu
@@ -97,7 +98,8 @@ def test_a_graph_replays_it_with_other_lengths() -> None:
                 assert torch.allclose(out[first:end], attention(*alone, causal=True)[0], atol=2e-3)
 
 
-def test_torch_compiles_and_checks_it() -> None:
+def test_torch_checks_it() -> None:
+    hexcute_kernels.register()
     q, k, v = (torch.randn(70, 2, 64, device="cuda").half() for _ in range(3))
     at = ends_of([5, 0, 65])  # All rows, since those behind the last end may hold anything.
     torch.library.opcheck(

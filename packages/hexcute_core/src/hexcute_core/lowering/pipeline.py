@@ -5,7 +5,9 @@ produce  every thread that fills waits for empty[s] (parity of the round before)
          cp.async do when they have landed, while it goes on, and of what it writes itself each warp
          does behind a fence
 wait     full[s] (parity of this round); where wgmma or TMA use what cp.async brought, whoever waits
-         puts the fence behind it, since the thread that asked for it has gone on
+         puts the fence behind it, since the thread that asked for it has gone on; but where other
+         fillings come by TMA alone, the thread waits for its cp.async and fences, so that those who
+         wait for these do not
 release  arrive at empty[s]: one thread per warp group where wgmma alone reads the slot, since
          its wait covers the group; one per warp, which meets before, where threads read it
          themselves
@@ -55,12 +57,13 @@ Lower = Callable[[Context, tuple[Stmt, ...]], tuple[th.Stmt, ...]]
 class Fill:
     """What fills slots: boxes of TMA; cp.async that are only `started`, and arrive by themselves;
     threads, of which each warp arrives when what they wrote is there. `fenced`: whoever waits for a
-    slot fences what cp.async brought."""
+    slot fences what cp.async brought. `settled`: threads wait for their cp.async, and fence."""
 
     boxes: bool
     started: bool
     threads: bool
     fenced: bool
+    settled: bool
 
     @property
     def bulk(self) -> bool:
@@ -79,13 +82,26 @@ def _fill(solution: Solution, produced: Iterable[Produce], used: Collection[str]
     """What fills the slots of a pipeline."""
     boxes, threads, started = False, False, set[str]()
     for op in operations(s for stmt in produced for s in stmt.body):
-        if isinstance(op, Copy) and op.id in solution.bulk and solution.bulk[op.id].load:
+        if _boxed(solution, op):
             boxes = True
         elif _asynchronous(solution, op):
             started.update(ref.tensor for ref in results(op))
         elif results(op):
             threads = True
-    return Fill(boxes, bool(started), threads, fenced=not started.isdisjoint(used))
+    fenced = not started.isdisjoint(used)
+    if fenced and any(_boxes_alone(solution, stmt) for stmt in produced):
+        return Fill(boxes, started=False, threads=True, fenced=False, settled=True)
+    return Fill(boxes, bool(started), threads, fenced, settled=False)
+
+
+def _boxed(solution: Solution, op: Stmt) -> bool:
+    """Whether TMA brings what `op` copies."""
+    return isinstance(op, Copy) and op.id in solution.bulk and solution.bulk[op.id].load
+
+
+def _boxes_alone(solution: Solution, stmt: Produce) -> bool:
+    """Whether TMA alone fills the slot here."""
+    return all(_boxed(solution, op) or not results(op) for op in operations(stmt.body))
 
 
 def _asynchronous(solution: Solution, op: Stmt) -> bool:
@@ -218,9 +234,13 @@ def lower_produce(ctx: Context, stmt: Produce, lower: Lower) -> tuple[th.Stmt, .
         return (*out, *(issue if ctx.alone else (th.If(first, tuple(issue), (), stmt.span),)))
     if ring.fill.started:
         out.append(th.Prim("cp.async.mbarrier", (full,), stmt.span))
+    if ring.fill.settled and any(_asynchronous(ctx.solution, s) for s in operations(stmt.body)):
+        out.append(th.Prim("cp.async.commit", (), stmt.span))
+        out.append(th.Prim("cp.async.wait", (Const(0, i32),), stmt.span))
     arrive: tuple[th.Stmt, ...] = (th.Prim("mbarrier.arrive", (full,), stmt.span),)
     if ring.fill.threads:
-        out.append(th.Prim("fence.proxy", (), stmt.span))
+        if not _boxes_alone(ctx.solution, stmt):
+            out.append(th.Prim("fence.proxy", (), stmt.span))
         if issue:
             arrive = (th.If(first, tuple(issue), arrive, stmt.span),)
         return (*out, *_for_warp(ctx, arrive, stmt.span))

@@ -161,7 +161,7 @@ def warp_specialized_attention(
                     rs = visible(rs, not whole, *caps, (last - first) * BN, nk, *bounds)
                     m, decay = raised(rs, m, factor)
                     p, sums = exponentials(rs, m, factor)
-                    rp = hx.cast(p, dtype)
+                    rp, read = hx.cast(p, dtype), values.wait()
                     for cut, start, stop in stretches:
                         limit = hx.minimum(TIMES * sums, MOST)
                         for i in range(start, stop):
@@ -170,14 +170,18 @@ def warp_specialized_attention(
                                 hx.gemm(rs, mine, k_now, asynchronous=True, accumulate=False)
                                 if not GUESS:
                                     ro *= decay
-                                hx.gemm(ro, rp, s_v[:, :, values.wait()], asynchronous=True)
+                                hx.gemm(ro, rp, s_v[:, :, read], asynchronous=True)
                             hx.wait_gemm(1)
+                            if not GUESS:
+                                keys.release()
                             corner = *caps, (last - i) * BN, nk, *bounds
                             rs = visible(rs, cut, *corner)
                             if cut or not GUESS:
                                 m, decay = raised(rs, m, factor)
                                 sums *= decay
                             p, new = exponentials(rs, m, factor)
+                            # Before it: ptxas moves the wait for p v before exponentials else.
+                            read = values.wait()
                             hx.wait_gemm(0)
                             if cut and GUESS:
                                 ro *= decay
@@ -190,13 +194,14 @@ def warp_specialized_attention(
                                     for tile in (ro, sums, limit):
                                         tile *= decay
                                     p, new = exponentials(rs, m, factor)
-                            keys.release()
+                            if GUESS:
+                                keys.release()
                             values.release()
                             sums += new
                             rp = hx.cast(p, dtype)
                     if not GUESS:
                         ro *= decay
-                    hx.gemm(ro, rp, s_v[:, :, values.wait()], asynchronous=True)
+                    hx.gemm(ro, rp, s_v[:, :, read], asynchronous=True)
                     queries[me].release()
                 total = hx.sum(sums, 1)
                 share = reciprocal_or_zero(total)
