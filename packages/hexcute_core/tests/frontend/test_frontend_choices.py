@@ -149,6 +149,32 @@ def test_a_constant_decides_before_a_tile():
     assert (out == 3).all()
 
 
+@hx.kernel(cache=False)
+def counted(out: i32[2], n: i32, *, KNOWN: int = 0):
+    hx.attrs.cuda.grid_dim = 1
+    hx.attrs.cuda.block_dim = 32
+    r, total = hx.register_tensor(i32, 2), 0
+    hx.fill(r, 0)
+    for i in range(n) if KNOWN == 0 else hx.static_range(KNOWN) if KNOWN < 3 else (10, 20):
+        total += i + 1
+    for (i,) in hx.elements(r):
+        r[i] = total
+    hx.copy(r, hx.global_view(out, (2, 1)))
+
+
+@pytest.mark.parametrize(("known", "want"), [(0, 15), (2, 3), (3, 32)])
+def test_a_loop_runs_over_what_is_chosen_while_tracing(known, want):
+    out = np.zeros(2, np.int32)
+    counted.compile("sm_80", KNOWN=known).simulate(out, 5)
+    assert (out == want).all()
+
+
+@refused.case("iteration over", "write range(n)")
+def chosen_at_run_time(a, r, q, s, n):
+    for _ in n if n > 2 else 3:  # here
+        pass
+
+
 @refused.case("gives str", "choose between numbers")
 def text(a, r, q, s, n):
     x = n or "all"  # here

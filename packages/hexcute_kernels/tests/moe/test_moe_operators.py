@@ -29,16 +29,14 @@ from hexcute_kernels.moe.configs import (  # noqa: E402
 )
 from hexcute_kernels.moe.few import few_rows  # noqa: E402
 from hexcute_kernels.moe.forms import FORMS, U4, Weights  # noqa: E402
-from hexcute_kernels.moe.operators import (  # noqa: E402
-    Dense,
+from hexcute_kernels.moe.layer_operator import (  # noqa: E402
     Routed,
-    fits_few,
     fits_streamed,
-    launch_dense,
     launch_moe,
     launch_streamed,
     pays_streamed,
 )
+from hexcute_kernels.moe.operators import Dense, fits_few, launch_dense  # noqa: E402
 from hexcute_kernels.moe.streamed import gated_product  # noqa: E402
 from hexcute_kernels.operator import Steps  # noqa: E402
 from hexcute_kernels.tables import constants  # noqa: E402
@@ -155,7 +153,7 @@ def test_a_layer() -> None:
         some = some[0], w13, w2, on_gpu(some[1]), some[2], "layer"
         assert moe.plan(some, variant="streamed").variant == "streamed"
         odd = StreamedConfig(plan.config.first, WeightedConfig(16, 128, 2, 4, 4))
-        with pytest.raises(LaunchError, match="same rows per block"):
+        with pytest.raises(LaunchError, match="same rows per tile"):
             moe.plan((x, w13, w2, ids, gates, "layer"), config=odd)
         uneven = MoeConfig(W4A16Config(16, 128, 4), W4A16Config(32, 128, 4))
         with pytest.raises(LaunchError, match="same rows per tile"):

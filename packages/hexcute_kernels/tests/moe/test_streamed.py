@@ -69,6 +69,11 @@ def test_tables_of_any_routing(
     assert met == chosen[np.argsort(ids[chosen], kind="stable")].tolist()
 
 
+def test_one_kernel_for_all_numbers_of_pairs_up_to_a_power_of_two() -> None:
+    kernels = [arrange(8, 2, most) for most in range(1, 130)]
+    assert [len(set(kernels[:most])) for most in (32, 64, 128, 129)] == [1, 2, 3, 4]
+
+
 @pytest.mark.parametrize(
     ("kind", "tokens", "experts", "top_k", "hidden", "width", "first", "second"),
     [

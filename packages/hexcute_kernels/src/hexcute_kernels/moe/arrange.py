@@ -30,11 +30,14 @@ def only(tile):
     return value
 
 
-@cache
 def arrange(experts: int, top_k: int, most: int) -> hx.Kernel:
-    """The kernel, for so many experts, choices of a token, and at most `most` pairs."""
-    places = max(32, 1 << (most - 1).bit_length())
+    """The kernel, for so many experts, choices of a token, and at most `most` pairs: one for all
+    numbers of pairs up to a power of two, and not one for each of them."""
+    return _arrange(experts, top_k, max(32, 1 << (most - 1).bit_length()))
 
+
+@cache
+def _arrange(experts: int, top_k: int, places: int) -> hx.Kernel:
     @hx.kernel
     def arranged(
         ids: i32[pairs], expert: i32[blocks], pair: i32[rows], token: i32[rows], *, BM: int = 8

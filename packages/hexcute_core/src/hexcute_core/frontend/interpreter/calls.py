@@ -20,6 +20,7 @@ from hexcute_core.frontend.functions.source import function_source
 from hexcute_core.frontend.interpreter.arguments import misfit
 from hexcute_core.frontend.interpreter.assign import bind, require_own
 from hexcute_core.frontend.interpreter.builtin_calls import BUILTINS
+from hexcute_core.frontend.interpreter.choices import condition
 from hexcute_core.frontend.interpreter.engine import Engine
 from hexcute_core.frontend.interpreter.expressions import is_run_time
 from hexcute_core.frontend.interpreter.frame import Frame
@@ -50,7 +51,12 @@ class ReturnValue(Exception):
 
 
 def iteration(engine: Engine, frame: Frame, node: ast.expr) -> object:
-    """What a `for` iterates over; `range(...)` written there may have run-time bounds."""
+    """What a `for` iterates over; `range(...)` written there, or chosen there by what is known
+    while tracing, may have run-time bounds."""
+    if isinstance(node, ast.IfExp):
+        test = condition(engine, frame, node.test)
+        if isinstance(test, bool):
+            return iteration(engine, frame, node.body if test else node.orelse)
     if isinstance(node, ast.Call) and engine.evaluate(frame, node.func) is builtins.range:
         args, kwargs = _arguments(engine, frame, node)
         if kwargs:
