@@ -163,7 +163,7 @@ ranks = Ranks(rank, count, distributed.group.WORLD)
 assert ranks.agreed(rank + 3) == count + 2
 # An odd number of rows: one rank has one of none.
 load, prompts, forced = Load(3, 5), torch.arange(15).view(3, 5), torch.tensor([[7, 9, 11]])
-for name, spread in (("deepseek", False), ("deepseek", True), ("qwen", False)):
+for name, spread in (("deepseek", ""), ("deepseek", "exchange"), ("deepseek", "sum"), ("qwen", "")):
     cut, whole = (
         build(SMALL[name], (REFERENCE,), "cpu", load.most, by).models[0]
         for by in (replace(ranks, spread=spread), ALONE)

@@ -76,6 +76,8 @@ ids, gates = engine_rows.route(logits, bias, routing)
 right_ids, right_gates = reference.route(logits, bias, routing)
 assert torch.equal(ids.sort().values, right_ids.sort().values)
 near(gates.sort().values, right_gates.sort().values, 1e-4)
+for made, right in zip(*(own.own_choices(ids, gates, 8, 16) for own in (engine_rows, reference))):
+    assert torch.equal(made, right)
 x = torch.randn(3, 256)
 q, s = engine_rows.quantize(x, 4)
 assert q.shape == (4, 256) and s.stride() == (1, 4)

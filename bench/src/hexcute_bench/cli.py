@@ -35,7 +35,10 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--shapes", nargs="+", default=[], metavar="COND", help="e.g. m>=2048,n=4096")
     run.add_argument("--keys", nargs="+", default=[], help="of a table: how its keys begin")
     run.add_argument("--ranks", type=int, default=1, help="GPUs of a model, under torchrun")
-    run.add_argument("--spread", action="store_true", help="experts by number, not by width")
+    run.add_argument(
+        "--spread", nargs="?", const="exchange", default="", choices=("exchange", "sum"),
+        help="experts by number, not by width; their tokens travel, or sums do",
+    )  # fmt: skip
     run.add_argument("--quick", action="store_true", help="few shapes, fewer rounds")
     run.add_argument(
         "--protocol", choices=("graph", "host"), default="graph",

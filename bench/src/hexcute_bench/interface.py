@@ -121,7 +121,7 @@ class Settings:
     pause_s: float = 0.02
     tune_us: float = 1000.0
     ranks: int = 1
-    spread: bool = False
+    spread: str = ""
 
     @classmethod
     def of(cls, quick: bool, protocol: str) -> Settings:

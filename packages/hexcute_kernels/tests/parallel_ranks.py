@@ -26,6 +26,7 @@ from hexcute_kernels.parallel import (
     ExpertParallel,
     PeerError,
     RowParallel,
+    SummedExperts,
     heads,
     merge_across,
     shard,
@@ -137,6 +138,11 @@ def travelling(draw: random.Random, kind: str, rank: int, ranks: int, group: Any
     if tokens[rank]:
         near(kind, found, right[mine].to(x.dtype), ranks + 1)
     assert found.shape == x[mine].shape and found.dtype == x.dtype
+    # The same of all tokens on all ranks, and of what is added a part on each.
+    share = None if beside is None else lambda: x * (rank == ranks - 1)
+    if len(x):
+        summed = SummedExperts(*parts, group, mixture)(x, ids, gates, share)
+        near(kind, summed, right.to(x.dtype), ranks + 1)
 
 
 def by_heads(draw: random.Random, kind: str, rank: int, ranks: int, group: Any) -> None:

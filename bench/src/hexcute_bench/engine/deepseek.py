@@ -29,7 +29,8 @@ def one_of(sizes: DeepSeekSizes, ranks: int) -> DeepSeekSizes:
 
 def raw_weights(sizes: DeepSeekSizes, draw: Draw, ranks: Ranks = ALONE) -> dict[str, Any]:
     """One layer's weights of each kind, and those around the layers. Experts are cut by their
-    width, or by their number where `ranks` are to be `spread`, the shared one is whole then."""
+    width, or by their number where `ranks` are to be `spread`; the shared one is whole where tokens
+    travel."""
     torch, dtype = draw.torch, getattr(draw.torch, DTYPE)
     latent, routing, hidden = sizes.latent, sizes.routing, sizes.hidden
     heads, group = sizes.heads, sizes.group
@@ -70,7 +71,7 @@ def raw_weights(sizes: DeepSeekSizes, draw: Draw, ranks: Ranks = ALONE) -> dict[
         "absorbed": absorbed,
         "dense": mlp(sizes.inner, ranks),
         "experts": stacks,
-        "shared": mlp(width, ALONE if ranks.spread else ranks),
+        "shared": mlp(width, ALONE if ranks.spread == "exchange" else ranks),
         "router": draw.tensor(experts, hidden, dtype),
         "bias": draw.normal(experts, gain=0.01),
         "norms": {

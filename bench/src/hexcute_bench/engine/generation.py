@@ -162,7 +162,7 @@ def compared(models: Sequence[Model], load: Load, prompts: Any, forced: Any) -> 
     def told(logits: Any, *given: Any) -> Any:
         found = next(follow)
         # Of ranks that share the rows, beside a model that has all of them.
-        shared = ours.ranks.spread and theirs.ranks.count == 1
+        shared = ours.ranks.spread == "exchange" and theirs.ranks.count == 1
         return [ours.ranks.stacked(t)[: len(logits)] for t in found] if shared else found
 
     systems = ours.ops, theirs.ops

@@ -9,6 +9,6 @@ from hexcute_bench.triton_kernels import engine_heads, engine_rows
 OURS = PLAIN.but(
     "hexcute", mixture=OurMixture(engine_rows.gated), add_norm=engine_rows.add_norm,
     norm=engine_rows.norm, gated=engine_rows.gated, route=engine_rows.route,
-    keep=engine_heads.keep, keep_latent=engine_heads.keep_latent,
-    latent_query=engine_heads.latent_query,
+    own_choices=engine_rows.own_choices, keep=engine_heads.keep,
+    keep_latent=engine_heads.keep_latent, latent_query=engine_heads.latent_query,
 )  # fmt: skip

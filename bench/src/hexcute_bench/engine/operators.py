@@ -60,6 +60,7 @@ class Operators:
                                                       the sum
     norm(x, weight, eps), gated(x)                    silu(left half) * right half
     route(logits, bias, routing)                      expert numbers and gates
+    own_choices(ids, gates, first, here)              the same of a rank that has `here` of them
     keep(qkv, heads, kv_heads, norms, eps, k_cache, v_cache, lengths, turn)      queries
     keep_latent(kv, weight, eps, cache, lengths, turn)
     latent_query(q, absorbed, lengths, turn, plain)
@@ -84,6 +85,7 @@ class Operators:
     norm: Callable[..., Any]
     gated: Callable[..., Any]
     route: Callable[..., Any]
+    own_choices: Callable[..., Any]
     keep: Callable[..., Any]
     keep_latent: Callable[..., Any]
     latent_query: Callable[..., Any]

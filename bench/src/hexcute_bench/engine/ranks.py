@@ -23,12 +23,13 @@ LIMIT = timedelta(seconds=60)
 @dataclass(frozen=True)
 class Ranks:
     """Number `rank` of `count`, and the group that they exchange in; none where there is one.
-    `spread`: experts are cut by their number, not by their width."""
+    `spread`: experts are cut by their number, not by their width; tokens travel to them
+    ("exchange"), or all ranks have all tokens and add up what comes of them ("sum")."""
 
     rank: int = 0
     count: int = 1
     group: Any = None
-    spread: bool = False
+    spread: str = ""
 
     def columns(self, weight: W, *parts: int) -> W:
         """A rank's results of a weight: of each of the matrices, so many columns wide, that lie
@@ -99,7 +100,7 @@ ALONE = Ranks()
 
 
 @functools.cache
-def started(count: int, spread: bool = False) -> Ranks:
+def started(count: int, spread: str = "") -> Ranks:
     """The ranks that torchrun started, each with its GPU, in a group of NCCL; one alone needs
     none."""
     import torch

@@ -208,10 +208,17 @@ def turn_heads(q: Any, lengths: Any, turn: Turn, plain: int) -> Any:
     return torch.cat((q[..., :plain], turned(q[..., plain:], at, turn).to(q.dtype)), -1)
 
 
+def own_choices(ids: Any, gates: Any, first: int, here: int) -> tuple[Any, Any]:
+    from hexcute_kernels.parallel.experts import choices
+
+    return choices(ids, gates, first, here)
+
+
 REFERENCE = Operators(
     name="reference", four=TorchFour(), eight=TorchEight(), dense=TorchDense(),
     experts=TorchExperts(), mixture=TorchExperts(), attend=attend, decode=decode, latent=latent,
     convolve=convolve, convolve_step=convolve_step, scan=scan, scan_step=scan_step,
-    steps_first=True, add_norm=add_norm, norm=norm, gated=gated, route=route, keep=keep,
-    keep_latent=keep_latent, latent_query=latent_query, turn_heads=turn_heads,
+    steps_first=True, add_norm=add_norm, norm=norm, gated=gated, route=route,
+    own_choices=own_choices, keep=keep, keep_latent=keep_latent, latent_query=latent_query,
+    turn_heads=turn_heads,
 )  # fmt: skip

@@ -5,7 +5,8 @@ layer has weights in memory of its own, of the same numbers as the others of its
 only the named operators differ between the two systems.
 
 On several GPUs products are cut over the ranks: Qwen's of the whole model, DeepSeek's of as many
-eighths as there are ranks; `--spread` cuts its experts by their number.
+eighths as there are ranks; `--spread` cuts its experts by their number: tokens travel to them by an
+exchange, or each rank adds up its own experts of all tokens, and the sums go over the ranks.
 """
 
 from __future__ import annotations
@@ -51,11 +52,17 @@ def keys(quick: bool) -> Sequence[str]:
     ]
 
 
+def over(settings: Settings) -> str:
+    """Over how many GPUs a model is cut, and how its experts are."""
+    by = f", experts by number, {settings.spread}" if settings.spread else ""
+    return f"{settings.ranks}{by}"
+
+
 class _Kept:
     """The models that were built last: of ours and one baseline, which fill much of the memory."""
 
     def __init__(self) -> None:
-        self._names: tuple[str, str, bool] | None = None
+        self._names: tuple[str, str, str] | None = None
         self._built: Any = None
 
     def models(self, model: str, baseline: str, settings: Settings) -> Any:
@@ -83,7 +90,7 @@ def _build(model: str, baseline: str, settings: Settings) -> Any:
     from hexcute_bench.engine.sizes import WHOLE, DeepSeekSizes, part
 
     count = settings.ranks
-    ranks = started(count, settings.spread and count > 1)
+    ranks = started(count, settings.spread)
     torch.cuda.empty_cache()
     sizes = WHOLE[model]
     if isinstance(sizes, DeepSeekSizes):
@@ -123,7 +130,7 @@ def measure(key: str, settings: Settings) -> Sequence[Mapping[str, Any]]:
     common = {
         "key": key, "model": model, "baseline": baseline, "status": OK if right else WRONG,
         "batch": load.batch, "prompt": load.prompt,
-        "ranks": f"{settings.ranks}{', spread' * settings.spread}",
+        "ranks": over(settings),
         "layers": built.sizes.layers, "error": found.error, "tolerance": TOLERANCE[model],
         "same": found.same,
     }  # fmt: skip

@@ -15,7 +15,7 @@ from typing import Any
 from hexcute_bench.engine.kernels import Launch
 from hexcute_bench.interface import Settings, TableSuite
 from hexcute_bench.rows import OK
-from hexcute_bench.suites.end_to_end import BASELINES, BATCHES, CUT, KEPT, PROMPTS
+from hexcute_bench.suites.end_to_end import BASELINES, BATCHES, CUT, KEPT, PROMPTS, over
 
 WINDOW_US = 600.0
 """Of the step's middle, of which launches are told."""
@@ -93,7 +93,7 @@ def measure(key: str, settings: Settings) -> Sequence[Mapping[str, Any]]:
             distributed.all_gather_object(all_ranks, mine)
         common = {
             "key": key, "status": OK, "model": model, "system": each.ops.name, "batch": load.batch,
-            "ranks": f"{settings.ranks}{', spread' * settings.spread}",
+            "ranks": over(settings),
         }  # fmt: skip
         for rank, found in enumerate(all_ranks):
             computing, exchanging, idle = spent(found)

@@ -85,6 +85,21 @@ def route_kernel(
 
 
 @triton.jit
+def own_choices_kernel(
+    ids_ptr, gates_ptr, own_ptr, own_gates_ptr, first, here, TOP: tl.constexpr, ROOM: tl.constexpr
+):
+    row = tl.program_id(0).to(tl.int64)
+    choice = tl.arange(0, ROOM)
+    inside = choice < TOP
+    number = tl.load(ids_ptr + row * TOP + choice, mask=inside, other=-1) - first
+    mine = (number >= 0) & (number < here)
+    one = tl.max(tl.where(mine, number, 0), 0)
+    gate = tl.load(gates_ptr + row * TOP + choice, mask=inside, other=0.0)
+    tl.store(own_ptr + row * TOP + choice, tl.where(mine, number, one), mask=inside)
+    tl.store(own_gates_ptr + row * TOP + choice, tl.where(mine, gate, 0.0), mask=inside)
+
+
+@triton.jit
 def quantize_kernel(x_ptr, q_ptr, s_ptr, K, column, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     block = tl.program_id(1)
@@ -145,6 +160,18 @@ def route(logits: Any, bias: Any, routing: Any) -> tuple[Any, Any]:
         ROOM=triton.next_power_of_2(routing.top_k), num_warps=1,
     )  # fmt: skip
     return ids, gates
+
+
+def own_choices(ids: Any, gates: Any, first: int, here: int) -> tuple[Any, Any]:
+    """`choices` of hexcute_kernels.parallel.experts: where an expert is another rank's, one that
+    the row has here, with a gate of 0."""
+    own, own_gates = torch.empty_like(ids), torch.empty_like(gates)
+    rows, top_k = ids.shape
+    own_choices_kernel[(rows,)](
+        ids, gates, own, own_gates, first, here, TOP=top_k, ROOM=triton.next_power_of_2(top_k),
+        num_warps=1,
+    )  # fmt: skip
+    return own, own_gates
 
 
 def quantize(x: Any, rows: int) -> tuple[Any, Any]:

@@ -3,7 +3,7 @@ of torch.distributed."""
 
 from hexcute_kernels.parallel.collectives import PeerError
 from hexcute_kernels.parallel.cuts import Heads, heads
-from hexcute_kernels.parallel.experts import ExpertParallel
+from hexcute_kernels.parallel.experts import ExpertParallel, SummedExperts
 from hexcute_kernels.parallel.layers import ColumnParallel, RowParallel
 from hexcute_kernels.parallel.merging import merge_across, merge_attention
 from hexcute_kernels.parallel.products import product
@@ -19,6 +19,6 @@ from hexcute_kernels.parallel.weights import (
 
 __all__ = [
     "Dense", "Blockwise", "FourBits", "shard", "Shard", "ColumnParallel", "RowParallel", "product",
-    "shard_experts", "Experts", "ExpertParallel", "heads", "Heads", "merge_attention",
-    "merge_across", "PeerError",
+    "shard_experts", "Experts", "ExpertParallel", "SummedExperts", "heads", "Heads",
+    "merge_attention", "merge_across", "PeerError",
 ]  # fmt: skip
