@@ -40,8 +40,11 @@ CORE_TESTS = Path("packages/hexcute_core/tests")
 HELPERS = ":".join(map(str, (CORE_TESTS, *(p for p in CORE_TESTS.iterdir() if p.is_dir()))))
 CUDA = ("nvidia-cuda-nvrtc==13.0.*", "nvidia-cuda-runtime==13.0.*")
 TESTING = ("pytest", "pytest-xdist", "hypothesis", "ml_dtypes", "nvidia-cuda-nvdisasm==13.*")
+# What tests of models in torch and in transformers take beside.
+MODELS = ("torch", "transformers", "compressed-tensors")
 # A process a core; whoever is done takes from those who are not. `-- -n 0` runs them in one.
 PARALLEL = ("-n", "auto", "--dist", "worksteal")
+WITHOUT_GPU = ("-m", "not gpu and not fuzz")
 # What Hidet's compiler part needs; its own list would bring torch and an AMD package.
 HIDET_NEEDS = ("filelock", "tabulate", "tomlkit", "tqdm", "numpy")
 
@@ -68,10 +71,19 @@ def demo(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
-    """All tests that need no GPU, on each supported Python that is installed."""
+    """All tests that need neither a GPU nor torch, on each supported Python that is installed."""
     compiler(session, *TESTING)
-    chosen = ("-m", "not gpu and not fuzz")
-    session.run("python", "-m", "pytest", *chosen, *PARALLEL, *session.posargs)
+    session.run("python", "-m", "pytest", *WITHOUT_GPU, *PARALLEL, *session.posargs)
+
+
+@nox.session(python=PYTHONS)
+def full(session: nox.Session) -> None:
+    """All tests that need no GPU, those of torch, of parallel forms in 1 to 4 processes, and of
+    transformers' models among them."""
+    compiler(session, *TESTING, *MODELS)
+    command = ("python", "-m", "pytest", *WITHOUT_GPU, *PARALLEL, *session.posargs)
+    # Every core has a process already: torch's threads would only wait for one another.
+    session.run(*command, env={"OMP_NUM_THREADS": "1"})
 
 
 @nox.session
@@ -181,35 +193,10 @@ def sanitize(session: nox.Session) -> None:
     session.run("python", "tests/sanitizer", folder, *rest)
 
 
-@nox.session
-def operators(session: nox.Session) -> None:
-    """Calls of operators with torch, on a stand-in of a GPU: choice, errors, opcheck, compile; the
-    parallel forms in 1 to 4 processes; and whole models in plain torch."""
-    compiler(session, *TESTING, "torch")
-    names = ("operators", "operator_fixes", "calls", "shipping", "tuning", "docs_operators")
-    tests = [f"packages/hexcute_kernels/tests/test_{name}.py" for name in names]
-    tests += ["packages/hexcute_kernels/tests/parallel", "bench/tests/test_engine.py"]
-    session.run("python", "-m", "pytest", *tests, *session.posargs)
-
-
-@nox.session
-def engines(session: nox.Session) -> None:
-    """Models of transformers, and those of the bench, with our operators in them, on a GPU in
-    software."""
-    compiler(session, *TESTING, "torch", "transformers>=5,<6", "compressed-tensors")
-    names = (
-        "stored_checkpoints", "transformers", "transformers_mamba", "transformers_others",
-        "transformers_stored", "vllm_ahead",
-    )  # fmt: skip
-    tests = [f"packages/hexcute_kernels/tests/test_{name}.py" for name in names]
-    tests += [f"bench/tests/test_engine_{name}.py" for name in ("simulated", "transformers")]
-    session.run("python", "-m", "pytest", *tests, *PARALLEL, *session.posargs)
-
-
 # What vLLM's registries import, beside what torch and transformers bring.
 VLLM_NEEDS = (
-    "aiohttp", "apache-tvm-ffi", "cachetools", "cbor2", "cloudpickle", "compressed-tensors",
-    "einops", "fastapi", "llguidance", "msgspec", "openai", "openai-harmony",
+    "aiohttp", "apache-tvm-ffi", "cachetools", "cbor2", "cloudpickle", "einops", "fastapi",
+    "llguidance", "msgspec", "openai", "openai-harmony",
     "opentelemetry-api", "partial-json-parser", "pillow", "prometheus-client", "psutil",
     "py-cpuinfo", "pybase64", "pyzmq", "requests", "uvloop", "xgrammar",
 )  # fmt: skip
@@ -218,7 +205,7 @@ VLLM_NEEDS = (
 @nox.session
 def vllm(session: nox.Session) -> None:
     """The plugin in vLLM's registries and base classes, without a GPU: 900 MB to download."""
-    compiler(session, *TESTING, "torch", "transformers>=5,<6", *VLLM_NEEDS)
+    compiler(session, *TESTING, *MODELS, *VLLM_NEEDS)
     pip(session, "--no-deps", "vllm==0.33.*")
     names = ("vllm", "vllm_experts", "vllm_states")
     tests = [f"packages/hexcute_kernels/tests/test_{name}.py" for name in names]
