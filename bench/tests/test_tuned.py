@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from hexcute_bench.measure import ShapeMeasurement
 from hexcute_bench.peers.gemm import hexcute_gemm
 from hexcute_bench.shape import Shape
 from hexcute_bench.suites import ALL
+from hexcute_bench.suites.gemm import GEMM_SM90
 from hexcute_core.errors import TunerError
 from hexcute_core.tuner import Outcome, Report
 from hexcute_kernels.gpus import Gpu
@@ -118,10 +120,7 @@ def test_the_harness_tells_a_tuned_peer_its_suite_and_keeps_its_note() -> None:
 
 def test_a_process_checks_on_a_case_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     of, launched = bench(), []
-
-    class Suite:
-        peers = hexcute_gemm()
-        case = staticmethod(a_case)
+    suite = replace(GEMM_SM90, peers=hexcute_gemm(), case=a_case)
 
     class Launches:
         def __init__(self, right: bool) -> None:
@@ -138,7 +137,7 @@ def test_a_process_checks_on_a_case_of_its_own(monkeypatch: pytest.MonkeyPatch) 
         def sample(self) -> float:
             return 7.0
 
-    monkeypatch.setattr(tuned, "find", lambda names: (Suite,))
+    monkeypatch.setattr(tuned, "find", lambda names: (suite,))
     monkeypatch.setattr(tuned, "Replay", Fake)
     config = next(iter(of.configs))
     monkeypatch.setattr("hexcute_bench.peers.ours.operator", lambda name: Launches(True))

@@ -33,7 +33,7 @@ def test_gpu_and_tensors_choose_variant_and_configuration() -> None:
         odd = (*tensors(d=36), False, *ANY)
         assert attention.plan(odd).variant == "mma"
         long = (*tensors(sq=16384, h=16), False, *ANY)
-        assert attention.plan(long).config.GROUPS == 3
+        assert attention.plan(long).config.GROUPS == 4
         causal = (*tensors(sq=16384, h=16), True, *ANY)
         assert attention.plan(causal).config.ORDER == "heads"
     with gpu("a100", "sm_80"):

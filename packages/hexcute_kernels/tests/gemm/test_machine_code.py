@@ -34,11 +34,14 @@ def has(names: set[str], head: str, *modifiers: str) -> bool:
 @pytest.mark.parametrize("config", MMA, ids=str)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
 def test_pipelined_gemm(target: str, config: MmaConfig) -> None:
-    names = instructions(pipelined_gemm(hx.f16).compile(target, constants=vars(config)))
+    compiled = pipelined_gemm(hx.f16).compile(target, constants=vars(config))
+    names = instructions(compiled)
     assert has(names, "LDGSTS", "128")
     assert has(names, "LDSM", "M88", "4") and not has(names, "LDSM", "M88", "2")
     assert has(names, "STG", "128")
     assert has(names, "HMMA", "16816", "F32")
+    assert not compiled.built.local_memory
+    assert compiled.built.registers <= 255
 
 
 def test_simple_gemm_loads_16_bytes_from_global_memory() -> None:

@@ -8,7 +8,6 @@ import pytest
 import hexcute_core as hx
 from hexcute_core.driver import CompiledKernel
 from hexcute_core.tile import Copy
-from hexcute_kernels.gemm.candidates import MMA
 from hexcute_kernels.gemm.pipelined import pipelined_gemm
 from hexcute_kernels.gemm.simple import register_gemm
 
@@ -84,10 +83,3 @@ def _copies(body: tuple[object, ...]) -> list[Copy]:
             found.append(stmt)
         found += _copies(getattr(stmt, "body", ()))
     return found
-
-
-@pytest.mark.parametrize("config", MMA, ids=str)
-def test_configurations_compile_without_local_memory(config: object) -> None:
-    built = pipelined_gemm(hx.f16).compile("sm_90", constants=vars(config)).built
-    assert not built.local_memory
-    assert built.registers <= 255

@@ -9,7 +9,6 @@ import pytest
 
 import hexcute_core as hx
 from hexcute_core.errors import FrontendError, NoLayout
-from hexcute_kernels.gemm.candidates import WGMMA
 from hexcute_kernels.gemm.warp_specialized import warp_specialized_gemm
 
 SMALL = {"BM": 128, "BN": 64, "STAGES": 2}
@@ -141,9 +140,3 @@ def test_what_does_not_fit_is_refused_with_the_resource(constants, resource: str
         _ = warp_specialized_gemm(hx.f16).compile("sm_90", **constants).thread
     # At the line of the kernel or of the part it is made of.
     assert re.search(r"hexcute_kernels/(gemm|parts)/\w+\.py:\d+: ", str(caught.value))
-
-
-@pytest.mark.parametrize("config", WGMMA, ids=str)
-def test_configurations_compile_without_local_memory(config: object) -> None:
-    built = warp_specialized_gemm(hx.f16).compile("sm_90", constants=vars(config)).built
-    assert not built.local_memory

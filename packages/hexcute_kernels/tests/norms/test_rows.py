@@ -138,8 +138,9 @@ def test_rows_move_16_bytes_at_a_time_and_spill_nothing(kind: str) -> None:
         made = (softmax if kind == "softmax" else norm).compile("sm_90", **constants(config))
         assert made.solution.exact
         assert made.built.local_memory == 0
+        text = made.sass()
         for name in ("LDG", "STG"):
-            moved = re.findall(rf"\b{name}\.E(\S*)", made.sass())
+            moved = re.findall(rf"\b{name}\.E(\S*)", text)
             assert moved and all(".128" in m for m in moved), (config, most, name, moved)
 
 

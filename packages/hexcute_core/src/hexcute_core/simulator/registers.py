@@ -187,7 +187,7 @@ def _check_written(m: Machine, array: RegisterArray, written: Array, lanes: Arra
 def read_element(m: Machine, name: str, index: Value) -> Array:
     """array[index] of every lane, as a fresh array."""
     cells, written = _element(m, name, index)
-    if not written.all():
+    if np.count_nonzero(written) < m.lanes:
         _check_written(m, find_array(m, name), written[:, None], m.active())
     return cells
 
@@ -199,7 +199,8 @@ def copy_element(m: Machine, source: str, place: Value, name: str, index: Value)
 
 
 def _element(m: Machine, name: str, index: Value) -> tuple[Array, Array]:
-    """array[index] of every lane, and whether it was written; fresh arrays."""
+    """array[index] of every lane, a fresh array, and whether it was written, which is not to
+    change."""
     array = find_array(m, name)
     if isinstance(index, int):
         if not 0 <= index < array.size:
@@ -209,7 +210,7 @@ def _element(m: Machine, name: str, index: Value) -> tuple[Array, Array]:
         if array.is_locked:
             array.check_locks(m, index, writes=False)
         _stamp(m, array, index)
-        return array.cells[:, index].copy(), array.written[:, index].copy()
+        return array.cells[:, index].copy(), array.written[:, index]
     inside = _lane_index(m, array, index)
     _stamp(m, array, np.unique(inside))
     return array.cells[m.all_lanes, inside], array.written[m.all_lanes, inside]

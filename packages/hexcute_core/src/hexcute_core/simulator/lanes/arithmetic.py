@@ -19,7 +19,15 @@ from hexcute_core import dtypes
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import SimulationError
 from hexcute_core.simulator.lanes.state import LaneState
-from hexcute_core.simulator.lanes.values import Array, Value, convert, storage, wrap_cells, wrap_int
+from hexcute_core.simulator.lanes.values import (
+    Array,
+    Value,
+    bounds,
+    convert,
+    storage,
+    wrap_cells,
+    wrap_int,
+)
 
 Binary = Callable[[LaneState, Value, Value], Value]
 Unary = Callable[[Value], Value]
@@ -69,8 +77,13 @@ def binary_function(op: str, dtype: DType) -> Binary:
     if op not in _INT_SCALAR:
         raise SimulationError(f"`{op}` has no meaning on {dtype}", fix="cast to f32 first")
     scalar, vector = _INT_SCALAR[op], _INT_ARRAY[op]
+    low, high = bounds(dtype)
 
     def run(m: LaneState, a: Value, b: Value) -> Value:
+        # Most integers are places in tiles: equal for all lanes, and small.
+        if type(a) is int and type(b) is int:
+            found = scalar(a, b)
+            return found if low <= found <= high else wrap_int(found, dtype)
         if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
             return wrap_cells(vector(a, b), dtype)
         return wrap_int(scalar(int(a), int(b)), dtype)

@@ -43,8 +43,8 @@ def sides(m: LaneState, picked: Value) -> Iterator[bool]:
 
 def passes(m: LaneState, var: Var, bounds: tuple[Value, Value, Value]) -> Iterator[None]:
     """One pass for each value of `var` in range(start, stop, step) of each lane."""
-    first, last, pace = (uniform(m, value) for value in bounds)
-    if np.any(np.asarray(pace)[... if m.mask is None or np.ndim(pace) == 0 else m.mask] <= 0):
+    first, last, pace = uniform(m, bounds[0]), uniform(m, bounds[1]), uniform(m, bounds[2])
+    if pace <= 0 if isinstance(pace, int) else (pace[... if m.mask is None else m.mask] <= 0).any():
         m.fail("a loop's step must be positive")
     if isinstance(first, int) and isinstance(last, int) and isinstance(pace, int):
         for i in range(first, last, pace):

@@ -126,10 +126,12 @@ def _binary(e: Binary) -> Evaluate:
         return lambda m: product(a(m))
     # Logical operators take booleans and give booleans; the others work in their own type.
     apply = binary_function(e.op, e.dtype)
-
-    def run(m: LaneState) -> Value:
-        return apply(m, a(m), b(m))
-
+    run: Evaluate
+    if isinstance(e.b, Const):
+        second = constant_value(e.b.value, e.b.dtype)
+        run = lambda m: apply(m, a(m), second)  # noqa: E731
+    else:
+        run = lambda m: apply(m, a(m), b(m))  # noqa: E731
     return _special(e.op, run) if e.op in SPECIAL and e.dtype.is_float else run
 
 
@@ -188,6 +190,9 @@ def _short_circuit(op: str, a: Evaluate, b: Evaluate) -> Evaluate:
 
 def _element(e: Element) -> Evaluate:
     array, indices = e.array, [compile_scalar(i) for i in e.indices]
+    if len(indices) == 1:
+        (only,) = indices
+        return lambda m: m.element(array, (only(m),))
     return lambda m: m.element(array, tuple(index(m) for index in indices))
 
 

@@ -57,6 +57,13 @@ def wrap_int(value: int, dtype: DType) -> int:
     return value
 
 
+def bounds(dtype: DType) -> tuple[int, int]:
+    """The least and the largest integer that `dtype` holds."""
+    if dtype.kind == "int":
+        return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
+    return 0, (1 << dtype.bits) - 1
+
+
 def wrap_cells(cells: Array, dtype: DType) -> Array:
     """8-bit cells reduced to the `dtype.bits` low bits of a type narrower than a byte."""
     if dtype.bits >= 8:
