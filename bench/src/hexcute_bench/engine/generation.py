@@ -79,6 +79,8 @@ class Graph:
         import torch
 
         self._before, self._torch, self.ranks = before, torch, ranks
+        # What `run` holds, as its caches, is the graph's memory too.
+        self._run = run
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
