@@ -60,7 +60,7 @@ def column(draw: random.Random, kind: str, rank: int, ranks: int, group: Any) ->
     k = k if KINDS[kind][1] == 1 else 128 * draw.randint(1, 3)
     weight, x = random_weight(kind, n, k), activations(kind, draw.randint(1, 4), 3, k)
     layer = ColumnParallel(shard(weight, rank, ranks, "n"), group, draw.random() < 0.5, computed)
-    whole = product(x, weight)
+    whole = computed(x, weight)
     each = n // ranks
     mine = whole if layer.gather else whole[..., rank * each : (rank + 1) * each]
     near(kind, layer(x), mine, 1)
@@ -73,7 +73,7 @@ def row(draw: random.Random, kind: str, rank: int, ranks: int, group: Any) -> No
     layer = RowParallel(shard(weight, rank, ranks, "k"), group, draw.random() < 0.5, computed)
     each = k // ranks
     given = x if layer.split else x[:, rank * each : (rank + 1) * each]
-    near(kind, layer(given), product(x, weight), ranks)
+    near(kind, layer(given), computed(x, weight), ranks)
 
 
 def gated(draw: random.Random, kind: str, rank: int, ranks: int, group: Any) -> None:
@@ -89,9 +89,11 @@ def gated(draw: random.Random, kind: str, rank: int, ranks: int, group: Any) -> 
     x = activations(kind, 5, hidden)
     into = ColumnParallel(shard(first, rank, ranks, "n", (width, width)), group, False, computed)
     out = RowParallel(shard(second, rank, ranks, "k"), group, False, computed)
-    near(kind, out(between(into(x))), product(between(product(x, first)), second), ranks + 1)
     gathered = ColumnParallel(into.shard, group, True, computed)
-    near(kind, gathered(x), product(x, first), 1)
+    both = gathered(x)
+    near(kind, both, computed(x, first), 1)
+    # The same numbers on both sides: a place more or less is another number of eight bits.
+    near(kind, out(between(into(x))), computed(between(both), second), ranks + 1)
 
 
 def experts(draw: random.Random, kind: str, rank: int, ranks: int, group: Any) -> None:
