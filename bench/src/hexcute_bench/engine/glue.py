@@ -1,5 +1,6 @@
 """Our system as it is measured: between its operators are Triton's rows and heads, and cuBLAS where
-weights have 16 bits and are not stacked. All of that is the same for the other systems."""
+many rows meet weights of 16 bits that are not stacked. All of that is the same for the other
+systems."""
 
 from __future__ import annotations
 

@@ -6,9 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.nn import functional
 
 from hexcute_bench.engine.reference import REFERENCE, gated
 from hexcute_bench.engine.weights import Eight, FourBits, Stacks
+
+FEW, LARGE = 16, 2**23
+"""Rows up to which dense products of 16 bits are ours, and numbers of a weight from which."""
 
 
 class OurFour:
@@ -23,6 +27,19 @@ class OurFour:
         from hexcute_kernels.moe import w4a16_matmul
 
         return w4a16_matmul(x, packed)
+
+
+class OurDense:
+    """linear for few rows and large weights; cuBLAS for others, between which there is little."""
+
+    def pack(self, weight: Any) -> Any:
+        return weight
+
+    def __call__(self, x: Any, packed: Any) -> Any:
+        from hexcute_kernels.gemm import linear
+
+        ours = x.shape[0] <= FEW and packed.numel() >= LARGE
+        return linear(x, packed) if ours else functional.linear(x, packed)
 
 
 class OurExperts:
@@ -126,7 +143,7 @@ def scan_step(
 
 
 PLAIN = REFERENCE.but(
-    "hexcute", four=OurFour(), eight=OurEight(), experts=OurExperts(), mixture=OurMixture(gated),
-    attend=attend, decode=decode, latent=latent, convolve=convolve, convolve_step=convolve_step,
-    scan=scan, scan_step=scan_step,
+    "hexcute", four=OurFour(), eight=OurEight(), dense=OurDense(), experts=OurExperts(),
+    mixture=OurMixture(gated), attend=attend, decode=decode, latent=latent, convolve=convolve,
+    convolve_step=convolve_step, scan=scan, scan_step=scan_step,
 )  # fmt: skip

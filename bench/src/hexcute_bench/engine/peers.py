@@ -4,7 +4,7 @@
     marlin               all products of four bits by Marlin of today's vLLM
     cutlass, deepgemm    products of eight bits; rows are quantized as for ours
     mamba                scans and steps by mamba-ssm
-    transformers         what transformers calls: those, and experts by torch's grouped_mm
+    transformers         what transformers calls: those, cuBLAS, and experts by torch's grouped_mm
     fa3                  attention and decoding by FlashAttention 3
 """
 
@@ -20,7 +20,7 @@ from hexcute_bench.cases.moe import Alignment
 from hexcute_bench.engine.glue import OURS
 from hexcute_bench.engine.operators import Operators
 from hexcute_bench.engine.ours import OurMixture
-from hexcute_bench.engine.reference import REFERENCE
+from hexcute_bench.engine.reference import REFERENCE, TorchDense
 from hexcute_bench.engine.weights import Eight, FourBits, Stacks
 from hexcute_bench.peers.folder import loader, python_package, vllm_operators
 from hexcute_bench.peers.fp8 import deep_gemm
@@ -276,7 +276,7 @@ SYSTEMS: dict[str, tuple[Operators, ...]] = {
         OURS,
         REFERENCE,
         _MAMBA,
-        _MAMBA.but("transformers", mixture=TorchMixture(engine_rows.gated)),
+        _MAMBA.but("transformers", mixture=TorchMixture(engine_rows.gated), dense=TorchDense()),
         OURS.but("fa3", attend=fa3_attend, decode=fa3_decode),
     ),
     "qwen": (
