@@ -18,6 +18,7 @@ from hexcute_kernels.fp8.configs import (
     BlockwiseConfig,
     ThinBlockwiseConfig,
 )
+from hexcute_kernels.fp8.operators import Blockwise, thin_fits
 from hexcute_kernels.fp8.thin import thin_blockwise_gemm
 from hexcute_kernels.tables import constants
 
@@ -86,6 +87,7 @@ def check(
         (8, 80, 272, {"BM": 8, "BN": 64, "STAGES": 2, "CONSUMERS": 1, "SPLITS": 4}, "m", hx.f32),
         (4, 16, 16, {"SPLITS": 2, "STAGES": 2}, "m", hx.bf16),
         (12, 96, 300 - 12, {"BM": 16, "STAGES": 2}, "k", hx.bf16),
+        (1, 128, 1024, {"BM": 8, "BN": 64, "STAGES": 3, "CONSUMERS": 1, "SPLITS": 2}, "k", hx.bf16),
     ],
     ids=str,
 )
@@ -99,9 +101,11 @@ def test_few_rows_against_float64(
 def test_configurations_for_few_rows_compile_without_local_memory(
     config: ThinBlockwiseConfig,
 ) -> None:
-    for out in (hx.bf16, hx.f32):
-        compiled = thin_blockwise_gemm(out).compile("sm_90", constants=constants(config))
-        assert not compiled.built.local_memory
+    """By TMA too come the scales of fewer rows than a box has, and of a single one."""
+    compiled = thin_blockwise_gemm(hx.f32).compile("sm_90", constants=constants(config))
+    assert not compiled.built.local_memory
+    for major in ("m", "k"):
+        compiled = thin_blockwise_gemm(hx.f32, major).compile("sm_90", constants=constants(config))
         assert "copy gs -> s_s: tma.load" in compiled.explain(rejected=0)
 
 
@@ -180,3 +184,29 @@ def test_what_cannot_be_is_told() -> None:
                 fp8_rowwise_matmul(*args)
     with gpu("a100", "sm_80"), pytest.raises(LaunchError, match="wgmma: needs wgmma and tma"):
         fp8_blockwise_matmul.plan((a, b, sa, sb, "bfloat16"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "depth", "config"),
+    [
+        (1, 51200, 5120, ThinBlockwiseConfig(8, 128, 4, 2, 2)),
+        (8, 10240, 5120, ThinBlockwiseConfig(8, 64, 11, 1)),
+        (16, 5120, 25600, ThinBlockwiseConfig(16, 64, 10, 1, 2)),
+        (17, 5120, 8192, ThinBlockwiseConfig(32, 64, 8, 1, 2)),
+        (64, 10240, 5120, ThinBlockwiseConfig(64, 64, 5, 1)),
+        (64, 5120, 8192, ThinBlockwiseConfig(64, 64, 5, 1, 2)),
+        (64, 24576, 1536, BlockwiseConfig(64, 192, 6, 1)),
+        (64, 51200, 5120, BlockwiseConfig(64, 128, 8, 2)),
+    ],
+    ids=str,
+)
+def test_layers_of_few_rows_fill_the_gpu_at_once(
+    rows: int, columns: int, depth: int, config: Any
+) -> None:
+    """Blocks that share a multiprocessor leave room for each other, in pairs at least."""
+    problem = Blockwise(m=rows, n=columns, k=depth, out=hx.bf16, scale_major="m")
+    table = THIN_BLOCKWISE if thin_fits(problem) is None else BLOCKWISE
+    assert table.choose("h200", problem) == config
+    if isinstance(config, ThinBlockwiseConfig):
+        compiled = thin_blockwise_gemm(hx.bf16).compile("sm_90", constants=constants(config))
+        assert 2 * (compiled.built.shared_bytes + 1024) <= 228 * 1024

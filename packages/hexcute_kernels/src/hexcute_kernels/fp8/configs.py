@@ -42,14 +42,24 @@ class ThinBlockwiseConfig:
         return self.SPLITS * tiles(problem, self.BM, self.BN)
 
 
+# More than 132 blocks of few slots share a multiprocessor: all of them read from the start.
 THIN_BLOCKWISE = Table(
     rows={
         "h200": (
+            Row(ThinBlockwiseConfig(8, 128, 4, 2, 2), {"m": 8}, fills=700),
+            Row(ThinBlockwiseConfig(8, 64, 11, 1), {"m": 8}, fills=133),
+            Row(ThinBlockwiseConfig(8, 64, 11, 1, 2), {"m": 8}, fills=133),
+            Row(ThinBlockwiseConfig(16, 64, 10, 1), {"m": 16}, fills=133),
+            Row(ThinBlockwiseConfig(16, 64, 10, 1, 2), {"m": 16}, fills=133),
+            Row(ThinBlockwiseConfig(32, 128, 4, 2, EARLY=True), {"m": 32, "k": 512}, fills=190),
             Row(ThinBlockwiseConfig(32, 128, 4, 1), {"m": 32}, fills=190),
             Row(ThinBlockwiseConfig(32, 64, 8, 1, EARLY=True), {"m": 32}, fills=100),
+            Row(ThinBlockwiseConfig(32, 64, 8, 1, 2), {"m": 32}, fills=133),
             Row(ThinBlockwiseConfig(32, 64, 14, 2, 2, EARLY=True), {"m": 32}, fills=100),
             Row(ThinBlockwiseConfig(32, 128, 4, 1, 4, EARLY=True), {"m": 32}),
+            Row(ThinBlockwiseConfig(64, 64, 5, 1), {"m": 64}, fills=133),
             Row(ThinBlockwiseConfig(64, 64, 12, 2, EARLY=True), {"m": 64}, fills=100),
+            Row(ThinBlockwiseConfig(64, 64, 5, 1, 2), {"m": 64}, fills=133),
             Row(ThinBlockwiseConfig(64, 64, 12, 1, 2, EARLY=True), {"m": 64}, fills=100),
             Row(ThinBlockwiseConfig(64, 64, 5, 1, 4), {"m": 64}),
             Row(ThinBlockwiseConfig(128, 64, 7, 2, 2, EARLY=True), least={"k": 12288}, fills=100),
@@ -58,9 +68,8 @@ THIN_BLOCKWISE = Table(
         ),
     },
     more=(
+        ThinBlockwiseConfig(8, 128, 6, 2, 4),
         ThinBlockwiseConfig(32, 64, 8, 1),
-        ThinBlockwiseConfig(64, 64, 5, 1),
-        ThinBlockwiseConfig(128, 64, 7, 2, 2, EARLY=True),
     ),
 )
 
@@ -72,6 +81,8 @@ BLOCKWISE = Table(
     rows={
         "h200": (
             Row(BlockwiseConfig(64, 128, 8, 2), {"m": 64, "k": 1024, "out_bits": 16}, fills=100),
+            Row(BlockwiseConfig(64, 192, 6, 1), {"m": 64, "out_bits": 16}, fills=100, room=132),
+            Row(BlockwiseConfig(64, 128, 8, 2), {"m": 64, "out_bits": 16}, fills=300),
             Row(BlockwiseConfig(64, 64, 12, 1), {"m": 64, "out_bits": 16}),
             Row(
                 BlockwiseConfig(128, 128, 5, 2, LATE=True),

@@ -74,7 +74,7 @@ def fits(p: Blockwise) -> str | None:
     return None
 
 
-NARROW = {32: None, 64: 8448, 128: 5120}
+NARROW = {32: None, 64: 16896, 128: 5120}
 """Products of at most so many rows of a, with at most so many of b, have a kernel of their own."""
 
 

@@ -50,7 +50,9 @@ def thin_blockwise_gemm(out: hx.DType, scale_major: str = "m") -> hx.Kernel:
         first, count = part_of(tiles_k, SPLITS)
         s_a = hx.shared_tensor(f8e4m3, (BM, BLOCK, STAGES))
         s_b = hx.shared_tensor(f8e4m3, (BN, BLOCK, STAGES))
-        s_s = hx.shared_tensor(f32, (1, BM, STAGES))
+        # Boxes of TMA have 16 bytes and more, and come to multiples of 128.
+        deep, wide = (1, max(BM, 32)) if scale_major == "m" else (4, BM)
+        s_s = hx.shared_tensor(f32, (deep, wide, STAGES))
         s_w = hx.shared_tensor(f32, (1, LINE, STAGES))
         sums = hx.shared_tensor(f32, (BN, BM))
         pipe = hx.pipeline(STAGES)
@@ -63,15 +65,16 @@ def thin_blockwise_gemm(out: hx.DType, scale_major: str = "m") -> hx.Kernel:
             ga = hx.global_view(a[bm:, :], ((BM, BLOCK, tiles_k), (k, 1, BLOCK)))
             gb = hx.global_view(b[bn:, :], ((BN, BLOCK, tiles_k), (k, 1, BLOCK)))
             if scale_major == "m":
-                gs = hx.global_view(sa[:, bm:], ((1, BM, tiles_k), (m, 1, m)))
+                gs = hx.global_view(sa[:, bm:], ((1, wide, tiles_k), (m, 1, m)))
             else:
-                gs = hx.global_view(sa[bm:, :], ((1, BM, tiles_k), (1, groups, 1)))
+                lines = hx.cdiv(tiles_k, deep)
+                gs = hx.global_view(sa[bm:, :], ((deep, wide, lines), (1, groups, deep)))
             gw = k_tiles(sb, "k", bn // BLOCK, 1, LINE)
             for i in range(count):
                 with pipe.produce() as s:
                     hx.copy(gb[:, :, first + i], s_b[:, :, s], hint="evict_first")
                     hx.copy(ga[:, :, first + i], s_a[:, :, s], hint="evict_last")
-                    hx.copy(gs[:, :, first + i], s_s[:, :, s])
+                    hx.copy(gs[:, :, (first + i) // deep], s_s[:, :, s])
                     hx.copy(gw[:, :, (first + i) // LINE], s_w[:, :, s])
 
         with hx.warp_groups_consumer(CONSUMERS):
@@ -83,7 +86,7 @@ def thin_blockwise_gemm(out: hx.DType, scale_major: str = "m") -> hx.Kernel:
             for i in range(count):
                 s = pipe.wait()
                 hx.copy(s_w[:, hx.ds((first + i) % LINE, 1), s], rb)
-                hx.copy(s_s[:, :, s], scales)
+                hx.copy(s_s[hx.ds((first + i) % deep, 1), :BM, s], scales)
                 # The block before: this one's scales arrive under it.
                 rc += rt * ra
                 hx.copy(scales * rb, ra)
