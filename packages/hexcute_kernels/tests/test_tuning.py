@@ -201,6 +201,29 @@ def test_the_table_is_what_the_csv_says(tmp_path: Path) -> None:
     assert tuple(rows[0]) == COLUMNS
 
 
+def test_of_variants_measured_at_one_size_a_call_takes_the_fastest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    thin = bench()
+    wide = replace(thin, variant="wgmma")
+    a, b = next(iter(thin.configs)), next(iter(wide.configs))
+    matmul, args = operator_named("matmul"), thin._args("meta")
+    for us, variant, config in ((5.0, "wgmma", b), (7.0, "thin", a)):
+        both = rows_of(thin, timed(thin, {a: 6.0})) + rows_of(wide, timed(wide, {b: us}))
+        rows = loaded(table_text(both, "x.csv")).ROWS
+        assert rows[variant] == (thin.bucket.row(config),) and sum(map(len, rows.values())) == 1
+
+        def measured(operator: str, name: str, gpu: str, rows: Any = rows) -> Any:
+            return rows[name] if name in rows and gpu == "h200" else ()
+
+        monkeypatch.setattr("hexcute_kernels.operator.tuned_rows", measured)
+        plan = matmul.plan_on(H200, args)
+        assert (plan.variant, plan.config) == (variant, config)
+        # Named, the other is taken; and where TMA cannot read the operands.
+        assert matmul.plan_on(H200, args, variant="mma").variant == "mma"
+        assert matmul.plan_on(H200, args, aligned=False).variant.endswith(("packed", "staged"))
+
+
 def test_configurations_within_configurations_are_written(tmp_path: Path) -> None:
     of = bench("moe", SIZES["moe"])
     times = {config: 9.0 + i for i, config in enumerate(of.configs)}

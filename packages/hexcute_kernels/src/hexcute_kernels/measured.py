@@ -1,6 +1,7 @@
 """Measurements as a CSV, a row per configuration; the CSV -> the table module that ships, anew.
 
-Of the shapes in one bucket the configuration is taken that loses least against each one's best.
+Of the shapes in one bucket the configuration is taken that loses least against each one's best, and
+of variants that were measured there the fastest.
 """
 
 from __future__ import annotations
@@ -122,11 +123,19 @@ def table_text(rows: Iterable[Row], source: str) -> str:
     ((operator, gpu),) = operators
     kinds: set[type] = set()
     variants = []
-    for variant in dict.fromkeys(row["variant"] for row in rows):
+    chosen = {
+        variant: _chosen([row for row in rows if row["variant"] == variant])
+        for variant in dict.fromkeys(row["variant"] for row in rows)
+    }
+    for variant, found in chosen.items():
         lines = [f'    "{variant}": (']
-        for bucket, sizes, config in _chosen([r for r in rows if r["variant"] == variant]):
+        for bucket, times, config in found:
+            others = [t for c in chosen.values() for b, t, _ in c if b == bucket]
+            if any(_slower(times, other) for other in others):
+                continue
             kinds |= _kinds(config)
-            lines += [f"        # {line}" for line in textwrap.wrap("; ".join(sizes), WIDTH - 10)]
+            told = "; ".join(f"{sizes}: {us:.2f} us" for sizes, us in times.items())
+            lines += [f"        # {line}" for line in textwrap.wrap(told, WIDTH - 10)]
             lines += _written(bucket, config)
         variants += [*lines, "    ),"]
     names: dict[str, list[str]] = {}
@@ -162,9 +171,14 @@ def _kinds(config: Any) -> set[type]:
     return {type(config)}.union(*(_kinds(value) for value in inside))
 
 
-def _chosen(rows: Sequence[Row]) -> list[tuple[Bucket, list[str], Any]]:
-    """Every bucket with the sizes it was measured at and the configuration for it, the smallest
-    numbers first."""
+def _slower(times: Mapping[str, float], other: Mapping[str, float]) -> bool:
+    """Whether a variant is slower than another one in the mean of the sizes that both have."""
+    return math.fsum(math.log(times[s] / other[s]) for s in times if s in other) > 0
+
+
+def _chosen(rows: Sequence[Row]) -> list[tuple[Bucket, dict[str, float], Any]]:
+    """Every bucket with its configuration and that one's microseconds at the sizes which were
+    measured, the smallest numbers first."""
     buckets: dict[str, tuple[Bucket, dict[str, dict[str, float]], type]] = {}
     for row in rows:
         gpu = Gpu(row["gpu"], row["target"])
@@ -185,7 +199,7 @@ def _chosen(rows: Sequence[Row]) -> list[tuple[Bucket, list[str], Any]]:
             shared = set(measured[last])
         if shared:
             best = min(sorted(shared), key=lambda config: _loss(config, measured.values()))
-            told = [f"{sizes}: {us[best]:.2f} us" for sizes, us in measured.items()]
+            told = {sizes: us[best] for sizes, us in measured.items()}
             found.append((bucket, told, config_of(best, kind)))
     return sorted(found, key=lambda row: tuple(row[0].most.values()))
 

@@ -215,8 +215,9 @@ class Operator(Generic[P]):
     def choose(
         self, gpu: Gpu, problem: P, variant: str | None = None, config: Any = None
     ) -> Variant[P, Any]:
-        """The first variant that computes the problem on this GPU; only `variant` is asked where
-        it is named, only those that `config` is for where it is given.
+        """The variant that was measured to be the fastest for such a problem on this GPU, else the
+        first that computes it; only `variant` is asked where it is named, only those that `config`
+        is for where it is given.
 
         Raises LaunchError with each one's reason.
         """
@@ -225,6 +226,13 @@ class Operator(Generic[P]):
             raise LaunchError(
                 f"{self.name} has no variant {variant!r}", fix=f"use one of {', '.join(known)}"
             )
+        if variant is None and config is None:
+            for candidate in self.variants:
+                rows = tuned_rows(self.name, candidate.name, gpu.name)
+                if any(row.takes(problem) for row in rows) and not candidate.refusal(
+                    gpu, problem, asked=True
+                ):
+                    return candidate
         reasons = []
         for candidate in self.variants:
             if variant is not None and candidate.name != variant:
