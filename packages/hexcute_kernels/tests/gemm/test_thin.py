@@ -28,6 +28,7 @@ SMALL = ThinConfig(64, 16, 64, 2, 1)
         ((64, 8, 0), "kk", True, ThinConfig(64, 8, 64, 2, 1, 2)),
         ((100, 200, 520), "kk", False, ThinConfig(128, 96, 64, 2, 2, 2, FLAT=True)),
         ((200, 33, 328), "mk", True, ThinConfig(64, 32, 64, 2, 1, 4)),
+        ((72, 40, 328), "kk", True, ThinConfig(64, 48, 64, 2, 1, 3)),
     ],
     ids=str,
 )
@@ -48,7 +49,7 @@ def test_against_numpy(
     np.testing.assert_array_equal(c, want.astype(np.float16))
 
 
-@pytest.mark.parametrize("config", list(THIN)[::9], ids=str)
+@pytest.mark.parametrize("config", list(THIN)[::11], ids=str)
 def test_configurations_compile_without_local_memory(config: ThinConfig) -> None:
     compiled = thin_gemm(hx.f16, turned=True).compile("sm_90", constants=constants(config))
     assert not compiled.built.local_memory

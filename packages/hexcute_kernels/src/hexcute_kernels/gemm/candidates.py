@@ -88,6 +88,9 @@ def _staying() -> Iterator[WgmmaConfig]:
             yield from (one, replace(one, CLUSTER_N=2)) if bm == 256 else (one,)
         yield WgmmaConfig(128, 256, 64, 4, 2, 16, 1, 1, 2, schedule, EARLY=True, SWAP=True)
     yield replace(LARGE, SWAP=True)
+    for swap in (False, True):
+        yield replace(WIDE, SWAP=swap)
+        yield WgmmaConfig(192, 192, 64, 4, 3, 8, 1, 2, 3, "persistent", True, swap)
     yield WgmmaConfig(128, 256, 64, 4, 2, 8, 2, 1, 2, "apart", EARLY=True)
 
 
@@ -109,6 +112,8 @@ def _sharing() -> Iterator[WgmmaConfig]:
         for bn in widths:
             stages = _stages(bm, bn, 64, 0, most=8)
             yield WgmmaConfig(bm, bn, 64, stages, consumers, CLUSTER_N=2, EARLY=True, SWAP=True)
+    for swap in (False, True):
+        yield WgmmaConfig(256, 160, 64, 4, 2, CLUSTER_M=2, EARLY=True, SWAP=swap)
 
 
 def _thin_configs() -> Iterator[ThinConfig]:
@@ -123,10 +128,14 @@ def _thin_configs() -> Iterator[ThinConfig]:
                     stages = _stages(bm, bn, bk, one.beside, SM90_BYTES // part)
                     if stages >= 3 and (bn <= 32 or splits <= 4):
                         yield replace(one, STAGES=stages)
-    for bm, bn in ((256, 64), (128, 96), (128, 160), (128, 192)):
-        for splits in (1, 2, 4, 8):
-            one = ThinConfig(bm, bn, 64, 0, 2, splits)
-            yield replace(one, STAGES=_stages(bm, bn, 64, one.beside))
+    broad = [(128, bn) for bn in (72, 80, 96, 112, 160, 192)]
+    for bm, bn in ((256, 64), *broad, *((64, bn) for bn in (72, 80, 96, 112))):
+        for splits in (1, 2, 3, 4, 8):
+            one = ThinConfig(bm, bn, 64, 0, min(2, bm // 64), splits)
+            stages = _stages(bm, bn, 64, one.beside)
+            # Of three blocks each adds up a third of the columns, in whole eights.
+            if stages >= 3 and (splits != 3 or bn % 24 == 0):
+                yield replace(one, STAGES=stages)
     for bm, widths in ((64, (96, 128, 160, 224)), (128, (64, 96, 128, 160, 224))):
         for bn in widths:
             one = ThinConfig(bm, bn, 64, 0, bm // 64, 2, FLAT=True)
@@ -141,7 +150,7 @@ def _staged_configs() -> Iterator[StagedConfig]:
         (32, 32, 64, 8), (32, 64, 32, 4), (32, 64, 64, 8), (64, 8, 64, 4), (64, 8, 64, 8),
         (64, 8, 128, 8), (64, 16, 64, 8), (64, 32, 64, 8), (64, 64, 32, 4), (64, 64, 64, 8),
         (64, 64, 64, 16), (128, 64, 32, 8), (128, 64, 64, 16), (128, 128, 32, 8),
-        (128, 128, 32, 16),
+        (128, 128, 32, 16), (64, 64, 16, 4), (64, 128, 16, 4),
     ):  # fmt: skip
         for splits in (1, 2, 4, 8):
             if bm // splits >= 8:
@@ -166,6 +175,7 @@ def _also_early(*configs: Iterable[Any]) -> tuple[Any, ...]:
 
 
 LARGE = WgmmaConfig(128, 256, 64, 3, 2, 16, SCHEDULE="persistent", EARLY=True)
+WIDE = WgmmaConfig(256, 192, 64, 3, 2, 8, 1, 2, 2, "persistent", EARLY=True)
 HEAVY = {"thick": 2048, "k": 2048}
 """From here on a product with few rows is heavy."""
 
@@ -276,6 +286,9 @@ STAGED: Table[StagedConfig] = Table(
         "h200": (
             # Many short rows by a few: tiles along them, however many blocks that makes.
             Row(StagedConfig(16, 64, 64, 4), {"m": 16, "k": 256}, 0, {"n": 2048}),
+            # One step of k: the time is that of writing the results.
+            Row(StagedConfig(64, 128, 16, 4, EARLY=True), {"k": 16}, 1000),
+            Row(StagedConfig(64, 64, 16, 4, EARLY=True), {"k": 16}, 16, {"m": 33, "n": 33}),
         ),
     },
     more=_also_early(_staged_configs()),

@@ -54,8 +54,14 @@ def _halved(p: Product) -> bool:
     return NARROW < p.m <= SHORT_SIDE and heavy(p) and 113 <= 2 * columns <= 132 and p.k < 16384
 
 
+ONE_STEP = 16
+"""Products of so many k are one step of the Tensor Cores. TMA would fetch a box for each row."""
+
+
 def _by_tma(p: Product) -> tuple[str, ...]:
     """The kernels fed by TMA that come into question: one where measurements leave no doubt."""
+    if p.k <= ONE_STEP:
+        return ()
     if p.thin <= NARROW and not (NARROW // 2 < p.m <= NARROW and heavy(p) and not _filled(p)):
         return ("thin",)
     if large(p) or _halved(p):

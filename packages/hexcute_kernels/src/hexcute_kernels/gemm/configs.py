@@ -145,7 +145,7 @@ class ThinConfig:
             busy=wgmma_clocks(self.BM, self.BN, self.BK),
             wait=tma_wait(self.STAGES), ahead=self.STAGES,
             # Few columns come beside rows that DRAM is slower to bring than L2.
-            brought=step if self.BN < 96 else from_l2(step, step, p),
+            brought=step if self.BN < 64 else from_l2(step, step, p),
             room=room(shared, 128 * (self.CONSUMERS + 1), each + 60),
             cluster=self.SPLITS, early=self.EARLY,
         )  # fmt: skip

@@ -67,7 +67,7 @@ NEAR, FAR = 1.5e5, 1600.0
 """Operands of so many bytes are not all found in L2; clocks until what threads ask for is there."""
 CLOCKS = 1750.0
 """A microsecond."""
-USABLE: Mapping[int, int] = {1: 132, 2: 132, 4: 120, 8: 96}
+USABLE: Mapping[int, int] = {1: 132, 2: 132, 3: 126, 4: 120, 8: 96}
 """Multiprocessors that clusters of so many blocks find room on."""
 
 LAUNCH, TMA, CLUSTER = 1.23, 0.84, 1.79
@@ -97,7 +97,7 @@ one by one, without putting rows together first."""
 WGMMA_RATE, NARROWER, MMA_RATE = 0.765, 8.0, 272.0
 """Of what wgmma can do, clocks lost by each of its instructions; multiplications a clock of
 mma.sync."""
-ROUND, LOAD, LOADS = 265.0, 64.3, 2.25
+ROUND, LOAD, LOADS = 400.0, 85.0, 2.25
 """Clocks of a step whose tiles go through registers, of each load in a thread, for addresses take
 chains of instructions, and of each load in a warp where warps share a multiprocessor."""
 DOT_ROUND, DOT_WAIT, DOT_LOAD, DOT = 700.0, 20.0, 2.25, 1.0
