@@ -94,6 +94,24 @@ ROWS: Mapping[str, tuple[Row[Any], ...]] = {
             equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
                 'batch': 'None', 'bias': 'False', 'activation': 'None'},
         ),
+        # m=2048,n=6144,k=4096: 136.97 us
+        Row(
+            WgmmaConfig(BM=256, BN=192, BK=64, STAGES=3, CONSUMERS=2, GROUP=8, CLUSTER_M=1,
+                CLUSTER_N=2, PARTS=2, SCHEDULE='persistent', EARLY=True, SWAP=False),
+            most={'m': 2048, 'n': 6144, 'k': 4096},
+            least={'m': 1793, 'n': 5121, 'k': 3585},
+            equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
+                'batch': 'None', 'bias': 'False', 'activation': 'None'},
+        ),
+        # m=4096,n=6144,k=4096: 273.02 us
+        Row(
+            WgmmaConfig(BM=256, BN=192, BK=64, STAGES=3, CONSUMERS=2, GROUP=8, CLUSTER_M=1,
+                CLUSTER_N=2, PARTS=2, SCHEDULE='persistent', EARLY=True, SWAP=False),
+            most={'m': 4096, 'n': 6144, 'k': 4096},
+            least={'m': 3585, 'n': 5121, 'k': 3585},
+            equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
+                'batch': 'None', 'bias': 'False', 'activation': 'None'},
+        ),
     ),
     "thin": (
         # m=32,n=4096,k=4096: 10.43 us
