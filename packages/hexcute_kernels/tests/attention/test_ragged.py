@@ -17,7 +17,7 @@ import hexcute_core as hx
 from hexcute_kernels.attention.configs import WGMMA
 from hexcute_kernels.attention.operators import Attention
 from hexcute_kernels.attention.pipelined import pipelined_attention
-from hexcute_kernels.attention.ragged import PLACE, most_places, placing
+from hexcute_kernels.attention.ragged import PLACE, most_places, place_blocks
 from hexcute_kernels.attention.warp_specialized import warp_specialized_attention
 
 Lengths = list[tuple[int, int]]
@@ -44,13 +44,13 @@ def ends_of(lengths: Lengths) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
-def placed(lengths: Lengths, bm: int, right: int | None) -> np.ndarray:
+def placed(lengths: Lengths, bm: int) -> np.ndarray:
     """The table as the kernel writes it."""
     at_q, at_k = ends_of(lengths)
     place = np.full((most_places(int(at_q[-1]), len(lengths), bm), PLACE), -7, np.int32)
-    compiled = placing(right is not None).compile("sm_80", constants={"BM": bm}, aligned=False)
+    compiled = place_blocks.compile("sm_80", constants={"BM": bm}, aligned=False)
     if len(place):
-        compiled.simulate(at_q, at_k, place, right or 0)
+        compiled.simulate(at_q, at_k, place)
     return place
 
 
@@ -61,18 +61,17 @@ LENGTHS = st.tuples(st.integers(0, 200), st.integers(0, 300))
 @given(
     st.lists(LENGTHS, min_size=1, max_size=150),
     st.sampled_from([16, 64, 192]),
-    st.sampled_from([None, 0, 70]),
 )
-def test_every_block_has_a_place_and_the_longest_come_first(
-    lengths: Lengths, bm: int, right: int | None
+def test_every_block_has_a_place_and_the_longest_sequences_come_first(
+    lengths: Lengths, bm: int
 ) -> None:
+    """Those of a sequence beside one another: L2 brings them the same keys."""
     at_q, at_k = ends_of(lengths)
     wanted = []
     for z, (nq, nk) in enumerate(lengths):
         for row in range(-(-nq // bm)):
-            reach = nk if right is None else min(nk, (row + 1) * bm + nk - nq + right)
-            wanted.append(((-reach, z, -row), (at_q[z], nq, at_k[z], nk, row * bm)))
-    place = placed(lengths, bm, right)
+            wanted.append(((-nk, z, -row), (at_q[z], nq, at_k[z], nk, row * bm)))
+    place = placed(lengths, bm)
     assert [tuple(p) for p in place[: len(wanted), :5]] == [entry for _, entry in sorted(wanted)]
     assert (place[len(wanted) :, [1, 3]] == 0).all()
 
@@ -89,7 +88,7 @@ def check(
     target = "sm_90" if make is warp_specialized_attention else "sm_80"
     bounded = mask.right is not None, mask.left is not None, mask.cap > 0
     compiled = make(hx.f16, d, dv, *bounded, True, True).compile(target, constants=constants)
-    place = placed(lengths, constants["BM"], mask.right)
+    place = placed(lengths, constants["BM"])
     scale = d**-0.5
     clean = [
         rng.normal(size=(1, *s)).astype(np.float16)

@@ -12,7 +12,7 @@ import hexcute_core as hx
 from hexcute_core.errors import LaunchError
 from hexcute_kernels.attention.configs import MMA, WGMMA, MmaConfig, WgmmaConfig
 from hexcute_kernels.attention.pipelined import pipelined_attention
-from hexcute_kernels.attention.ragged import PLACE, Placed, most_places, placing
+from hexcute_kernels.attention.ragged import PLACE, Placed, most_places, place_blocks
 from hexcute_kernels.attention.warp_specialized import warp_specialized_attention
 from hexcute_kernels.operator import Argument, Launch, Operator, Problem, Run, Steps, Variant
 from hexcute_kernels.tensors import Output, check_contiguous, check_rank, dtype_of
@@ -200,7 +200,7 @@ def launch(
             return Launch(kernel, config, (*tensors, *sums, *numbers))
         work = Output((most_places(p.sq, p.sequences, config.BM), PLACE), hx.i32)
         ends = ("cu_seqlens_q", "cu_seqlens_k")
-        first = Launch(placing(bounded[0]), Placed(config.BM), (*ends, "work0", numbers[1]))
+        first = Launch(place_blocks, Placed(config.BM), (*ends, "work0"))
         packed = ((name, _batch_of_one) for name in tensors)
         return Steps((work,), (first, Launch(kernel, config, (*packed, *sums, "work0", *numbers))))
 

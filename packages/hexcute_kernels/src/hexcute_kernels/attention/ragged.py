@@ -3,15 +3,15 @@
     place[t] = (first query, queries, first key, keys) of a sequence, and the block's first query
 
 Sequence z has rows ends[z] to ends[z + 1] - 1 of the packed tensors, and both ends are known to the
-GPU alone. Places are numbered by how many keys their queries reach, most first, so that no long
-block is left to the end; those behind the last have no queries and no keys. The host knows how many
-there may be, and so how many blocks to launch.
+GPU alone. Places are numbered by how many keys their sequences have, most first, so that no long
+block is left to the end, and within a sequence from its last queries on: blocks that run together
+read the same keys, which L2 brings them. Places behind the last have no queries and no keys. The
+host knows how many there may be, and so how many blocks to launch.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 
 import hexcute_core as hx
 from hexcute_core import i32
@@ -21,14 +21,14 @@ ends, places = hx.dims("ends places")
 PLACE = 8
 """Numbers of a place, of which five are used: whole sectors of memory."""
 ROWS, SEQUENCES = 16, 64
-"""Places that are numbered together, and sequences that they are compared with at a time."""
+"""Places that are numbered together, and sequences that one is compared with at a time."""
 NOTHING = -(1 << 30)
-"""Fewer keys than any block reaches, and a row before that of any tensor."""
+"""Fewer keys than any sequence has, and a row before that of any tensor."""
 
 
 @dataclass(frozen=True)
 class Placed:
-    """The constant of `placing`: queries per block."""
+    """The constant of `place_blocks`: queries per block."""
 
     BM: int
 
@@ -47,66 +47,40 @@ def lengths(at, first):
     return hx.maximum(end - begin, 0)
 
 
-@hx.device
-def reaching(goal, nq, nk, right, bounded_right, BM):
-    """How many blocks of BM of nq queries reach `goal` keys of nk or more. Block r reaches those up
-    to (r + 1) BM + nk - nq + right, where a mask bounds them, and the later the more."""
-    blocks = hx.cdiv(nq, BM)
-    found = hx.where(nk >= goal, blocks, 0)
-    if bounded_right:
-        before = hx.maximum(hx.cdiv(goal - (nk - nq + right), BM) - 1, 0)
-        found = hx.where(nk >= goal, hx.maximum(blocks - before, 0), 0)
-    return found
-
-
-@cache
-def placing(bounded_right: bool) -> hx.Kernel:
-    """The kernel that writes the places of sequences: a block for each, and one for what is left.
-    Query i sees keys up to i + keys - queries + right where `bounded_right`."""
-
-    @hx.kernel
-    def place_blocks(
-        at_q: i32[ends], at_k: i32[ends], place: i32[places, PLACE], right: i32, *, BM: int = 128
-    ):
-        hx.attrs.cuda.grid_dim = ends
-        hx.attrs.cuda.block_dim = 128
-        z = hx.blockIdx.x
-        left_over = z == ends - 1
-        q, k = at_q[z], at_k[z]
-        nq, nk = hx.maximum(at_q[z + 1] - q, 0), hx.maximum(at_k[z + 1] - k, 0)
-        rows = ends if left_over else hx.cdiv(nq, BM)
-        numbers = hx.shared_tensor(i32, (ROWS,))
-        number, column = hx.iota((ROWS, 1), 0), hx.iota((1, PLACE), 1)
-        earlier = hx.register_tensor(i32, (ROWS, 1))
-        for first in range(0, rows, ROWS):
-            row = first + number
-            if first == 0 or not left_over:
-                seen, found = (hx.register_tensor(i32, (ROWS, n)) for n in (1, SEQUENCES))
-                hx.fill(seen, NOTHING if left_over else nk)
-                hx.fill(found, 0)
-                if bounded_right:
-                    seen = hx.minimum(seen, (row + 1) * BM + (nk - nq + right))
-                for start in range(0, ends, SEQUENCES):
-                    other = start + hx.iota((1, SEQUENCES), 1)
-                    # Of those that reach as far, the sequences before this one come first.
-                    goal = seen + hx.cast(other > z, i32)
-                    blocks = reaching(
-                        goal, lengths(at_q, start), lengths(at_k, start), right, bounded_right, BM
-                    )
-                    found += hx.where(other == z, 0, blocks)
-                hx.copy(hx.sum(found, 1), earlier)
-            # Within a sequence the last rows reach farthest.
-            order = row if left_over else rows - 1 - row
-            order = hx.where(row < rows, earlier + order, -1)
-            hx.syncthreads()
-            hx.copy(hx.reshape(order, (ROWS,)), numbers)
-            hx.syncthreads()
-            entry = row * BM
-            for at, value in ((0, q), (1, nq), (2, k), (3, nk)):
-                entry = hx.where(column == at, value, entry)
-            hx.copy(entry, hx.global_view(place, ((ROWS, PLACE), (numbers, 1))))
-
-    return place_blocks
+@hx.kernel
+def place_blocks(
+    at_q: i32[ends], at_k: i32[ends], place: i32[places, PLACE], *, BM: int = 128
+):  # fmt: skip
+    """Writes the places of sequences: a block for each, and one for what is left."""
+    hx.attrs.cuda.grid_dim = ends
+    hx.attrs.cuda.block_dim = 128
+    z = hx.blockIdx.x
+    left_over = z == ends - 1
+    q, k = at_q[z], at_k[z]
+    nq, nk = hx.maximum(at_q[z + 1] - q, 0), hx.maximum(at_k[z + 1] - k, 0)
+    rows = ends if left_over else hx.cdiv(nq, BM)
+    found = hx.register_tensor(i32, (1, SEQUENCES))
+    hx.fill(found, 0)
+    for start in range(0, ends, SEQUENCES):
+        other = start + hx.iota((1, SEQUENCES), 1)
+        # Of those with as many keys, the sequences before this one come first.
+        least = (NOTHING if left_over else nk) + hx.cast(other > z, i32)
+        blocks = hx.cdiv(lengths(at_q, start), BM)
+        found += hx.where((other != z) & (lengths(at_k, start) >= least), blocks, 0)
+    before = hx.number(hx.sum(hx.reshape(found, (SEQUENCES,)), 0))
+    numbers = hx.shared_tensor(i32, (ROWS,))
+    number, column = hx.iota((ROWS, 1), 0), hx.iota((1, PLACE), 1)
+    for first in range(0, rows, ROWS):
+        row = first + number
+        # Within a sequence the last rows reach farthest.
+        order = hx.where(row < rows, before + (row if left_over else rows - 1 - row), -1)
+        hx.syncthreads()
+        hx.copy(hx.reshape(order, (ROWS,)), numbers)
+        hx.syncthreads()
+        entry = row * BM
+        for at, value in ((0, q), (1, nq), (2, k), (3, nk)):
+            entry = hx.where(column == at, value, entry)
+        hx.copy(entry, hx.global_view(place, ((ROWS, PLACE), (numbers, 1))))
 
 
 @hx.device

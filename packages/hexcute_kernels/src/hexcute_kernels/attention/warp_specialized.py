@@ -116,7 +116,7 @@ def warp_specialized_attention(
         queries = [hx.pipeline(1) for _ in range(GROUPS)]
         loading, multiplying = (BUSY if ragged else REGISTERS)[GROUPS]
         order = hx.turns(GROUPS)
-        seen = hx.shared_tensor(i32, (BN,)) if ragged else None
+        seen, there = (hx.shared_tensor(i32, (n,)) if ragged else None for n in (BN, BM))
 
         with hx.warp_groups_producer(registers=loading):
             for i in range(tiles):
@@ -143,7 +143,6 @@ def warp_specialized_attention(
                         hx.copy(gv[:, :, n], s_v[:, :, s])
 
         for me in hx.static_range(GROUPS):
-            there = hx.shared_tensor(i32, (high,)) if ragged else None
             with hx.warp_groups_consumer(1, registers=multiplying):
                 ends = [(True, after_whole, tiles)] if bounded_left else []
                 stretches = [(True, 0, first), (False, first + 1, after_whole), *ends]
@@ -161,7 +160,7 @@ def warp_specialized_attention(
                     rs = visible(rs, not whole, *caps, (last - first) * BN, nk, *bounds)
                     m, decay = raised(rs, m, factor)
                     p, sums = exponentials(rs, m, factor)
-                    rp, read = hx.cast(p, dtype), values.wait()
+                    rp = hx.cast(p, dtype)
                     for cut, start, stop in stretches:
                         limit = hx.minimum(TIMES * sums, MOST)
                         for i in range(start, stop):
@@ -170,7 +169,7 @@ def warp_specialized_attention(
                                 hx.gemm(rs, mine, k_now, asynchronous=True, accumulate=False)
                                 if not GUESS:
                                     ro *= decay
-                                hx.gemm(ro, rp, s_v[:, :, read], asynchronous=True)
+                                hx.gemm(ro, rp, s_v[:, :, values.wait()], asynchronous=True)
                             hx.wait_gemm(1)
                             if not GUESS:
                                 keys.release()
@@ -179,10 +178,12 @@ def warp_specialized_attention(
                             if cut or not GUESS:
                                 m, decay = raised(rs, m, factor)
                                 sums *= decay
+                            if not GUESS:  # The next values come sooner.
+                                hx.wait_gemm(0)
+                                values.release()
                             p, new = exponentials(rs, m, factor)
-                            # Before it: ptxas moves the wait for p v before exponentials else.
-                            read = values.wait()
-                            hx.wait_gemm(0)
+                            if GUESS:
+                                hx.wait_gemm(0)
                             if cut and GUESS:
                                 ro *= decay
                             elif GUESS and any_of(new > limit):
@@ -196,28 +197,29 @@ def warp_specialized_attention(
                                     p, new = exponentials(rs, m, factor)
                             if GUESS:
                                 keys.release()
-                            values.release()
+                                values.release()
                             sums += new
                             rp = hx.cast(p, dtype)
                     if not GUESS:
                         ro *= decay
-                    hx.gemm(ro, rp, s_v[:, :, read], asynchronous=True)
+                    hx.gemm(ro, rp, s_v[:, :, values.wait()], asynchronous=True)
                     queries[me].release()
                 total = hx.sum(sums, 1)
                 share = reciprocal_or_zero(total)
                 hx.wait_gemm(0)
                 if ragged:
-                    name_rows(there, top, nq)
+                    names = there[me * high : (me + 1) * high]
+                    name_rows(names, top, nq)
                     hx.sync_role()
                 if with_lse:
-                    steps = (high, 1), (there if ragged else 1, 1)
+                    steps = (high, 1), (names if ragged else 1, 1)
                     hx.copy(log_sum(m, total, factor), hx.global_view(lse[z, h, q0 + top :], steps))
                 # The queries have been read: their memory takes the result on its way out.
                 so = s_q[me * high : (me + 1) * high, :wide_v]
                 hx.sync_role()
                 hx.copy(hx.cast(ro * share, dtype), so)
                 hx.sync_role()
-                steps = (high, wide_v), (there if ragged else hq * dv, 1)
+                steps = (high, wide_v), (names if ragged else hq * dv, 1)
                 hx.copy(so, hx.global_view(o[z, q0 + top :, h, :], steps))
 
     return attention
