@@ -15,6 +15,7 @@ transformers = pytest.importorskip("transformers")
 from stored_models import write_model  # noqa: E402
 from test_transformers_mamba import MAMBAS  # noqa: E402
 from test_transformers_stored import (  # noqa: E402
+    EIGHT_BITS,
     Hopper,
     alike,
     met,
@@ -52,7 +53,7 @@ STORED = {
     "experts_gptq": ("Mixtral", "gptq"),
     "deepseek_awq": ("DeepseekV3", "awq"),
 }
-EIGHT_BITS = {"fp8": "Llama", "experts_fp8": "Qwen3Moe"}
+STORED_EIGHT = {"fp8": "Llama", "experts_fp8": "Qwen3Moe"}
 
 
 @pytest.fixture(autouse=True)
@@ -100,9 +101,9 @@ def rounded_alike(
     return made.to(input.dtype).view(*input.shape[:-1], n)
 
 
-@pytest.mark.parametrize("name", EIGHT_BITS)
+@pytest.mark.parametrize("name", STORED_EIGHT)
 def test_models_in_eight_bits(tmp_path: Path, name: str) -> None:
-    family = EIGHT_BITS[name]
+    family = STORED_EIGHT[name]
     written(tmp_path, family, "fp8")
     ids = prompt().cuda()
     with Hopper():
@@ -114,7 +115,7 @@ def test_models_in_eight_bits(tmp_path: Path, name: str) -> None:
     got, _ = load(tmp_path)
     alike(got, modules)
     ours = answers(got, ids)
-    near(ours, want, 2.0**-2)
+    near(ours, want, EIGHT_BITS)
     use(theirs)
     near(answers(theirs, ids), ours, 2.0**-6)
 

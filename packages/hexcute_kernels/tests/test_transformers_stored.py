@@ -20,7 +20,7 @@ from reference_gpu import reference_gpu  # noqa: E402
 from safetensors.torch import load_file  # noqa: E402
 from stored_models import write_model, write_safetensors  # noqa: E402
 from test_transformers import fp8_by_definition  # noqa: E402
-from tiny_models import NEW, answers, prompt, tiny  # noqa: E402
+from tiny_models import NEW, answers, drawn, prompt, tiny  # noqa: E402
 
 from hexcute_kernels.checkpoints import CheckpointError  # noqa: E402
 from hexcute_kernels.integrations.transformers import load, use  # noqa: E402
@@ -51,19 +51,24 @@ SIZES: dict[str, dict[str, int]] = {
 }  # fmt: skip
 USUAL, LETTERS = ("gate_proj", "up_proj", "down_proj"), ("w1", "w3", "w2")
 FOUR = {"Llama": 2, "Qwen3Moe": 7, "Mixtral": 8, "DeepseekV3": 3}
-EIGHT = {"Llama": 0, "Qwen3Moe": 73}
-"""Seeds of weights under which no two tokens come close to being the next: those of eight bits are
-the same in 60 runs whose activations are off by their last place, which e4m3 rounds otherwise."""
+EIGHT = {"Llama": 29, "Qwen3Moe": 23}
+"""Seeds of weights under which no two tokens come close to being the next: of eight bits the two
+best are a 14th of the largest logit apart, and tokens the same in 40 runs whose activations are
+off by their last place, which e4m3 rounds otherwise."""
+CALM = 0.03
+"""Deviation of inner weights of eight bits: what a layer adds is less than what it is added to, or
+two roundings of e4m3 would lead to models that have little in common."""
 TOLERANCE = 2.0**-6
 """Of the largest logit: some units in the last place of float16 in each of two layers."""
-EIGHT_BITS = 2.0**-2
+EIGHT_BITS = 2.0**-3
 """The same where activations are rounded to e4m3, of which a 16th is the last place."""
 
 
 def written(path: Path, family: str, form: str, seed: int = 0, **more: Any) -> Any:
     """A model in a folder, and transformers' model of the same numbers."""
-    seed = seed or (EIGHT if form == "fp8" else FOUR)[family]
-    model = tiny(family, seed=seed, **{**WIDE, **SIZES[family], **more})
+    model = tiny(family, seed=seed or FOUR[family], **{**WIDE, **SIZES[family], **more})
+    if form == "fp8":
+        drawn(model, seed or EIGHT[family], CALM)
     expert = LETTERS if family == "Mixtral" else USUAL
     write_model(path, model, form, expert, files=2 if form == "awq" else 1)
     return model

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 import torch
@@ -29,6 +30,21 @@ def tiny(family: str, dtype: Any = torch.float16, seed: int = SEED, **sizes: Any
             parameter.data += torch.rand_like(parameter) - 0.5
         else:
             parameter.data.normal_(0, 0.15)
+    return model
+
+
+def drawn(model: Any, seed: int, deviation: float) -> Any:
+    """The model with other numbers: inner weights so wide, those of norms about 1. They depend on
+    their names and the seed alone, not on what making a model draws in this version."""
+    for name, parameter in model.named_parameters():
+        draw = torch.Generator().manual_seed(seed + zlib.crc32(name.encode()))
+        width = 0.15 if "embed" in name or "lm_head" in name else deviation
+        made = torch.empty(parameter.shape)
+        if parameter.dim() == 1:
+            made.uniform_(0.5, 1.5, generator=draw)
+        else:
+            made.normal_(0, width, generator=draw)
+        parameter.data.copy_(made)
     return model
 
 
