@@ -61,7 +61,7 @@ class Case:
 
 
 SMALL, TWO = SplitConfig(16, 3, 8), SplitConfig(32, 2, 12)
-SIXTEEN = CombineConfig(16, 1)
+SIXTEEN = CombineConfig(16, 1, 1)
 FOUR = Case(Sizes(4, 1, 8, 2, 128, 64), TWO, (100, 0, 1, 47))
 LARGE: tuple[dict[str, Any], ...] = (
     {"sizes": Sizes(2, 1, 70, 1, 128, 128), "config": SplitConfig(64, 2, 6, PAIRED=True),
@@ -199,9 +199,14 @@ def test_against_the_definition(case: Case) -> None:
     run(case)
 
 
+def test_blocks_share_the_columns_of_a_row() -> None:
+    wide = Case(Sizes(2, 1, 3, 1, 90, 512), TWO, (90, 33), values=512, target="sm_90")
+    run(wide, how=CombineConfig(4, 1, 4))
+
+
 @pytest.mark.parametrize("case", [CASES[0], FOUR, CASES[11]], ids=str)
 def test_combined_many_at_a_time_and_without_logarithms(case: Case) -> None:
-    run(case, how=CombineConfig(64, 4), logged=False)
+    run(case, how=CombineConfig(64, 4, 1), logged=False)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -258,13 +263,15 @@ def test_tiles_and_places(given: dict[str, Any], tile: tuple[int, int], places: 
 
 @pytest.mark.parametrize(
     ("splits", "width", "how"),
-    [(2, 128, (4, 1)), (8, 64, (8, 1)), (9, 128, (16, 4)), (32, 128, (32, 4)), (256, 256, (64, 4)),
-     (8, 512, (8, 4)), (66, 512, (16, 4))],
+    [(2, 128, (4, 1, 1)), (8, 64, (8, 1, 1)), (9, 128, (16, 4, 1)), (32, 128, (32, 4, 1)),
+     (256, 256, (64, 4, 1)), (8, 512, (8, 1, 4)), (66, 512, (64, 4, 4)),
+    ],
 )  # fmt: skip
 def test_all_splits_are_combined_at_a_time_where_there_is_room(
-    splits: int, width: int, how: tuple[int, int]
+    splits: int, width: int, how: tuple[int, int, int]
 ) -> None:
-    assert combining(splits, width) == CombineConfig(*how)
+    assert combining(splits, width, 512) == CombineConfig(*how)
+    assert combining(splits, width, 513).PARTS == 1
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,9 @@ def test_a_key_is_its_value_too() -> None:
     assert first.prepared[1].shape == (70 * 64, 1, 576)
     work = second.prepared[0]
     assert work.shape == (first.prepared[-1], 1, 128, 516)
-    assert second.addresses[-1] == o.data_ptr() and second.constants == {"CHUNK": 16, "WARPS": 4}
+    assert second.addresses[-1] == o.data_ptr() and second.constants == {
+        "CHUNK": 16, "WARPS": 4, "PARTS": 4,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,9 @@ MOST = 256
 LITTLE = 8
 """Tiles of keys that one block may read alone, however long other sequences are."""
 
+WIDE_PARTS, FEW_ROWS = 4, 512
+"""Blocks for each of at most so many rows of wide results."""
+
 
 class Cached(Protocol):
     """A problem of b sequences of `columns` tiles of queries' heads each, against sk keys, of which
@@ -96,17 +99,20 @@ def _power(number: int) -> int:
 
 @dataclass(frozen=True)
 class CombineConfig:
-    """CHUNK splits at a time, by WARPS warps."""
+    """CHUNK splits at a time, by WARPS warps; PARTS blocks share the columns of a row."""
 
     CHUNK: int
     WARPS: int
+    PARTS: int
 
 
-def combining(splits: int, width: int) -> CombineConfig:
-    """How results of so many splits and columns are combined: all at a time, where a block's
-    registers have room."""
+def combining(splits: int, width: int, rows: int) -> CombineConfig:
+    """How results of so many splits, columns and rows are combined: all splits at a time, where a
+    block's registers have room. Few wide rows are shared, as they alone would not fill a GPU."""
+    parts = WIDE_PARTS if width > 256 and rows <= FEW_ROWS else 1
+    width //= parts
     chunk = min(max(_power(splits), 4), 64 if width <= 256 else 16)
-    return CombineConfig(chunk, 1 if chunk <= 8 and width <= 256 else 4)
+    return CombineConfig(chunk, 1 if chunk <= 8 and width <= 256 else 4, parts)
 
 
 class Appended(Protocol):

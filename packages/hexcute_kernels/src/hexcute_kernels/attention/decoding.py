@@ -261,8 +261,8 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
 @cache
 def combine(kind: Kind) -> hx.Kernel:
     """The kernel that makes results of the splits of `decoding_attention`, as many of a sequence as
-    are given or its plan says: a row per block of WARPS warps, CHUNK splits at a time."""
-    wide, width = tile_width(kind.dv), workspace_width(kind.dv)
+    are given or its plan says: PARTS blocks of WARPS warps per row, CHUNK splits at a time."""
+    columns, width = tile_width(kind.dv), workspace_width(kind.dv)
     plan_type = i32[b, 2] if kind.several else None
     log_type = f32[b, h, sq] if kind.logged else None
 
@@ -270,11 +270,12 @@ def combine(kind: Kind) -> hx.Kernel:
     def combined(
         work: f32[places, sq, h, width], plan: plan_type, o: kind.dtype[b, sq, h, kind.dv],
         logs: log_type, scale: f32, v_scale: f32, splits: i32,
-        *, CHUNK: int = 16, WARPS: int = 1,
+        *, CHUNK: int = 16, WARPS: int = 1, PARTS: int = 1,
     ):  # fmt: skip
-        hx.attrs.cuda.grid_dim = h, sq, b
+        hx.attrs.cuda.grid_dim = h * PARTS, sq, b
         hx.attrs.cuda.block_dim = 32 * WARPS
-        head, query, z = hx.blockIdx.x, hx.blockIdx.y, hx.blockIdx.z
+        head, query, z = hx.blockIdx.x // PARTS, hx.blockIdx.y, hx.blockIdx.z
+        wide, begin = columns // PARTS, hx.blockIdx.x % PARTS * (columns // PARTS)
         wait_for_others(kind.dependent, kind.early)
         first, count = z * splits, splits
         if kind.several:
@@ -283,17 +284,17 @@ def combine(kind: Kind) -> hx.Kernel:
         ro, m, total = nothing_yet(1, wide)
         for c in range(0, count, CHUNK):
             there, parts = hx.iota((CHUNK, 1), 0) + c < count, []
-            for at, columns, nothing in ((0, wide, 0.0), (wide, 1, LEAST), (wide + 1, 1, 0.0)):
-                steps = (CHUNK, columns), (sq * h * width, 1)
+            for at, many, none in ((begin, wide, 0.0), (columns, 1, LEAST), (columns + 1, 1, 0.0)):
+                steps = (CHUNK, many), (sq * h * width, 1)
                 part = hx.global_view(work[first + c :, query, head, at:], steps)
-                parts.append(hx.where(there, in_registers(part, f32), nothing))
+                parts.append(hx.where(there, in_registers(part, f32), none))
             rp, rm, rt = parts
             now = hx.maximum(m, hx.max(rm, 0))
             weights, decay = hx.exp2((rm - now) * factor), hx.exp2((m - now) * factor)
             ro = ro * decay + hx.sum(rp * weights, 0)
             total = total * decay + hx.sum(rt * weights, 0)
             m = now
-        there = hx.global_view(o[z, query, head:, :], ((1, wide), (kind.dv, 1)))
+        there = hx.global_view(o[z, query, head:, begin:], ((1, wide), (kind.dv, 1)))
         if kind.logged:
             logs = hx.global_view(logs[z, head:, query:], ((1, 1), (sq, 1)))
         finish(ro, m, total, factor, v_scale, there, logs)

@@ -291,7 +291,7 @@ def launch(
         first = Launch(kernel(kind), config.kernel(p), (*tensors, "work0", *planned, *rest))
         found: Argument = ("work0", lambda work: work.view(places, p.sq, p.h, width))
         # Of sequences that are split by their lengths, as many as they have on an average.
-        how = combining(places // p.b - several, p.width)
+        how = combining(places // p.b - several, p.width, p.b * p.sq * p.h)
         ends = [result, *[logs] * p.with_lse]
         second = Launch(combine(kind), how, (found, *planned, *ends, *numbers, blocks))
         return Steps((work, *plans), (first, second))

@@ -1,11 +1,12 @@
 """Decoding from one latent head on Hopper: one warp group loads by TMA, two others multiply.
 
-    s(n) = q k(n)^T            by the first group, whose softmax p(n) both read
-    o += p(n - 1) v(n - 1)     by both, half of the columns each, under s(n) and its softmax
+    o += p(n - 1) v(n - 1)     by both groups, half of the columns each
+    s(n) = q k(n)^T            by the first, behind it, whose softmax p(n) both read
 
 A key's first columns are its value: shared memory holds them once, and the products read them both
-ways. The halves of the values and what keys have beyond are pieces with slots of their own, so that
-each is loaded anew as soon as nobody needs it.
+ways. The halves of the values and what keys have beyond are pieces with slots of their own, two of
+each: there is no room for more. So values are used before the next scores are begun, and keys are
+loaded anew under these and their softmax.
 """
 
 from __future__ import annotations
@@ -43,24 +44,27 @@ LOADING, MULTIPLYING = 40, 232
 
 
 @hx.device
-def bring_piece(k, tile, z, at, begin, sk, table, page):
-    """Starts copies of a piece, from column `begin` on, of keys from `at` on of sequence z."""
+def bring_piece(k, tile, found, begin):
+    """Starts copies of a piece, from column `begin` on, of keys that lie from the rows found on, as
+    many of each."""
     (count, wide), (_, hk, d) = tile.shape, k.shape
-    unit = count if page is None else min(page, count)
-    for u in hx.static_range(0, count, unit):
-        there = k[row_of(z, at + u, sk, table, page) :, 0, begin:]
-        hx.copy(hx.global_view(there, ((unit, wide), (hk * d, 1))), tile[u : u + unit, :])
+    unit = count // len(found)
+    for i in hx.static_range(len(found)):
+        there = hx.global_view(k[found[i] :, 0, begin:], ((unit, wide), (hk * d, 1)))
+        hx.copy(there, tile[i * unit : (i + 1) * unit, :])
 
 
 @hx.device
-def multiply(rs, s_q, pieces, slots):
-    """Issues rs = q k^T, a piece of the columns after the other."""
-    for (begin, tile, _), slot in zip(pieces, slots):
-        _, wide, stages = tile.shape
-        # The columns begin there, but are told anew for each tile: addresses of all the products'
-        # operands, kept from tile to tile, would fill 72 registers.
-        part = s_q[:, hx.ds(begin + slot // stages * STEP, wide)]
-        hx.gemm(rs, part, tile[:, :, slot], asynchronous=True, accumulate=begin > 0)
+def add_scores(rs, s_q, piece, accumulate):
+    """Issues rs = q k^T over the columns of a piece, or adds them to rs; gives the piece's slot."""
+    begin, tile, pipe = piece
+    _, wide, stages = tile.shape
+    slot = pipe.wait()
+    # The columns begin there, but are told anew for each tile: addresses of all the products'
+    # operands, kept from tile to tile, would fill 72 registers.
+    part = s_q[:, hx.ds(begin + slot // stages * STEP, wide)]
+    hx.gemm(rs, part, tile[:, :, slot], asynchronous=True, accumulate=accumulate)
+    return slot
 
 
 @hx.device
@@ -114,6 +118,8 @@ def latent_attention(kind: Kind) -> hx.Kernel:
             (begin, hx.shared_tensor(dtype, (BN, wide, STAGES)), hx.pipeline(STAGES))
             for begin, wide in cuts
         ]
+        halves, rest = pieces[:2], pieces[2:]
+        unit = BN if page is None else min(page, BN)
         asked, shares = hx.pipeline(1), hx.pipeline(1)
 
         with hx.warp_groups_producer(registers=LOADING):
@@ -128,52 +134,56 @@ def latent_attention(kind: Kind) -> hx.Kernel:
                     hx.sync_role()
                     hx.copy(hx.where(hx.iota((BN,), 0) + key < length, row, NOTHING), names)
                     hx.sync_role()
-                    for begin, tile, pipe in pieces:
+                    for begin, tile, pipe in (*rest, *halves):
                         view = hx.global_view(k[:, 0, begin:], (tile.shape[:2], (names, 1)))
                         with pipe.produce() as s:
                             hx.copy(view, tile[:, :, s])
                 else:
-                    for begin, tile, pipe in pieces:
+                    # Looked up before a slot is waited for: the copies are to begin at once then.
+                    units = hx.static_range(0, BN, unit)
+                    found = [row_of(z, key + u, sk, table, page) for u in units]
+                    for begin, tile, pipe in (*rest, *halves):
                         with pipe.produce() as s:
-                            bring_piece(k, tile[:, :, s], z, key, begin, sk, table, page)
+                            bring_piece(k, tile[:, :, s], found, begin)
 
-        _, s_v, first = pieces[0]
-        others = [pipe for _, _, pipe in pieces[1:]]
+        _, s_v, first = halves[0]
+        others = [pipe for _, _, pipe in (halves[1], *rest)]
         with hx.warp_groups_consumer(registers=MULTIPLYING):
             ro, m, total = nothing_yet(high, half)
             rs = hx.register_tensor(f32, (high, BN))
             asked.wait()
             if count > 0:
-                slots = [pipe.wait() for _, _, pipe in pieces]
-                multiply(rs, s_q, pieces, slots)
+                for piece in rest:
+                    add_scores(rs, s_q, piece, False)
+                read = add_scores(rs, s_q, halves[0], len(rest) > 0)
+                add_scores(rs, s_q, halves[1], True)
                 hx.wait_gemm(0)
                 for pipe in others:
                     pipe.release()
                 if hides(at, BN, bq, queries, shift, left):
                     hide_unseen(rs, bq, group, at, length, shift, left)
                 p, decay, m, total = online_softmax(rs, m, total, factor)
-                rp, read = hx.cast(p, dtype), slots[0]
-                hand_over(shares, s_p, rp, s_decay, decay)
+                rp = hx.cast(p, dtype)
                 for i in range(1, count):
-                    slots = [pipe.wait() for _, _, pipe in pieces]
-                    multiply(rs, s_q, pieces, slots)
+                    hand_over(shares, s_p, rp, s_decay, decay)
                     ro *= decay
                     hx.gemm(ro, rp, hx.transpose(s_v[:, :, read]), asynchronous=True)
-                    hx.wait_gemm(1)
+                    for piece in rest:
+                        add_scores(rs, s_q, piece, False)
+                    # Under the rest's products, so that the next keys come under all others.
+                    hx.wait_gemm(len(rest))
+                    first.release()
+                    read = add_scores(rs, s_q, halves[0], len(rest) > 0)
+                    add_scores(rs, s_q, halves[1], True)
+                    hx.wait_gemm(0)
                     for pipe in others:
                         pipe.release()
                     column = at + i * BN
                     if hides(column, BN, bq, queries, shift, left):
                         hide_unseen(rs, bq, group, column, length, shift, left)
                     p, decay, m, total = online_softmax(rs, m, total, factor)
-                    with shares.produce() as t:
-                        # Behind the wait for the slot: ptxas moves it before exponentials else.
-                        hx.wait_gemm(0)
-                        hx.copy(decay, s_decay[:, :, t])
-                        rp = hx.cast(p, dtype)
-                        hx.copy(rp, s_p[:, :, t])
-                    first.release()
-                    read = slots[0]
+                    rp = hx.cast(p, dtype)
+                hand_over(shares, s_p, rp, s_decay, decay)
                 ro *= decay
                 hx.gemm(ro, rp, hx.transpose(s_v[:, :, read]))
                 first.release()
@@ -186,7 +196,7 @@ def latent_attention(kind: Kind) -> hx.Kernel:
                 for c, value in ((0, ro), (dv, m), (dv + 1, total)):
                     leave(value, work[place, bq:, 0, bg:, c:], ordered)
 
-        _, s_w, second = pieces[1]
+        _, s_w, second = halves[1]
         with hx.warp_groups_consumer(registers=MULTIPLYING):
             ro, weight = hx.register_tensor(f32, (high, half)), hx.register_tensor(f32, (high, 1))
             hx.fill(ro, 0.0)
