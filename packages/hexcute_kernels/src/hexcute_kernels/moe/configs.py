@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
+from hexcute_kernels.moe.cost import dense_us, expert_us
 from hexcute_kernels.moe.forms import HALF, PLAIN, Weights
 from hexcute_kernels.tables import Row, Sized, Table, tiles
 
@@ -18,11 +21,10 @@ class W4A16Config:
     """BM tokens and BN columns of weights per tile, STAGES of a group of k, GROUPS of 128 threads
     that multiply one tile, of which TEAMS take turns, and LOADS that load; RUN tiles of the same
     tokens one after another, SPLIT parts of k summed apart; EXACT, whether no weight is rounded.
-    Where BLOCKS share a multiprocessor each does one such piece of work, else they stay. KEPT, if
-    it is how many groups of k there are, their tokens stay in shared memory for all RUN tiles;
-    CLUSTER blocks side by side take the same tokens. ORDERED, a first product's tokens are brought
-    into the order of `sorting` before. TRITON is "dataflow" where weights pass through shared
-    memory once more, "layout" where they lie there row after row: what either costs."""
+    KEPT, if it is how many groups of k there are, their tokens stay in shared memory for all RUN
+    tiles. ORDERED, a first product's tokens are brought into the order of `sorting` before. TRITON
+    is "dataflow" where weights pass through shared memory once more, "layout" where they lie there
+    row after row: what either costs."""
 
     BM: int
     BN: int
@@ -33,9 +35,7 @@ class W4A16Config:
     RUN: int = 1
     SPLIT: int = 1
     EXACT: bool = False
-    BLOCKS: int = 1
     KEPT: int = 0
-    CLUSTER: int = 1
     ORDERED: bool = False
     TRITON: str = ""
 
@@ -45,7 +45,7 @@ class W4A16Config:
     def within(self, held: Weights) -> W4A16Config:
         """The same with as many slots as there is room for beside the scales of such weights."""
         slots = self.STAGES
-        while slots > 2 and self._bytes(held, slots) * self.BLOCKS > ROOM:
+        while slots > 2 and self._bytes(held, slots) > ROOM:
             slots -= 1
         return replace(self, STAGES=slots)
 
@@ -118,32 +118,20 @@ class StreamedConfig:
         return tiles(problem, self.first.BM, self.first.BN)
 
 
-ENOUGH = 100
-"""Tiles that keep a GPU's multiprocessors busy."""
-
-
-def _by_tokens(most: int | None, config: W4A16Config) -> tuple[Row[W4A16Config], ...]:
-    """Rows for up to `most` tokens, of so many parts of k that there is enough work."""
-    limit = {} if most is None else {"m": most}
-    split = [replace(config, SPLIT=parts) for parts in (1, 2, 4)]
-    rows = [Row(each, most=limit, fills=ENOUGH) for each in split]
-    return (*rows, Row(replace(config, SPLIT=8), most=limit))
+def _dense(columns: int, high: tuple[int, ...], parts: tuple[int, ...]) -> list[W4A16Config]:
+    """Tiles of so many columns and each of so many rows, of each number of parts of k."""
+    groups = columns // 128
+    tiles = [W4A16Config(rows, columns, 6, groups).within(PLAIN) for rows in high]
+    return [replace(tile, SPLIT=split) for tile in tiles for split in parts]
 
 
 DENSE = Table(
-    rows={
-        "h200": (
-            *_by_tokens(16, W4A16Config(16, 256, 6)),
-            *_by_tokens(32, W4A16Config(32, 256, 5)),
-            *_by_tokens(64, W4A16Config(64, 256, 4)),
-            *_by_tokens(None, W4A16Config(128, 256, 3)),
-        ),
-    },
     more=(
-        W4A16Config(16, 128, 6, 1, BLOCKS=2),
-        W4A16Config(160, 256, 3),
-        W4A16Config(128, 256, 3, CLUSTER=2),
+        *_dense(256, (16, 32, 64, 128), (1, 2, 4, 8)),
+        *_dense(256, (136, 144, 152), (1,)),
+        *_dense(128, (16, 32, 64, 128), (1, 2, 4)),
     ),
+    cost=lambda config, p, gpu: dense_us(p, config.BM, config.BN, config.SPLIT),
 )
 
 
@@ -191,7 +179,7 @@ def _kept(high: int) -> W4A16Config:
 
 
 _HIGH = ((8, 16), (20, 32), (38, 48), (144, 80), (272, 96), (None, 112))
-"""Rows of an expert on average, and those of its tiles."""
+"""Rows of an expert on average, and those of its tiles where products are narrow."""
 
 
 def _by_share(
@@ -213,21 +201,35 @@ def _by_share(
     )
 
 
+_MANY = (48, 64, 80, 96, 112, 128, 136, 144, 152)
+_LARGE = {
+    False: tuple(MoeConfig(_gathered(high), _whole(high)) for high in _MANY),
+    True: tuple(MoeConfig(_ordered(high), _whole(high)) for high in _MANY),
+}
+"""Tiles of many rows of an expert, by whether it is wide: then its tokens are read many times."""
+_BROAD = 1024
+
+
+def _layer_us(config: MoeConfig, p: Any, gpu: str) -> float:
+    return expert_us(p.share, config.first.BM) if config in _LARGE[p.width > _BROAD] else math.inf
+
+
 ROUTED = Table(
     rows={
         "h200": (
-            *_by_share(_gathered, _kept, 20, {"width": 256}, {"width": 256}),
+            *_by_share(_gathered, _kept, 20, {"width": 256}, {"width": 256, "share": 21}),
             *_by_share(_gathered, _in_turns, most={"width": 512}),
-            _few(_by_four, 8, 16, width=1024),
-            _few(_by_four, 20, 24, width=1024),
-            *_by_share(_gathered, _in_turns, 20, {"width": 1024}),
+            _few(_by_four, 8, 16, width=_BROAD),
+            _few(_by_four, 20, 24, width=_BROAD),
+            Row(MoeConfig(_gathered(48), _in_turns(48)), most={"width": _BROAD, "share": 38}),
+            Row(MoeConfig(_gathered(80), _in_turns(80)), most={"width": _BROAD, "share": 64}),
             _few(_whole, 8, 16),
             _few(_whole, 20, 24),
             _few(_whole, 38, 40),
-            *_by_share(_ordered, _whole, 38),
         ),
     },
-    more=(MoeConfig(_gathered(64), _in_turns(64)), MoeConfig(_gathered(96), _in_turns(96))),
+    more=(*_LARGE[False], *_LARGE[True]),
+    cost=_layer_us,
 )
 """`share` is how many rows an expert gets on average."""
 

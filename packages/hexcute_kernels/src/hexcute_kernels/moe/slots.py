@@ -12,7 +12,10 @@ from __future__ import annotations
 import hexcute_core as hx
 from hexcute_core import f16, f32, u16
 from hexcute_kernels.moe.forms import WORDS
-from hexcute_kernels.parts.unpack import numbers, shifts
+from hexcute_kernels.parts.unpack import numbers
+
+NO_SCALE = 2.0**-60
+"""The unit of a group whose scale is zero: what it adds is below what any result holds."""
 
 
 @hx.device
@@ -22,32 +25,18 @@ def rows_ring(high, stages, held, dtype):
 
 
 @hx.device
-def words_of(half, stages, plain):
-    """Slots for the words of `half` rows of weights, `plain` row after row as Triton lays them."""
-    shape = half, WORDS, stages
-    if plain:
-        line = f"({half},{WORDS},{stages}):({WORDS},1,{half * WORDS})"
-        return hx.shared_tensor(u16, shape, layout=line)
-    return hx.shared_tensor(u16, shape)
-
-
-@hx.device
 def ring(high, half, stages, held, dtype, as_triton):
     """Slots for a block of k: of `high` rows of x, where it has any, and of two lots of `half` rows
-    of weights as they are `held`, with what scales and shifts each of their parts; and where
-    weights pass through shared memory once more, as in Triton's dataflow, the place for them."""
-    shifted = held.parts if held.form.strips == 2 else 0
-    lots = [
-        (
-            words_of(half, stages, as_triton == "layout"),
-            [hx.shared_tensor(f16, (half, 1, stages)) for _ in range(held.parts)],
-            [hx.shared_tensor(f16, (half, 1, stages)) for _ in range(shifted)],
-        )
-        for _ in range(2)
-    ]
+    of weights as they are `held`, with what scales and shifts each of their parts, as it lies in
+    memory. Triton's layout has the weights row after row; and where they pass through shared memory
+    once more, as in its dataflow, there is a place for them."""
+    line = f"({half},{WORDS},{stages}):({WORDS},1,{half * WORDS})"
+    each, given = held.parts * held.form.strips, line if as_triton == "layout" else None
+    words = [hx.shared_tensor(u16, (half, WORDS, stages), layout=given) for _ in range(2)]
+    strips = [[hx.shared_tensor(f16, (half, 1, stages)) for _ in range(each)] for _ in words]
     sx = hx.shared_tensor(dtype, (high, held.form.block, stages)) if high else None
     through = hx.shared_tensor(dtype, (half, WORDS)) if as_triton == "dataflow" else None
-    return sx, lots, hx.pipeline(stages), through
+    return sx, list(zip(words, strips)), hx.pipeline(stages), through
 
 
 @hx.device
@@ -59,98 +48,95 @@ def load_slots(gx, q, strip, expert, columns, total, begin, tiles, slots):
         with pipe.produce() as s:
             if sx is not None:
                 hx.copy(gx[:, :, begin + i], sx[:, :, s])
-            for column, (sq, scales, zeros) in zip(columns, lots):
-                wide = sq.shape[0]
-                a_tile = ((wide, WORDS, groups), (hx.along(2), hx.along(3), hx.along(1)))
-                a_strip = ((wide, 1, groups), (hx.along(2), hx.along(1), hx.along(1)))
+            for column, (sq, strips) in zip(columns, lots):
+                a_tile = (*sq.shape[:2], groups), (hx.along(2), hx.along(3), hx.along(1))
+                a_strip = (sq.shape[0], 1, groups), (hx.along(2), hx.along(1), hx.along(1))
                 gq = hx.global_view(q[expert, :, column:, :], a_tile)
                 hx.copy(gq[:, :, begin + i], sq[:, :, s])
-                for p in hx.static_range(len(scales)):
-                    each = 2 if len(zeros) > 0 else 1
-                    at = total * (WORDS + each * p) + column
+                for j, shared in enumerate(strips):
+                    at = total * (WORDS + j) + column
                     gs = hx.global_view(strip[expert, :, at:], a_strip)
-                    hx.copy(gs[:, :, begin + i], scales[p][:, :, s])
-                    if len(zeros) > 0:
-                        gz = hx.global_view(strip[expert, :, at + total :], a_strip)
-                        hx.copy(gz[:, :, begin + i], zeros[p][:, :, s])
+                    hx.copy(gs[:, :, begin + i], shared[:, :, s])
 
 
 @hx.device
-def taken(lot, s, form, dtype):
-    """The words of a slot, and the scales and zero points of its parts, in registers."""
-    sq, scales, zeros = lot
-    words = hx.register_tensor(u16, sq.shape[:2])
-    hx.copy(sq[:, :, s], words)
-    strips = [hx.register_tensor(f16, (sq.shape[0], 1)) for _ in [*scales, *zeros]]
-    for shared, strip in zip([*scales, *zeros], strips):
+def taken(lot, s, form):
+    """The words of a slot, and the scale and the zero point, if any, of each part, in registers."""
+    words = hx.register_tensor(u16, lot[0].shape[:2])
+    hx.copy(lot[0][:, :, s], words)
+    strips = [hx.register_tensor(f16, (words.shape[0], 1)) for _ in lot[1]]
+    for shared, strip in zip(lot[1], strips):
         hx.copy(shared[:, :, s], strip)
-    count, less = len(scales), strips[len(scales) :]
-    return words, strips[:count], [shifts(z, dtype) if form.bits == 4 else z for z in less]
+    zeros = strips[1::2] if form.strips == 2 else [None] * len(strips)
+    return words, list(zip(strips[:: form.strips], zeros))
 
 
 @hx.device
-def multiply_rounded(rcs, slots, tiles, kept, form):
-    """rcs = the products of `tiles` slots with each of two lots, in turns: while one is multiplied,
-    the other is unpacked, and its weights rounded. `kept` is no list of slots here."""
+def add(into, there, rows, place, form, through=None, rounded=False, new=False):
+    """into += the products of one place of words, without their scale unless they are `rounded`,
+    and rows of x; `new`, it becomes these. They may go on behind this; gives the place's scale."""
+    words, parts = there
+    scale, zero = parts[place * len(parts) // form.places]
+    operand = numbers(words, place, zero, form, rows.dtype)
+    if rounded:
+        operand = operand * hx.cast(scale, rows.dtype)
+    if through is not None:
+        hx.wait_gemm(0)  # Nobody reads what was there.
+        hx.sync_role()
+        hx.copy(operand, through)
+        hx.sync_role()
+        operand = through
+    rx = rows[:, place * WORDS : (place + 1) * WORDS]
+    hx.gemm(into, operand, rx, accumulate=not new, asynchronous=True)
+    return scale
+
+
+@hx.device
+def multiply_in_turns(rcs, slots, tiles, exact, form):
+    """rcs, zero before, = the products of `tiles` slots with each of two lots, in turns: while one
+    is multiplied, the other is unpacked. Either its weights are rounded; or, `exact`, a group's
+    products are summed in units of its scale, to which the sum before it is brought."""
     sx, lots, pipe, through = slots
-    assert kept is None and through is None, "what EXACT alone has: rows that stay, Triton's way"
-    for rc in rcs:
-        hx.fill(rc, 0.0)
+    assert sx is not None and through is None, "rows that stay, and Triton's way, take fewer tokens"
+    units = [hx.register_tensor(f32, (rc.shape[0], 1)) for rc in rcs]
+    for unit in units:
+        hx.fill(unit, 1.0)
     for i in range(tiles):
         s = pipe.wait()
-        words = [taken(lot, s, form, sx.dtype) for lot in lots]
-        factors = [[hx.cast(scale, sx.dtype) for scale in scales] for _, scales, _ in words]
+        taken_lots = [taken(lot, s, form) for lot in lots]
         for place in hx.static_range(form.places):
-            rx = sx[:, place * WORDS : (place + 1) * WORDS, s]
-            for rc, (rq, _, zeros), scales in zip(rcs, words, factors):
-                p = place * len(scales) // form.places
-                zero = zeros[p] if len(zeros) > 0 else None
-                weights = numbers(rq, place, zero, form, sx.dtype) * scales[p]
-                hx.gemm(rc, weights, rx, asynchronous=True)
-                hx.wait_gemm(1)
-            if place == 0 and i > 0:
+            for rc, unit, there in zip(rcs, units, taken_lots):
+                if exact and place * len(there[1]) % form.places == 0:
+                    scale = there[1][place * len(there[1]) // form.places][0]
+                    wide = hx.where(scale == 0.0, NO_SCALE, hx.cast(scale, f32))
+                    rc *= unit / wide
+                    hx.copy(wide, unit)
+                add(rc, there, sx[:, :, s], place, form, rounded=not exact)
+                # A sum that is brought to other units has none of its products under way.
+                hx.wait_gemm(1 if exact else 2)
+            if place == 1 and i > 0:
                 pipe.release()
     hx.wait_gemm(0)
+    for rc, unit in zip(rcs, units):
+        rc *= unit
     pipe.release()
 
 
 @hx.device
-def multiply_exactly(rcs, slots, tiles, kept, form):
+def multiply_apart(rcs, slots, tiles, kept, form):
     """The same without rounding a weight: a group's products are summed apart, in one tile for both
-    lots, before its scales meet them. One warp group does that while another multiplies. `kept`
+    lots, before its scale meets them. One warp group does that while another multiplies. `kept`
     are the rows of x of each block of k, or None where they are in the slots."""
     sx, lots, pipe, through = slots
-    for rc in rcs:
-        hx.fill(rc, 0.0)
-    if kept is None:
-        for _ in range(tiles):
-            s = pipe.wait()
-            add_block(rcs, lots, s, sx[:, :, s], through, form)
-            pipe.release()
-    else:
-        for rows in kept:
-            add_block(rcs, lots, pipe.wait(), rows, through, form)
-            pipe.release()
-
-
-@hx.device
-def add_block(rcs, lots, s, rows, through, form):
-    """rcs += the products of a block of k: the weights of slot s and these rows of x."""
-    part = hx.register_tensor(f32, rcs[0].shape)
-    for lot, rc in zip(lots, rcs):
-        rq, scales, zeros = taken(lot, s, form, rows.dtype)
-        each = form.places // len(scales)
-        for p in hx.static_range(len(scales)):
-            for place in hx.static_range(p * each, (p + 1) * each):
-                rx = rows[:, place * WORDS : (place + 1) * WORDS]
-                zero = zeros[p] if len(zeros) > 0 else None
-                weights = numbers(rq, place, zero, form, rows.dtype)
-                if through is not None:
+    for i in range(tiles) if kept is None else hx.static_range(len(kept)):
+        s, part = pipe.wait(), hx.register_tensor(f32, rcs[0].shape)
+        rows = sx[:, :, s] if kept is None else kept[i]
+        for lot, rc in zip(lots, rcs):
+            there = taken(lot, s, form)
+            each = form.places // len(there[1])
+            for place in hx.static_range(form.places):
+                scale = add(part, there, rows, place, form, through, new=place % each == 0)
+                if place % each == each - 1:
                     hx.wait_gemm(0)
-                    hx.sync_role()
-                    hx.copy(weights, through)
-                    hx.sync_role()
-                operand = weights if through is None else through
-                hx.gemm(part, operand, rx, accumulate=place > p * each, asynchronous=True)
-            hx.wait_gemm(0)
-            rc += part * scales[p]
+                    rc += part * scale
+        pipe.release()

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import hexcute_core as hx
 from hexcute_core import f16, f32, u16
-from hexcute_kernels.moe.forms import U4, WORDS
-from hexcute_kernels.parts.unpack import numbers, shifts
+from hexcute_kernels.moe.forms import WORDS
+from hexcute_kernels.parts.unpack import numbers
 
 
 @hx.device
@@ -48,11 +48,10 @@ def accumulate(rcs, tiles, strips, sx, block, d, form):
             hx.fill(total, 0.0)
             if len(strip) > 1:
                 hx.copy(strip[1][:, p, hx.ds(block, 1)], zero)
-        less = [shifts(zero, sx.dtype) if form is U4 else zero for zero in zeros]
         for place in hx.static_range(p * each, (p + 1) * each):
             rx = hx.register_tensor(sx.dtype, (sx.shape[0], WORDS))
             hx.copy(sx[:, hx.ds(block * form.block + place * WORDS, WORDS)], rx)
-            for total, rq, zero in zip(sums, tiles, less):
+            for total, rq, zero in zip(sums, tiles, zeros):
                 hx.gemm(total, numbers(rq[:, :, d], place, zero, form, sx.dtype), rx)
         for rc, total, strip in zip(rcs, sums, strips):
             scale = hx.register_tensor(f16, (rc.shape[0], 1))

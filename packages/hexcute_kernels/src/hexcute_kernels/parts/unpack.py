@@ -56,11 +56,11 @@ def bytes_less(packed, place, zero, dtype):
 @hx.device
 def numbers(packed, place, zero, form, dtype):
     """The numbers of a `Form` that stand `place` up in the words `packed`, less their zero points,
-    where it has any: as `shifts` gives these of four bits, of eight as they are."""
+    where it has any, which are f16 and 1024 more."""
     if form.exponent:
         return small_floats(packed, place, form.bits, form.exponent, form.bias, dtype)
     if form.bits == 4:
-        return differences(packed, place, zero)
+        return differences(packed, place, shifts(zero, dtype))
     return bytes_less(packed, place, zero, dtype)
 
 
