@@ -55,12 +55,12 @@ def _halved(p: Product) -> bool:
 
 
 ONE_STEP = 16
-"""Products of so many k are one step of the Tensor Cores. TMA would fetch a box for each row."""
+"""Products of so many k are one step of the Tensor Cores; TMA would fetch a line for each row."""
 
 
 def _by_tma(p: Product) -> tuple[str, ...]:
     """The kernels fed by TMA that come into question: one where measurements leave no doubt."""
-    if p.k <= ONE_STEP:
+    if p.k <= ONE_STEP < p.thin:
         return ()
     if p.thin <= NARROW and not (NARROW // 2 < p.m <= NARROW and heavy(p) and not _filled(p)):
         return ("thin",)

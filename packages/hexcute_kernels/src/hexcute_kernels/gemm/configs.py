@@ -81,6 +81,8 @@ class WgmmaConfig:
             ),
             room=1, cluster=cluster, early=self.EARLY, stays=self.SCHEDULE != "tile",
             apart=self.SCHEDULE == "apart",
+            # Rows that TMA cannot write are written by threads, an element or four at a time.
+            scattered=p.n % 8 != 0,
         )  # fmt: skip
 
 

@@ -91,9 +91,9 @@ LINE, TWICE = 128, 1.5
 """Bytes of a line, and how many times more of them L2 reads where rows begin between two."""
 EDGE = 64
 """Bytes that are written in addition at the ends of a row that is no whole 16 bytes."""
-SCATTERED, SINGLY = 1.5, 4.0
+SCATTERED, SINGLY, FROM_ROWS = 1.5, 4.0, 2.5
 """How many times longer memory takes for results that threads write in pairs, or where rows are odd
-one by one, without putting rows together first."""
+one by one, without putting rows together first, and after."""
 WGMMA_RATE, NARROWER, MMA_RATE = 0.765, 8.0, 272.0
 """Of what wgmma can do, clocks lost by each of its instructions; multiplications a clock of
 mma.sync."""
@@ -197,7 +197,8 @@ def microseconds(cut: Cut, p: Sizes, gpu: str) -> float:
     if p.n % 8:
         written *= 1 + EDGE / (min(cut.columns, p.n) * 2)
     if cut.scattered:
-        written *= SINGLY if p.n % 2 else SCATTERED
+        singly = FROM_ROWS if cut.tma else SINGLY
+        written *= singly if p.n % 2 else SCATTERED
     memory = read / DRAM.get(gpu, DRAM["h100"]) + written / (TMA_WRITE if cut.tma else WRITE)
     us = max(clocks / CLOCKS, memory / 1e6 + 0.64) + LAUNCH
     if cut.tma:
