@@ -15,6 +15,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "sanitizer"))
 
+import again
 import record
 import replay
 from gpu import GpuError
@@ -254,6 +255,37 @@ def test_launches_of_one_machine_code_follow_each_other(tmp_path: Path) -> None:
     (tmp_path / replay.OVER).touch()
     images = [head(path).image for path in replay.claimed(tmp_path, claims, end=1e12)]
     assert images in (["0", "0", "1", "1"], ["1", "1", "0", "0"])
+
+
+def test_a_machine_code_is_one_workers_while_others_are_left(tmp_path: Path) -> None:
+    bench, claims = Bench(tmp_path), tmp_path / "claims"
+    claims.mkdir()
+    for n in range(4):
+        bench.launch(n=n)
+    for i, path in enumerate(bench.kept):
+        launch, contents = read(path)
+        write(path, replace(launch, image=f"{i % 2}"), contents)
+    (tmp_path / replay.OVER).touch()
+    workers = [replay.claimed(tmp_path, claims, end=1e12) for _ in range(3)]
+    first, second, third = (next(worker) for worker in workers)
+    image = {path: head(path).image for path in bench.kept}
+    assert image[first] != image[second], "two codes, and two that take one each"
+    assert image[third] in (image[first], image[second]), "none is left: the third helps"
+    rest = [path for worker in workers for path in worker]
+    assert sorted([first, second, third, *rest]) == bench.kept
+
+
+@pytest.mark.parametrize("cluster", [(1, 1, 1), (2, 1, 1)])
+def test_a_launch_of_one_cluster_alone(cluster: tuple[int, int, int], tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.launch(grid=6)
+    launch = head(bench.kept[0])
+    attribute = struct.pack("<I4x3I52x", 4, *cluster)
+    packed = (launch.attributes[0] + attribute.hex() * (cluster != (1, 1, 1)),
+              1 + (cluster != (1, 1, 1)))  # fmt: skip
+    cut = again.of_one_cluster(replace(launch, attributes=packed))
+    assert struct.unpack("<7I", bytes.fromhex(cut.shape)) == (*cluster, 128, 1, 1, 60000)
+    assert replace(cut, shape=launch.shape, attributes=launch.attributes) == launch
 
 
 def failing() -> None:

@@ -6,7 +6,8 @@ memcheck, racecheck, synccheck and initcheck of compute-sanitizer, or those name
 runs before, or at the same time. A launch runs in memory of its own (see replay.py), so that the
 tools see our kernels and nothing of torch's, and memory ends where the tensor did. Workers, a
 process each, take launches until none is left or the time is over; what has not run is said, and
-the next call on the folder goes on from there.
+the next call on the folder goes on from there. So does a call on another folder into whose
+logs/TOOL the logs of this one were put: what ended by them does not run once more.
 
 Launches of which a tool dropped records run once more, so that it drops none (see again.py).
 
@@ -29,7 +30,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-from again import AGAIN, environment, full, merged, prepare  # noqa: E402
+from again import AGAIN, full, merged, prepare  # noqa: E402
 from launches import Launch, head  # noqa: E402
 from logs import Outcome, kinds, read  # noqa: E402
 from reasons import explained  # noqa: E402
@@ -61,11 +62,9 @@ def outcome_of(logs: Path) -> Outcome:
     return found
 
 
-def run(
-    folder: Path, tools: list[str], workers: int, end: float, more: dict[str, str] | None = None
-) -> None:
+def run(folder: Path, tools: list[str], workers: int, end: float) -> None:
     """Lets the workers run what is left until the time `end`, their output in FOLDER/logs/TOOL. A
-    worker that ends with launches left is followed by another. `more`: for their environment."""
+    worker that ends with launches left is followed by another."""
     waiting, running, empty = list(tools), {}, Counter[str]()
     started = 0
     for tool in tools:
@@ -74,8 +73,9 @@ def run(
         logs.mkdir(parents=True, exist_ok=True)
         before = outcome_of(logs)
         for claim in claims.iterdir():
-            if claim.name not in before.ended | set(before.broken):
-                claim.unlink()
+            claim.unlink()
+        for key in before.ended | before.broken.keys():
+            (claims / key).touch()
     while waiting or running:
         while waiting and len(running) < workers and time.time() < end - _LAST_START:
             tool, started = waiting[started % len(waiting)], started + 1
@@ -84,7 +84,7 @@ def run(
             with log.open("w") as out:
                 process = subprocess.Popen(
                     command(tool, *arguments), stdout=out, stderr=subprocess.STDOUT,
-                    env=os.environ | _HAZARDS | (more or {}), start_new_session=True,
+                    env=os.environ | _HAZARDS, start_new_session=True,
                 )  # fmt: skip
             running[process] = tool, log
         if not running:
@@ -115,7 +115,7 @@ def run_dropped(folder: Path, tools: list[str], workers: int, end: float) -> Non
         dropped = full(outcome_of(logs)) if logs.exists() else set()
         if dropped:
             place = prepare(folder, tool, dropped)
-            run(place, [tool], workers, end, environment(tool))
+            run(place, [tool], workers, end)
 
 
 @dataclass

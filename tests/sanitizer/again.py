@@ -2,7 +2,8 @@
 
     initcheck    in machine code without the loads that rule `dropped` of proofs.py explains: what
                  is left has no report
-    racecheck    with room for more hazards
+    racecheck    with the blocks of the first cluster alone: hazards are of a block's or a cluster's
+                 shared memory, and all blocks together have more than the tool can hold
 
     FOLDER/again/TOOL    these launches, in the form of FOLDER
 
@@ -13,14 +14,13 @@ instruction; what they would have brought no other instruction than selects uses
 from __future__ import annotations
 
 import hashlib
-import os
 import struct
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from launches import read, write
+from launches import Launch, read, write
 from logs import Outcome
 from machine import Machine, Unread
 from machine import read as machine
@@ -30,8 +30,8 @@ from hexcute_core.toolchain.sass import sass
 
 AGAIN = ("initcheck", "racecheck")
 _FULL = ("records have been dropped", "Maximum number of hazards reached")
-MANY = os.environ.get("HAZARDS", "300000000")
-"""Hazards of a launch; the first run has room for ten million."""
+_CLUSTER_DIMENSION = 4
+"""Kind of a CUlaunchAttribute, which begins with it; the cluster stands at bytes 8 to 20."""
 _NEVER = 0xF000
 _INSTRUCTION_BYTES = 16
 _SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -43,7 +43,8 @@ def full(found: Outcome) -> set[str]:
 
 
 def merged(found: Outcome, again: Outcome) -> Outcome:
-    """What a tool found in both runs; nothing was dropped of what ended in the second."""
+    """What a tool found in both runs; what ended in the second counts as looked at, but where it
+    dropped records once more."""
     kept = [(k, lines) for k, lines in found.reports if not (_is_full(lines) and k in again.ended)]
     return replace(found, reports=kept + again.reports, broken=found.broken | again.broken)
 
@@ -63,11 +64,26 @@ def prepare(folder: Path, tool: str, keys: Iterable[str]) -> Path:
         image = (folder / f"{launch.image}.cubin").read_bytes()
         if tool == "initcheck":
             image = without_dropped(image, launch.kernel)
+        else:
+            launch = of_one_cluster(launch)
         digest = hashlib.sha256(image).hexdigest()[:32]
         (place / f"{digest}.cubin").write_bytes(image)
         write(place / f"{key}.launch", replace(launch, image=digest), contents)
     (place / "over").touch()
     return place
+
+
+def of_one_cluster(launch: Launch) -> Launch:
+    """The same with the blocks of one cluster, or one block where there are none."""
+    packed, count = launch.attributes
+    listed = bytes.fromhex(packed)
+    each = len(listed) // max(count, 1)
+    cluster = (1, 1, 1)
+    for start in range(0, len(listed), max(each, 1)):
+        (kind,) = struct.unpack_from("<I", listed, start)
+        if kind == _CLUSTER_DIMENSION:
+            cluster = struct.unpack_from("<3I", listed, start + 8)
+    return replace(launch, shape=struct.pack("<3I", *cluster).hex() + launch.shape[24:])
 
 
 @lru_cache(maxsize=64)
@@ -101,8 +117,3 @@ def _text(image: bytes, kernel: str) -> int:
         if image[at : at + len(wanted)] == wanted:
             return int(offset)
     raise ValueError(f"no code of {kernel}")
-
-
-def environment(tool: str) -> dict[str, str]:
-    """For the second run."""
-    return {"NV_COMPUTE_SANITIZER_MAX_RACECHECK_HAZARDS": MANY} if tool == "racecheck" else {}

@@ -3,9 +3,9 @@ left or the time END has come; under a tool of compute-sanitizer, nothing else r
 
     memory of the recorded sizes, what had been written put back, one launch, wait
 
-A worker takes a launch by making the file CLAIMS/KEY, which one process alone can; those of the
-machine code that it has loaded first, since loading it under a tool takes most of the time. The
-first after an error of the driver's is the last: the context is broken.
+A worker takes a launch by making the file CLAIMS/KEY, which one process alone can, and likewise all
+of one machine code, since loading that under a tool takes most of the time. The first after an
+error of the driver's is the last: the context is broken.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -75,9 +74,11 @@ def replay(gpu: Gpu, function: int, launch: Launch, contents: list[bytes]) -> No
 
 
 def claimed(folder: Path, claims: Path, end: float) -> Iterator[Path]:
-    """Launches that no other worker has taken, small ones first, of one machine code together."""
+    """Launches that no other worker has taken, small ones first, of one machine code together. A
+    machine code is one worker's, until there is none left that is nobody's."""
     tried: set[str] = set()
     images: dict[str, str] = {}
+    mine: set[str] = set()
     while True:
         over = (folder / OVER).exists()
         found = [path for path in folder.glob("*.launch") if path.name not in tried]
@@ -86,19 +87,32 @@ def claimed(folder: Path, claims: Path, end: float) -> Iterator[Path]:
             if path.name not in images:
                 images[path.name] = head(path).image
             small.setdefault(images[path.name], []).append(path)
-        for path in chain.from_iterable(small.values()):
-            tried.add(path.name)
-            if time.time() > end:
-                return
-            try:
-                (claims / path.stem).touch(exist_ok=False)
-            except FileExistsError:
-                continue
-            yield path
+        for helping in (False, True) if over else (False,):
+            for image, paths in small.items():
+                if not (helping or image in mine or _taken(claims / f"{image}.image")):
+                    continue
+                mine.add(image)
+                for path in paths:
+                    if path.name in tried:
+                        continue
+                    tried.add(path.name)
+                    if time.time() > end:
+                        return
+                    if _taken(claims / path.stem):
+                        yield path
         if time.time() > end or (over and not found):
             return
-        if not found:
+        if not found or not over:
             time.sleep(_PAUSE)
+
+
+def _taken(claim: Path) -> bool:
+    """Whether this call, and none before it, made the file."""
+    try:
+        claim.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
 
 
 def main() -> int:
