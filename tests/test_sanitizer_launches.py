@@ -15,11 +15,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "sanitizer"))
 
-import again
 import record
 import replay
 from gpu import GpuError
-from launches import head, read, write
+from launches import head, of_one_cluster, read, write
 
 U = record.UNWRITTEN
 FUNCTION, FIRST, SECOND, FOREIGN = 32, 0x70000, 0x90000, 0xF0000
@@ -283,9 +282,31 @@ def test_a_launch_of_one_cluster_alone(cluster: tuple[int, int, int], tmp_path: 
     attribute = struct.pack("<I4x3I52x", 4, *cluster)
     packed = (launch.attributes[0] + attribute.hex() * (cluster != (1, 1, 1)),
               1 + (cluster != (1, 1, 1)))  # fmt: skip
-    cut = again.of_one_cluster(replace(launch, attributes=packed))
+    cut = of_one_cluster(replace(launch, attributes=packed))
     assert struct.unpack("<7I", bytes.fromhex(cut.shape)) == (*cluster, 128, 1, 1, 60000)
     assert replace(cut, shape=launch.shape, attributes=launch.attributes) == launch
+
+
+@pytest.mark.parametrize("few", [[], [replay.FEW]])
+def test_after_the_first_launch_of_a_code_with_clusters_one_is_enough(
+    few: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    bench, claims = Bench(tmp_path), tmp_path / "claims"
+    claims.mkdir()
+    for n in range(3):
+        bench.launch(n=n, grid=6)
+    clusters = struct.pack("<I4x3I52x", 4, 2, 1, 1).hex()
+    for path in bench.kept:
+        launch, contents = read(path)
+        write(path, replace(launch, attributes=(clusters, 1)), contents)
+    (tmp_path / replay.OVER).touch()
+    bench.gpu.open = lambda: None  # type: ignore[attr-defined]
+    monkeypatch.setattr(replay, "Gpu", lambda: bench.gpu)
+    monkeypatch.setattr(sys, "argv", ["", str(tmp_path), str(claims), "1e12", *few])
+    assert replay.main() == 0
+    grids = [struct.unpack_from("<I", shape)[0] for _, shape, *_ in bench.gpu.launched]
+    assert grids == ([6, 2, 2] if few else [6, 6, 6])
+    assert capsys.readouterr().out.count("cut ") == (2 if few else 0)
 
 
 def failing() -> None:

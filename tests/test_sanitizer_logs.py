@@ -84,7 +84,8 @@ LAUNCH = Launch(
 )
 TOOL = """#!{python}
 import pathlib, sys
-folder, claims = (pathlib.Path(a) for a in sys.argv[-3:-1])
+at = next(i for i, a in enumerate(sys.argv) if a.endswith("replay.py"))
+folder, claims = (pathlib.Path(a) for a in sys.argv[at + 1 : at + 3])
 print("========= COMPUTE-SANITIZER")
 for path in sorted(folder.glob("*.launch")):
     try:

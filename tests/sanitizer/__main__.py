@@ -34,9 +34,10 @@ from again import AGAIN, full, merged, prepare  # noqa: E402
 from launches import Launch, head  # noqa: E402
 from logs import Outcome, kinds, read  # noqa: E402
 from reasons import explained  # noqa: E402
-from replay import FINISHED  # noqa: E402
+from replay import FEW, FINISHED  # noqa: E402
 
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
+MOST_SHOWN = "1000000000"
 _LAST_START = 10.0
 _POLL = 0.3
 _PATIENCE = 90.0
@@ -47,9 +48,10 @@ _HAZARDS = {"NV_COMPUTE_SANITIZER_MAX_RACECHECK_HAZARDS": "10000000"}
 
 
 def command(tool: str, *arguments: str) -> list[str]:
-    """One worker's process. Whatever is found is shown: what a limit hides looks like nothing."""
+    """One worker's process. Whatever is found is shown: what a limit hides looks like nothing, and
+    a process that has come to it shows nothing of its later launches."""
     sanitizer = ["compute-sanitizer", "--tool", tool, "--show-backtrace", "no"]
-    sanitizer += ["--error-exitcode", "0", "--print-limit", "100000", "--launch-timeout", "120"]
+    sanitizer += ["--error-exitcode", "0", "--print-limit", MOST_SHOWN, "--launch-timeout", "120"]
     return [*sanitizer, sys.executable, str(HERE / "replay.py"), *arguments]
 
 
@@ -81,6 +83,7 @@ def run(folder: Path, tools: list[str], workers: int, end: float) -> None:
             tool, started = waiting[started % len(waiting)], started + 1
             log = folder / "logs" / tool / f"{int(end)}.{started}"
             arguments = (str(folder), str(folder / "claims" / tool), str(end))
+            arguments += (FEW,) * (tool == "racecheck")
             with log.open("w") as out:
                 process = subprocess.Popen(
                     command(tool, *arguments), stdout=out, stderr=subprocess.STDOUT,
@@ -174,6 +177,8 @@ def say(tool: str, found: Outcome, known: Recorded, folder: Path) -> bool:
         f"{tool}: {len(found.ended)} of {len(known.launches)} launches ran, {len(found.broken)} "
         f"broke, {len(left)} are left; all launches of {covered} tests of {len(known.tests)}"
     )
+    if found.cut:
+        print(f"{len(found.cut)} of them with one cluster alone, behind another of their code")
     for key, why in found.broken.items():
         launch = known.launches.get(key)
         print(f"broken: {key} {launch.kernel if launch else ''} {why}")

@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from launches import Launch, read, write
+from launches import of_one_cluster, read, write
 from logs import Outcome
 from machine import Machine, Unread
 from machine import read as machine
@@ -30,8 +30,6 @@ from hexcute_core.toolchain.sass import sass
 
 AGAIN = ("initcheck", "racecheck")
 _FULL = ("records have been dropped", "Maximum number of hazards reached")
-_CLUSTER_DIMENSION = 4
-"""Kind of a CUlaunchAttribute, which begins with it; the cluster stands at bytes 8 to 20."""
 _NEVER = 0xF000
 _INSTRUCTION_BYTES = 16
 _SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -71,19 +69,6 @@ def prepare(folder: Path, tool: str, keys: Iterable[str]) -> Path:
         write(place / f"{key}.launch", replace(launch, image=digest), contents)
     (place / "over").touch()
     return place
-
-
-def of_one_cluster(launch: Launch) -> Launch:
-    """The same with the blocks of one cluster, or one block where there are none."""
-    packed, count = launch.attributes
-    listed = bytes.fromhex(packed)
-    each = len(listed) // max(count, 1)
-    cluster = (1, 1, 1)
-    for start in range(0, len(listed), max(each, 1)):
-        (kind,) = struct.unpack_from("<I", listed, start)
-        if kind == _CLUSTER_DIMENSION:
-            cluster = struct.unpack_from("<3I", listed, start + 8)
-    return replace(launch, shape=struct.pack("<3I", *cluster).hex() + launch.shape[24:])
 
 
 @lru_cache(maxsize=64)

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+import struct
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 SHAPE_BYTES = 28
 """Of a CUlaunchConfig: the grid, the block, bytes of shared memory."""
 ADDRESS_BYTES = 8
+_CLUSTER_DIMENSION = 4
+"""Kind of a CUlaunchAttribute, which begins with it; the cluster stands at bytes 8 to 20."""
 SMALL = 1 << 16
 """Buffers of at most so many bytes may hold what steers a kernel: lengths, pages, experts."""
 
@@ -62,6 +65,22 @@ class Launch:
     @property
     def shared(self) -> int:
         return int.from_bytes(bytes.fromhex(self.shape)[24:], "little")
+
+    @property
+    def cluster(self) -> tuple[int, int, int]:
+        """Its blocks along each axis."""
+        packed, count = self.attributes
+        listed = bytes.fromhex(packed)
+        for start in range(0, len(listed), len(listed) // max(count, 1) or 1):
+            kind, _, x, y, z = struct.unpack_from("<5I", listed, start)
+            if kind == _CLUSTER_DIMENSION:
+                return x, y, z
+        return 1, 1, 1
+
+
+def of_one_cluster(launch: Launch) -> Launch:
+    """The same with the blocks of one cluster, or one block where there are none."""
+    return replace(launch, shape=struct.pack("<3I", *launch.cluster).hex() + launch.shape[24:])
 
 
 def key_of(launch: Launch, contents: list[bytes]) -> str:

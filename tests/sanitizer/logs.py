@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-_SAID = re.compile(r"^(launch|ended|broken|stopped) (\w+)(?:: (.*))?$")
+_SAID = re.compile(r"^(launch|cut|ended|broken|stopped) (\w+)(?:: (.*))?$")
 _REPORT = re.compile(r"={9} +(.*)$")
 _ALONE = "No attachable process found"
 _NOISE = (
@@ -21,17 +21,19 @@ _NOISE = (
 
 @dataclass
 class Outcome:
-    """Keys of launches that `ended`, of those during which their process ended (`broken`, with what
-    it said), the tool's reports as (key, its lines), and how many processes ran without the tool,
-    whose launches do not count."""
+    """Keys of launches that `ended`, of those that ran with one cluster alone (`cut`), of those
+    during which their process ended (`broken`, with what it said), the tool's reports as (key, its
+    lines), and how many processes ran without the tool, whose launches do not count."""
 
     ended: set[str] = field(default_factory=set)
+    cut: set[str] = field(default_factory=set)
     broken: dict[str, str] = field(default_factory=dict)
     reports: list[tuple[str, list[str]]] = field(default_factory=list)
     alone: int = 0
 
     def add(self, other: Outcome) -> None:
         self.ended |= other.ended
+        self.cut |= other.cut
         self.broken |= other.broken
         self.reports.extend(other.reports)
         self.alone += other.alone
@@ -48,6 +50,8 @@ def read(lines: Iterable[str]) -> Outcome:
                 case "launch":
                     key = said[2]
                     out.broken[key] = "its process ended"
+                case "cut":
+                    out.cut.add(said[2])
                 case "broken":
                     out.broken[said[2]] = said[3]
                 case "ended":

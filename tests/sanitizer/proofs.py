@@ -9,11 +9,11 @@ what is read does not matter.
             goes on to its end without that arrival
     dropped what is loaded goes into selects alone, which may leave it out
 
-`met` is a proof. `told` and `ended` show that nothing is touched outside of a wait and an arrival;
-which slot and phase these name, how many arrivals a phase takes, and that lanes which an arrival
-speaks for have met, is the simulator's to find. That the selects of `dropped` leave out what
-nothing wrote, the tests find, which have no numbers there. An offset alone names an mbarrier: slots
-of a ring are addressed by one constant and a register.
+`met` is a proof. `told`, `ended` and `sent` show that nothing is touched outside of a wait and an
+arrival; which slot and phase these name, how many arrivals a phase takes, and that lanes which an
+arrival speaks for have met, is the simulator's to find. That the selects of `dropped` leave out
+what nothing wrote, the tests find, which have no numbers there. An offset alone names an mbarrier:
+slots of a ring are addressed by one constant and a register.
 """
 
 from __future__ import annotations
@@ -121,6 +121,22 @@ def ended(code: Machine, store: int) -> bool:
     return visible and awaited and store not in told_there and not told_there & code.exits
 
 
+def sent(code: Machine, store: int, load: int | None = None) -> bool:
+    """What a block stores to another, that one loads behind its wait; without a load, whether it
+    ends behind it. Where a block waits for nothing, nothing is sent to it: the tests find that."""
+    there = {at for at, op in code.ops.items() if re.match(r"SYNCS\.ARRIVE\S*\.RED", op)}
+    fences = {at for at, op in code.ops.items() if op == "MEMBAR.ALL.GPU"}
+    meet = {at for at, op in code.ops.items() if _OF_SOME.fullmatch(op) and "BAR.SYNC" in op}
+    meet -= code.predicated.keys()
+    waits = {at for at in _named(code, "SYNCS.PHASECHK") if _acquires(code, at)}
+    alone = code.reach([store], lambda a: a in meet)
+    joined = not alone & (there | waits | code.exits) and store not in alone
+    visible = not code.reach(alone & meet, lambda a: a in fences) & there
+    once = store not in code.reach(there | waits)
+    behind = load is None or load not in code.before(lambda a: a in waits)
+    return bool(there and waits) and joined and visible and once and behind
+
+
 def dropped(code: Machine, load: int) -> bool:
     """Nothing but selects uses the registers that a load fills, until they hold something else."""
     filled, _ = _registers(code.ops[load])
@@ -190,6 +206,9 @@ def dropping(code: Machine) -> list[int]:
 
 def rule(code: Machine, one: int, other: int) -> str | None:
     """The rule by which what the instructions at two offsets touch is in order; None for none."""
+    for store, load in ((one, other), (other, one)):
+        if stores_anywhere(code, store):
+            return "sent" if touches(code, load, False) and sent(code, store, load) else None
     if met(code, one, other):
         return "met"
     return "told" if told(code, one, other) else None

@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 from machine import Machine, Unread, read
-from proofs import dropped, ended, rule, stores_anywhere, touches
+from proofs import dropped, ended, rule, sent, stores_anywhere, touches
 
 from hexcute_core.toolchain.sass import sass
 
@@ -24,6 +24,11 @@ _AT = re.compile(r"at (\S+)\+0x([0-9a-f]+)")
 LOOKED_AT = {
     ("hexcute_gemm", "met"): "thin results: the sums that the consumers leave in shared memory, "
     "and the loads of all threads that store them; __syncthreads() between",
+    ("hexcute_gemm", "sent"): "thin results of a split K: sums that the consumers of a block store "
+    "to another of the cluster, meet, and of which one thread tells that block; it waits for as "
+    "many arrivals as there are other blocks, and a block that does not wait is sent nothing",
+    ("hexcute_latent", "told"): "a slot of one: what the second group's sums are multiplied by, "
+    "left by the first group and loaded by the second, a lane of each warp of which frees it",
     ("hexcute_thin_fp8_gemm", "met"): "the same sums and loads",
     ("hexcute_thin_fp8_gemm", "told"): "a pipeline's slot: scales that cp.async of every thread of "
     "the producer brings, which arrives by itself; loads of the consumers, whose products are "
@@ -84,7 +89,7 @@ def _of_several(kernel: str, image: Path, accesses: tuple[tuple[bool, int], ...]
     if code is None:
         return None
     seen = _by_hand().get((kernel, code.digest, frozenset(at for _, at in accesses)))
-    if seen is not None or not all(touches(code, at, write) for write, at in accesses):
+    if seen is not None or not all(_fits(code, at, write) for write, at in accesses):
         return seen
     (_, one), *others = accesses
     rules = {rule(code, one, at) for _, at in others}
@@ -99,7 +104,14 @@ def _of_one(kernel: str, image: Path, name: str, at: int, read: bool) -> str | N
         return None
     if read:
         return _said(kernel, "dropped" if dropped(code, at) else None)
-    return _said(kernel, "ended" if stores_anywhere(code, at) and ended(code, at) else None)
+    if not stores_anywhere(code, at):
+        return None
+    return _said(kernel, "ended" if ended(code, at) else "sent" if sent(code, at) else None)
+
+
+def _fits(code: Machine, at: int, write: bool) -> bool:
+    """Whether the instruction at an offset does what the report says of it."""
+    return touches(code, at, write) or (write and stores_anywhere(code, at))
 
 
 def _said(kernel: str, found: str | None) -> str | None:

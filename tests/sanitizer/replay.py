@@ -1,11 +1,16 @@
-"""`python replay.py FOLDER CLAIMS END`: runs recorded launches again, each by itself, until none is
-left or the time END has come; under a tool of compute-sanitizer, nothing else runs on the GPU.
+"""`python replay.py FOLDER CLAIMS END [FEW]`: runs recorded launches again, each by itself, until
+none is left or the time END has come; under a tool of compute-sanitizer, nothing else runs on the
+GPU.
 
     memory of the recorded sizes, what had been written put back, one launch, wait
 
 A worker takes a launch by making the file CLAIMS/KEY, which one process alone can, and likewise all
 of one machine code, since loading that under a tool takes most of the time. The first after an
 error of the driver's is the last: the context is broken.
+
+FEW: after the first launch of a machine code with clusters, of others one cluster alone, which is
+said. Racecheck reports every store of a thread to another block that has come to its end by then,
+three thousand of a launch: showing them takes all the time.
 """
 
 from __future__ import annotations
@@ -18,10 +23,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from gpu import Gpu, GpuError
-from launches import ADDRESS_BYTES, Launch, Value, head, read
+from launches import ADDRESS_BYTES, Launch, Value, head, of_one_cluster, read
 
 OVER = "over"
 """This file says that no launches will be added to the folder."""
+FEW = "few"
 FINISHED = "\nno launch is left for this worker"
 _PAUSE = 0.3
 
@@ -117,12 +123,19 @@ def _taken(claim: Path) -> bool:
 
 def main() -> int:
     folder, claims, end = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
+    whole: set[str] | None = set() if FEW in sys.argv[4:] else None
     gpu = Gpu()
     gpu.open()
     loaded = Loaded(gpu)
     for path in claimed(folder, claims, end):
         launch, contents = read(path)
         print(f"\nlaunch {path.stem}", flush=True)
+        cut = of_one_cluster(launch)
+        if whole is not None and launch.cluster != (1, 1, 1) and cut != launch:
+            if launch.image in whole:
+                launch = cut
+                print(f"\ncut {path.stem}", flush=True)
+            whole.add(launch.image)
         try:
             replay(gpu, loaded.function(folder, launch), launch, contents)
         except GpuError as error:
