@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "sanitizer"))
+sys.path.insert(0, str(Path(__file__).parent))
 
 import again
 import proofs
 import reasons
 from machine import Machine, Unread, read
+from machine_texts import changed, disassembly
 from reasons import LOOKED_AT, explained
 
 import hexcute_core as hx
@@ -69,22 +71,6 @@ SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [UR4+0x2000], R0
 EXIT
 """
 
-# Threads store into another block and meet; one arrives there. What comes is read behind a wait.
-SENT = """
-@P0 BRA `(.L_x_0)
-ST.E.128 [R2], R16
-.L_x_0:
-BAR.SYNC.DEFER_BLOCKING 0x2, 0x80
-@!P1 MEMBAR.ALL.GPU
-@!P1 SYNCS.ARRIVE.TRANS64.RED.A1T0 RZ, [UR5], RZ
-.L_x_1:
-SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [UR7], R7
-@P0 CCTL.IVALL
-@!P0 BRA `(.L_x_1)
-LDS.128 R4, [R2+UR4+0x18000]
-EXIT
-"""
-
 
 # What is loaded behind the last row is left out.
 DROPPED = """
@@ -102,15 +88,6 @@ EXIT
 """
 
 
-def disassembly(text: str) -> str:
-    """Instructions, 16 bytes each, as nvdisasm writes them."""
-    lines, at = [], 0
-    for line in text.strip().splitlines():
-        lines.append(line if line.endswith(":") else f"        /*{at:04x}*/  {line} ;")
-        at += 0 if line.endswith(":") else 16
-    return "\n".join(lines)
-
-
 def rule(text: str) -> str | None:
     """Of the first write and the first read."""
     code = read(disassembly(text))
@@ -120,53 +97,9 @@ def rule(text: str) -> str | None:
     return proofs.rule(code, write, read_)
 
 
-def changed(text: str, pattern: str, by: str) -> str:
-    assert len(re.findall(pattern, text)) == 1, pattern
-    return re.sub(pattern, by, text)
-
-
 def test_what_is_in_order() -> None:
     assert rule(MET) == "met"
     assert rule(TOLD) == "told"
-    assert (rule_of_sent(SENT), proofs.sent(read(disassembly(SENT)), 16)) == ("sent", True)
-
-
-def rule_of_sent(text: str) -> str | None:
-    """Of the store to another block and the load, in either order."""
-    code = read(disassembly(text))
-    store = next(at for at in code.ops if proofs.stores_anywhere(code, at))
-    load = next(at for at in code.ops if proofs.touches(code, at, False))
-    assert proofs.rule(code, store, load) == proofs.rule(code, load, store)
-    return proofs.rule(code, store, load)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "by"),
-    [
-        (r"BAR\S+ 0x2, 0x80", "NOP"),
-        (r"BAR\S+ 0x2, 0x80", "BAR.ARV 0x2, 0x80"),
-        (r"BAR\S+ 0x2, 0x80", "@P2 BAR.SYNC.DEFER_BLOCKING 0x2, 0x80"),
-        (r"BAR\S+ 0x2, 0x80", "@P2 EXIT\nBAR.SYNC.DEFER_BLOCKING 0x2, 0x80"),
-        (r"@!P1 MEMBAR\S+", "NOP"),
-        (r"@!P1 SYNCS\.ARRIVE\S+ RZ, \[UR5\], RZ", "NOP"),
-        (r"SYNCS\.PHASECHK.*", "NOP"),
-        (r"@P0 CCTL\.IVALL", "NOP"),
-        (r"\.L_x_1:", "@P3 BRA `(.L_x_2)\n.L_x_1:"),
-        (r"LDS\.128.*", ""),
-        (r"EXIT", "@P3 BRA `(.L_x_0)\nST.E.128 [R2], R16\n@P3 BRA `(.L_x_3)\nEXIT"),
-        (r"ST\.E\.128", ".L_x_4:\n@P3 BRA `(.L_x_4)\nST.E.128"),
-    ],
-)
-def test_what_is_sent_and_not_waited_for(pattern: str, by: str) -> None:
-    text = changed(SENT, pattern, by)
-    if "L_x_2" in by:
-        text = text.replace("LDS", ".L_x_2:\nLDS")
-    if "L_x_3" in by:
-        text = text.replace("ST.E.128 [R2], R16\n.L_x_0", ".L_x_3:\nST.E.128 [R2], R16\n.L_x_0")
-    if "LDS" not in text:
-        assert proofs.sent(read(disassembly(text)), 16), "what is not read needs no order"
-        return
-    assert (rule_of_sent(text) is None) == ("L_x_4" not in by)
 
 
 @pytest.mark.parametrize(
