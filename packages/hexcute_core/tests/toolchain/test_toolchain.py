@@ -214,7 +214,7 @@ def test_what_is_missing_comes_with_the_line_that_installs_it(bare: Path) -> Non
 def test_the_disassembler_gets_the_cubin_and_its_refusal_is_told(bare: Path) -> None:
     tool = bare / "cu13" / "bin" / "nvdisasm"
     tool.parent.mkdir(parents=True)
-    tool.write_text('#!/bin/sh\n/bin/grep -q cubin "$2" || { echo no ELF >&2; exit 1; }\necho HMMA')
+    tool.write_text('#!/bin/sh\n/bin/grep -q cubin "$3" || { echo no ELF >&2; exit 1; }\necho HMMA')
     tool.chmod(0o755)
     assert sass(b"a cubin") == "HMMA\n"
     with pytest.raises(ToolchainError, match="nvdisasm.*no ELF"):

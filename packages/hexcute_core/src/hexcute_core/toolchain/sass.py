@@ -10,7 +10,8 @@ from hexcute_core.errors import MissingDependency, ToolchainError
 from hexcute_core.toolchain.cubin import Cubin
 from hexcute_core.toolchain.discovery import SASS_FIX, find_tool
 
-_TOOLS = (("nvdisasm", ("-c",)), ("cuobjdump", ("-sass",)))
+# Since sm_70 branches name their targets: following the data to find them takes a third longer.
+_TOOLS = (("nvdisasm", ("-c", "-ndf")), ("cuobjdump", ("-sass",)))
 _LINES = ("nvdisasm", ("-c", "-gi"))
 _TIMEOUT_S = 120
 
