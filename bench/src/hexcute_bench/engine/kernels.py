@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+HOUR_NS = 3_600_000_000_000
 _NAME = re.compile(r"(?:void )?(?:\w+::)*(\w+)")
 
 
@@ -22,7 +23,7 @@ class Kernel:
 @dataclass(frozen=True)
 class Launch:
     """A kernel of a run: its name, when it began on the clock that all processes of a host share,
-    and how long it took, in microseconds."""
+    from the full hour, and how long it took, in microseconds."""
 
     name: str
     start_us: float
@@ -45,8 +46,10 @@ def launches(run: Callable[[], Any]) -> list[Launch]:
     with profile(activities=[ProfilerActivity.CUDA]) as seen:
         run()
         torch.cuda.synchronize()
+    # The profiler counts from where it began, each process's its own.
+    begun = seen.profiler.kineto_results.trace_start_ns() % HOUR_NS * 1e-3
     found = [
-        Launch(short(event.name), event.time_range.start, event.time_range.elapsed_us())
+        Launch(short(event.name), begun + event.time_range.start, event.time_range.elapsed_us())
         for event in seen.events()
         if event.device_type == torch.autograd.DeviceType.CUDA
     ]
