@@ -63,9 +63,9 @@ def test_sharing_saves_parts_of_lines_alone() -> None:
 
 
 def test_steps_asked_for_at_the_start_do_not_wait() -> None:
-    few = ThinConfig(64, 8, 128, 6, 1)
-    first, then = (us(few, 8, 64, 128 * steps) - us(few, 8, 64, 128) for steps in (6, 11))
-    assert 0 < 2 * first < then
+    few = ThinConfig(64, 8, 64, 6, 1)
+    first, then = (us(few, 8, 64, 64 * steps) - us(few, 8, 64, 64) for steps in (6, 61))
+    assert 0 < 1.1 * 12 * first < then
     deep, flat = ThinConfig(64, 8, 128, 6, 1), ThinConfig(64, 8, 64, 12, 1)
     assert us(deep, 10, 68, 13440) < us(flat, 10, 68, 13440), "every step hands a slot on"
 

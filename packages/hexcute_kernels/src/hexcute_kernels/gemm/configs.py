@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hexcute_kernels.gemm.cost import (
+    SUM,
     Cut,
     Sizes,
     dots_clocks,
@@ -205,9 +206,10 @@ class DotsConfig:
         held = (self.ROWS + self.FEW) * self.DEPTH // THREADS
         loads = (self.ROWS + min(self.FEW, p.thin)) * self.DEPTH / THREADS / p.run
         products = self.ROWS * self.FEW * self.DEPTH // THREADS
+        steps = -(-p.k // (self.DEPTH * self.SPLITS)) or 1
         return Cut(
             self.ROWS, self.FEW, self.DEPTH, self.blocks(p) // self.SPLITS, self.SPLITS,
-            busy=dots_clocks(THREADS // 32, loads, products),
+            busy=dots_clocks(THREADS // 32, loads, products + self.ROWS * self.FEW * SUM / steps),
             wait=dots_wait(loads),
             brought=(self.ROWS + self.FEW) * self.DEPTH * 2,
             room=room(0, THREADS, held + products + 24),

@@ -70,9 +70,9 @@ CLOCKS = 1750.0
 USABLE: Mapping[int, int] = {1: 132, 2: 132, 3: 126, 4: 120, 8: 96}
 """Multiprocessors that clusters of so many blocks find room on."""
 
-LAUNCH, TMA, CLUSTER = 1.23, 0.84, 1.79
+LAUNCH, TMA, CLUSTER = 0.93, 0.95, 1.97
 """Microseconds of a launch, of one with TMA and one with clusters in addition."""
-EARLY, SHARED_EARLY = 1.27, 0.63
+EARLY, SHARED_EARLY = 1.09, 0.25
 """What an early start gains, and costs where blocks share a multiprocessor: they are spread
 unevenly then."""
 FILL, AGAIN = 0.89, 0.63
@@ -85,24 +85,26 @@ ODD, STAYING, APART = 1.48, 0.5, 0.25
 warp groups store together or apart."""
 EXCHANGE = 0.115
 """Clocks of a result that blocks of a cluster add up."""
-LATENCY, STEP = 2870.0, 400.0
+LATENCY, STEP = 3360.0, 287.0
 """Clocks until a box that TMA was asked for is there; of a step that hands a slot on and back."""
 LINE, TWICE = 128, 1.5
 """Bytes of a line, and how many times more of them L2 reads where rows begin between two."""
 EDGE = 64
 """Bytes that are written in addition at the ends of a row that is no whole 16 bytes."""
-SCATTERED, SINGLY, FROM_ROWS = 1.5, 4.0, 2.5
+SCATTERED, SINGLY, FROM_ROWS = 2.15, 3.15, 2.75
 """How many times longer memory takes for results that threads write in pairs, or where rows are odd
 one by one, without putting rows together first, and after."""
 WGMMA_RATE, NARROWER, MMA_RATE = 0.765, 8.0, 272.0
 """Of what wgmma can do, clocks lost by each of its instructions; multiplications a clock of
 mma.sync."""
-ROUND, LOAD, LOADS = 400.0, 85.0, 2.25
+ROUND, LOAD, LOADS = 530.0, 84.0, 2.25
 """Clocks of a step whose tiles go through registers, of each load in a thread, for addresses take
 chains of instructions, and of each load in a warp where warps share a multiprocessor."""
-DOT_ROUND, DOT_WAIT, DOT_LOAD, DOT = 700.0, 20.0, 2.25, 1.0
+DOT_ROUND, DOT_WAIT, DOT_LOAD, DOT = 1740.0, 18.0, 2.25, 1.0
 """The same of dot products, and of each product in a warp."""
-PACK, PACKED = 1.0, 1.5
+SUM = 20.0
+"""How many products take as long as adding up the parts of one that all threads have."""
+PACK, PACKED = 1.85, 1.5
 """Microseconds of a launch that copies operands, and terabytes a second that it reads."""
 
 
@@ -137,7 +139,7 @@ def staged_wait(loads: float) -> float:
     return ROUND + loads * LOAD
 
 
-def dots_clocks(warps: int, loads: float, products: int) -> float:
+def dots_clocks(warps: int, loads: float, products: float) -> float:
     """Of a step of dot products, `loads` instructions and `products` a thread."""
     return warps / 4 * (loads * DOT_LOAD + products * DOT)
 
