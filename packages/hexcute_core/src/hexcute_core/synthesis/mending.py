@@ -58,37 +58,40 @@ class _Mender:
         self.broken: set[object] = set()
 
     def mend(
-        self, program: TileProgram, cause: Cause, before: tuple[Inserted, ...]
+        self, program: TileProgram, cause: Cause, before: tuple[Inserted, ...] = (), depth: int = 0
     ) -> Solution | None:
-        """The cheapest solution of `program` with one rearrange more, or with several."""
+        """The cheapest solution of `program` with one rearrange more, or with several. `depth`
+        operations are changed already: those `before`, and rearranges of the author's that are
+        cut."""
         broken = _broken_by(cause)
         if broken not in self.broken:
             self.broken.add(broken)
             self.left += MORE
         best: Solution | None = None
-        deeper: list[tuple[TileProgram, Cause, tuple[Inserted, ...]]] = []
+        deeper: list[tuple[TileProgram, Cause, tuple[Inserted, ...], int]] = []
         for place in _places(program, cause):
             if self.left == 0:
                 break
             self.left -= 1
             changed, numbers = insert(program, place.ops, place.edge, place.cut)
+            moved = [op for op in place.ops if not isinstance(op, Rearrange)]
             added = tuple(
                 Inserted(n, operands(op)[place.edge].tensor, place.source, op.span)
-                for n, op in zip(numbers, place.ops)
+                for n, op in zip(numbers, moved, strict=True)
             )
             try:
                 found = self.solve(changed)
             except (Conflicts, Unmovable, Apart) as again:
-                deeper.append((changed, again, (*before, *added)))
+                deeper.append((changed, again, (*before, *added), depth + len(place.ops)))
                 continue
             except (LayoutConflict, NoLayout):
                 continue
             if best is None or found.cost < best.cost:
                 best = replace(found, inserted=(*before, *added))
-        if best is not None or len(before) >= DEPTH * len(self.broken):
+        if best is not None or depth >= DEPTH * len(self.broken):
             return best
-        for half, reason, added in deeper:
-            whole = self.mend(half, reason, added)
+        for half, reason, added, changes in deeper:
+            whole = self.mend(half, reason, added, changes)
             if whole is not None:
                 return whole
         return None
@@ -96,7 +99,7 @@ class _Mender:
 
 def mend(program: TileProgram, cause: Cause, solve: Solve) -> Solution | None:
     """The cheapest solution of `program` with rearranges inserted, or None."""
-    return _Mender(solve).mend(program, cause, ())
+    return _Mender(solve).mend(program, cause)
 
 
 def _broken_by(cause: Cause) -> object:
