@@ -16,11 +16,13 @@ from hexcute_core.tuner import Task
 @dataclass(frozen=True)
 class Scripted:
     """Configurations are `{"us": ..., "does": ...}`: their time, and what goes wrong when. Every
-    question is written to `log`, with the process that answered it; `pause` slows samples down."""
+    question is written to `log`, with the process that answered it; `pause` slows samples down, and
+    times are `slower` by so much on other GPUs than the first."""
 
     log: str
     pause: float = 0.0
     version: str = "1"
+    slower: float = 1.0
 
     @property
     def task(self) -> Task:
@@ -62,7 +64,8 @@ class Scripted:
         time.sleep(self.pause)
         if config.get("does") == "words sample":
             return "fast"
-        return float(config["us"])
+        first = os.environ.get("CUDA_VISIBLE_DEVICES", "0") in ("", "0")
+        return float(config["us"]) * (1.0 if first else self.slower)
 
     def alive(self) -> bool:
         wrecked = Path(f"{self.log}.wrecked")

@@ -95,6 +95,36 @@ def test_a_fault_of_one_costs_that_one_only(
     assert run(bench, [*GOOD, bad], tmp_path) == report and asked(bench) == before
 
 
+@pytest.mark.parametrize("fault", ["exit sample", "raise prepare", ""])
+def test_several_gpus_find_what_one_finds(
+    bench: Scripted, tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hexcute_core.tuner.tuning.device_count", lambda: 2)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    configs = [{"us": us} for us in (4, 2, 8, 3, 16)] + [{"us": 5, "does": fault}] * bool(fault)
+    one = run(bench, configs, tmp_path, gpus=1)
+    other = replace(bench, log=str(tmp_path / "both"), version="2", slower=1.25)
+    both = run(other, configs, tmp_path, gpus=2)
+    assert [o.config for o in both.outcomes] == [o.config for o in one.outcomes]
+    assert [o.samples for o in both.outcomes] == [o.samples for o in one.outcomes]
+    assert [o.status for o in both.outcomes] == [o.status for o in one.outcomes]
+    # The reference is timed by both, the others by one of them: in turns, as they are ranked.
+    by: dict[str, set[str]] = {}
+    for line in Path(other.log).read_text().splitlines():
+        what, us, *_, process = line.split()
+        if what == "sample" and us != "5":
+            by.setdefault(us, set()).add(process)
+    # One that died was replaced.
+    assert len(by["2"]) == 2 + (fault == "exit sample")
+    if not fault:
+        assert by["3"] == by["8"] and by["4"] == by["16"] and by["3"].isdisjoint(by["4"])
+
+
+def test_more_gpus_than_there_are(bench: Scripted, tmp_path: Path) -> None:
+    with pytest.raises(TunerError, match="gpus is 9, there are 1"):
+        run(bench, GOOD, tmp_path, gpus=9)
+
+
 def test_one_that_cannot_be_built_makes_room_for_the_next(bench: Scripted, tmp_path: Path) -> None:
     bad = {"us": 0.1, "does": "raise build"}
     report = run(bench, [bad, *GOOD], tmp_path, top=2, processes=2)

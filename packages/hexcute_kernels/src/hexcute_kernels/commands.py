@@ -36,6 +36,7 @@ def _tune_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top", type=int, default=16, help="how many are timed")
     parser.add_argument("--rounds", type=int, default=9, help="samples each")
     parser.add_argument("--seconds", type=float, default=120.0, help="without an answer, a hang")
+    parser.add_argument("--gpus", type=int, help="that time at once; else all that are visible")
     parser.add_argument("--csv", type=Path, help="results; else OPERATOR_GPU.csv")
     parser.add_argument("--table", type=Path, help="the module; else the one that is shipped")
     _shapes(parser)
@@ -72,7 +73,7 @@ def _measure(options: argparse.Namespace, path: Path, table: Path, tell: Tell) -
             bench, report = tune_operator(
                 options.operator, sizes, variant=options.variant, whole_space=options.space,
                 top=options.top, rounds=options.rounds, processes=options.processes,
-                seconds=options.seconds, pool=pool,
+                gpus=options.gpus, seconds=options.seconds, pool=pool,
             )  # fmt: skip
             # What a stopped run has found stands in the files already.
             rows = write_csv(path, rows_of(bench, report))

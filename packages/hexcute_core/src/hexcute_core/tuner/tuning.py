@@ -4,12 +4,12 @@
     build   the best few, in parallel; one that cannot be built makes room for the next
     time    those, in turns: a sample of each in every round, every other round backwards
 
-Whatever a configuration does to the process that tries it, the run goes on without it.
+Whatever a configuration does to the process that tries it, the run goes on without it. Several GPUs
+of one host share what is to be timed.
 """
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from hexcute_core.errors import TunerError
+from hexcute_core.runtime import device_count
 from hexcute_core.tuner.bench import Bench
+from hexcute_core.tuner.clocks import Clocks, number
 from hexcute_core.tuner.journal import Journal, path_of
 from hexcute_core.tuner.progress import Progress
 from hexcute_core.tuner.report import Report, report_of
 from hexcute_core.tuner.space import text_of
-from hexcute_core.tuner.workers import Answer, Died, Done, Hung, Pool, Refused, Worker, each
+from hexcute_core.tuner.workers import Answer, Died, Done, Hung, Pool, Refused, each
 from hexcute_core.unions import assert_never
 
 TOP, ROUNDS, SECONDS = 16, 9, 120.0
@@ -35,6 +37,7 @@ def tune(
     top: int = TOP,
     rounds: int = ROUNDS,
     processes: int | None = None,
+    gpus: int | None = None,
     seconds: float = SECONDS,
     root: Path | None = None,
     progress: Progress | None = None,
@@ -43,22 +46,27 @@ def tune(
     """Times the `top` configurations, by the cost model, of all that are given.
 
     Each gets `rounds` samples; no answer within `seconds` is a hang. `processes` compile at once, a
-    core each by default. Results are kept under `root`, the folder of the kernel cache by default:
-    a run that was stopped goes on where it was, and one that was finished is only read. The
-    processes end with the run, or where a `pool` is given, with that. Raises TunerError for no
-    configurations, or where the processes do not come up.
+    core each by default, and so many `gpus` time, by default all that are visible, which are to be
+    alike. Results are kept under `root`, the folder of the kernel cache by default: a run that was
+    stopped goes on where it was, and one that was finished is only read. The processes end with the
+    run, or where a `pool` is given, with that. Raises TunerError for no configurations, for more
+    GPUs than there are, or where the processes do not come up.
     """
     wanted = list({text_of(config): config for config in configs}.values())
     if not wanted:
         raise TunerError(f"{bench.task.name}: there are no configurations to tune")
-    for name, number in (("top", top), ("rounds", rounds), ("processes", processes)):
-        if number is not None and (type(number) is not int or number < 1):
-            raise TunerError(f"{name} is {number!r}, expected a number from 1 on")
+    counts = {"top": top, "rounds": rounds, "processes": processes, "gpus": gpus}
+    for name, given in counts.items():
+        if given is not None and (type(given) is not int or given < 1):
+            raise TunerError(f"{name} is {given!r}, expected a number from 1 on")
+    there = max(1, device_count())
+    if gpus is not None and gpus > there:
+        raise TunerError(f"gpus is {gpus}, there are {there}", fix=f"pass gpus={there} or less")
     shown, count = progress or Progress(), processes or len(os.sched_getaffinity(0))
     workers = pool or Pool()
     try:
         with Journal(bench.task, path_of(bench.task, root)) as journal:
-            run = _Run(bench, journal, shown, workers, count, seconds)
+            run = _Run(bench, journal, shown, workers, count, seconds, gpus or there)
             run.rank(wanted)
             chosen = run.build(wanted, top)
             run.time(chosen, rounds)
@@ -72,11 +80,19 @@ def tune(
 class _Run:
     def __init__(
         self, bench: Bench, journal: Journal, progress: Progress, pool: Pool, processes: int,
-        seconds: float,
+        seconds: float, gpus: int,
     ) -> None:  # fmt: skip
         self.bench, self.journal, self.progress = bench, journal, progress
-        self.pool, self.processes, self.seconds = pool, processes, seconds
+        self.pool, self.processes, self.seconds, self.gpus = pool, processes, seconds, gpus
         self.known = journal.known
+
+    def able(self, config: Any) -> bool:
+        """Whether nothing is known against a configuration."""
+        return text_of(config) not in self.known.failed
+
+    def step(self, config: Any) -> None:
+        """One more is checked."""
+        self.progress.step(text_of(config))
 
     def note(self, config: Any, answer: Answer, **found: object) -> bool:
         """Writes down what came of a configuration; whether it is still one."""
@@ -106,11 +122,11 @@ class _Run:
         left = [config for config in configs if text_of(config) not in known]
         self.progress.phase("ranking", len(configs), len(configs) - len(left))
         with closing(self.each("clocks", left)) as answers:
-            for number, answer in answers:
-                answer = _number(answer, "clocks")
+            for place, answer in answers:
+                answer = number(answer, "clocks")
                 clocks = answer.value if isinstance(answer, Done) else 0.0
-                self.note(left[number], answer, clocks=clocks)
-                self.progress.step(text_of(left[number]))
+                self.note(left[place], answer, clocks=clocks)
+                self.progress.step(text_of(left[place]))
 
     def build(self, configs: Sequence[Any], top: int) -> list[Any]:
         """The best `top` that can be built, in the order of the cost model. What failed once it was
@@ -137,78 +153,19 @@ class _Run:
             done = 0
         if done >= rounds:
             return
-        clock, well = _Clock(self), False
+        clocks, well = Clocks(self, self.gpus), False
         try:
             # Whatever cannot be timed is met before any sample is taken.
             self.progress.phase("checking", len(configs))
-            for config in configs:
-                if text_of(config) not in self.known.failed:
-                    clock.prepared(config)
-                self.progress.step(text_of(config))
+            clocks.check(configs)
             self.progress.phase("timing", rounds, done)
             for turn in range(done, rounds):
-                left = [c for c in configs if text_of(c) not in self.known.failed]
-                order = left if turn % 2 == 0 else left[::-1]
-                samples = {text_of(c): us for c in order if (us := clock.sample(c)) is not None}
+                left = [config for config in configs if self.able(config)]
+                samples = clocks.round(left, backwards=turn % 2 == 1)
                 if not samples:
                     break
                 self.journal.note(round=samples)
                 self.progress.step("")
             well = True
         finally:
-            clock.close(well)
-
-
-def _number(answer: Answer, what: str) -> Answer:
-    """The answer, if it is a number that can be compared."""
-    if not isinstance(answer, Done):
-        return answer
-    value = answer.value
-    if isinstance(value, (int, float)) and math.isfinite(value):
-        return Done(float(value))
-    return Refused(f"its {what} are {value!r:.60}, expected a number")
-
-
-class _Clock:
-    """The one process that has the GPU, replaced where a configuration took it along."""
-
-    def __init__(self, run: _Run) -> None:
-        self._run = run
-        self._worker: Worker | None = None
-        self._ready: set[str] = set()
-
-    def prepared(self, config: Any) -> bool:
-        """Whether a configuration is ready to be timed; one that cannot be is written down."""
-        if self._worker is None:
-            self._worker = self._run.pool.hire(self._run.bench).started()
-            self._ready = set()
-        if text_of(config) in self._ready:
-            return True
-        answer = self._ask("prepare", config)
-        if self._run.note(config, answer):
-            self._ready.add(text_of(config))
-        return isinstance(answer, Done)
-
-    def sample(self, config: Any) -> float | None:
-        """Microseconds, or None for one that cannot be timed any more."""
-        if not self.prepared(config):
-            return None
-        answer = _number(self._ask("sample", config), "microseconds")
-        if self._run.note(config, answer) and isinstance(answer, Done):
-            return float(answer.value)
-        return None
-
-    def _ask(self, method: str, config: Any) -> Answer:
-        assert self._worker is not None
-        self._worker.ask(method, config, seconds=self._run.seconds)
-        answer = self._worker.answer()
-        if isinstance(answer, (Hung, Died)):
-            self._worker = None
-        return answer
-
-    def close(self, well: bool) -> None:
-        """Lets the process go; one that is not `well` may still be at something."""
-        if self._worker is not None and well:
-            self._run.pool.dismiss(self._worker)
-        elif self._worker is not None:
-            self._worker.kill()
+            clocks.close(well)

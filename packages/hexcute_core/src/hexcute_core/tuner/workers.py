@@ -60,17 +60,20 @@ Answer = Union[Done, Refused, Hung, Died]
 
 
 class Worker:
-    """A process that gets a copy of what is to be done, and is asked."""
+    """A process that gets a copy of what is to be done, and is asked; `gpu`, as
+    CUDA_VISIBLE_DEVICES names it, is the one that it sees, None for all."""
 
-    def __init__(self) -> None:
+    def __init__(self, gpu: str | None = None) -> None:
+        self.gpu = gpu
         ours, theirs = os.pipe(), os.pipe()
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the process
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
+        seen = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu}
         command = [sys.executable, "-m", "hexcute_core.tuner.worker", str(ours[0]), str(theirs[1])]
         self._process = subprocess.Popen(
             command, pass_fds=(ours[0], theirs[1]), stdin=subprocess.DEVNULL,
             stdout=self._said, stderr=self._said, start_new_session=True,
-            env={**os.environ, "PYTHONPATH": paths},
+            env={**os.environ, "PYTHONPATH": paths, **seen},
         )  # fmt: skip
         os.close(ours[0])
         os.close(theirs[1])
@@ -155,11 +158,12 @@ class Pool:
     """
 
     def __init__(self) -> None:
-        self._idle: list[Worker] = []
+        self._idle: dict[str | None, list[Worker]] = {}
 
-    def hire(self, work: object) -> Worker:
+    def hire(self, work: object, gpu: str | None = None) -> Worker:
         """A worker with a copy of `work`, an object that can be pickled and that is found there by
-        import; `started` waits for it. Raises TunerError for one that cannot."""
+        import; `started` waits for it. It sees that GPU alone, or all. Raises TunerError for work
+        that cannot be handed over."""
         try:
             copy = pickle.dumps(work)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -167,18 +171,20 @@ class Pool:
                 f"what is tuned cannot be handed to another process: {error}",
                 fix="make it of names, numbers and functions of a module",
             ) from None
-        worker = self._idle.pop() if self._idle else Worker()
+        idle = self._idle.get(gpu)
+        worker = idle.pop() if idle else Worker(gpu)
         worker.give(copy)
         return worker
 
     def dismiss(self, worker: Worker) -> None:
         """Takes back a worker that has answered and is well."""
-        self._idle.append(worker)
+        self._idle.setdefault(worker.gpu, []).append(worker)
 
     def close(self) -> None:
         """Ends those that wait."""
-        while self._idle:
-            self._idle.pop().kill()
+        for idle in self._idle.values():
+            while idle:
+                idle.pop().kill()
 
     def __enter__(self) -> Pool:
         return self
