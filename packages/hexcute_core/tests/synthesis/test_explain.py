@@ -93,6 +93,11 @@ def test_html_is_one_page_with_tables_and_a_program():
     assert "http" not in page.replace("http://www.w3.org", ""), "the page stands alone"
     for plan in solution.copies.values():
         assert plan.name in page
+    assert "banks of shared memory" in page
+
+
+def test_a_page_without_shared_memory_says_so():
+    assert "No copy goes through shared memory." in explain_html(solved("softmax"), arch("sm_80"))
 
 
 def test_every_candidate_that_lost_has_a_reason():

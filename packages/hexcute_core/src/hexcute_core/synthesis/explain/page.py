@@ -38,7 +38,11 @@ def explain_html(
     timeline: Timeline | None = None,
 ) -> str:
     """The page; `code` are the texts to show of what the kernel became, `timeline` a run of it."""
-    found = explanation(solution, arch, machine)
+    found, drawn = explanation(solution, arch, machine), scene(solution)
+    touched = (
+        "What the lanes of the first warp touch in the 32 banks of shared memory; lanes below one "
+        "another wait." if drawn["accesses"] else "No copy goes through shared memory."
+    )
     title = escape(f"{found.kernel} for {found.target}")
     body = [
         f'<header><button id="theme">light or dark</button><h1>{title}</h1>',
@@ -66,8 +70,7 @@ def explain_html(
         ),
         _section(
             "accesses",
-            '<p class="soft">What the lanes of the first warp touch in the 32 banks of shared '
-            "memory; lanes below one another wait.</p>",
+            f'<p class="soft">{touched}</p>',
             '<div class="controls" id="copies"></div><div id="access"></div>',
         ),
         _section("operations", *_operations(found)),
@@ -75,7 +78,7 @@ def explain_html(
         _section("code", *_code(code)),
         "</main>",
     ]
-    data = {**scene(solution), "code": linked(code)}
+    data = {**drawn, "code": linked(code)}
     if timeline is not None:
         data["timeline"] = lanes(timeline)
     return _whole(title, body, json.dumps(data, separators=(",", ":")))
