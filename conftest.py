@@ -34,6 +34,8 @@ def pytest_collection_finish() -> None:
     garbage: a tenth of the suite's time, if they are not left out and it happens as often."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
+    # Tests import a module and write it anew within a second, which bytecode does not notice.
+    sys.dont_write_bytecode = True
 
 
 @pytest.hookimpl(wrapper=True)

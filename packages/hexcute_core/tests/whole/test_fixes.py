@@ -228,8 +228,9 @@ TAKERS = (
 def test_the_arguments_that_fixes_name_exist():
     """`warps=(2, 2)` of hx.gemm, `target="sm_90"` of compile, ...: every keyword in a fix."""
     from hexcute_core.simulator import simulate
+    from hexcute_core.tuner import tune
 
-    known = {p for f in (*TAKERS, simulate) for p in inspect.signature(f).parameters}
+    known = {p for f in (*TAKERS, simulate, tune) for p in inspect.signature(f).parameters}
     # Of command lines and torch, and compile-time constants in examples.
     foreign = {"name"}
     found = list(fixes())
