@@ -132,6 +132,37 @@ def test_a_thread_has_channels_and_their_states() -> None:
     steps = 4 * 2 * 16
     assert walk.count("MUFU.EX2") == steps
     assert len(re.findall(r"/\*[0-9a-f]{4,}\*/", walk)) < 5.5 * steps
+    # Of states that lie evenly apart two exponentials and a product in place of each of 16.
+    evenly = max(blocks, key=lambda block: block.count("FMUL") * (block != walk))
+    assert evenly.count("MUFU.EX2") == 4 * 2 * 2
+    assert len(re.findall(r"/\*[0-9a-f]{4,}\*/", evenly)) < 5 * steps
+
+
+N = np.arange(1, 17)
+# How A's states lie, and by which numbers their exponentials are then taken.
+LIE = {
+    "evenly": (-N, -N),
+    "evenly from somewhere": (-0.3 - 0.7 * N, -0.3 - 0.7 * N),
+    "evenly to a millionth": (np.where(N == 15, -15 * (1 + 6e-7), -N), -N),
+    "but for one": 2 * (np.where(N == 15, -15 * (1 + 1e-5), -N),),
+    "towards 0": (N - 17, N - 17),
+    "through 0": (N - 8, N - 8),
+    "all the same": (-1 + 0 * N, -1 + 0 * N),
+}
+
+
+@pytest.mark.parametrize("helped", [False, True])
+@pytest.mark.parametrize("how", LIE)
+def test_exponentials_of_states_that_lie_evenly_are_powers(how: str, helped: bool) -> None:
+    """A step of nothing: of a state is left exp(dt A) of it."""
+    case = Case(channels=70, length=1, has=frozenset({"starts", "ends"}), helped=helped)
+    tensors, (a, taken) = case.tensors(), LIE[how]
+    scale = np.linspace(0.5, 1.5, 70)[:, None]
+    tensors["a"][0], tensors["u"][:] = scale * a, 0
+    tensors["delta"][:] = np.linspace(0, 1, 70)[:, None]
+    _, end = case.simulate(tensors)
+    power = tensors["delta"].astype(np.float64) * scale * taken
+    np.testing.assert_allclose(end / tensors["start"], np.exp(power), rtol=2.0**-17)
 
 
 def test_what_cannot_be_is_told() -> None:

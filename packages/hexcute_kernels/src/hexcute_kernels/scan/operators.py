@@ -218,7 +218,9 @@ _DOC = """The selective state-space recurrence, each step and channel:
 
         h = exp(dt A) h + dt u B,   y = (sum over states of C h) + D u,   y silu(z)
 
-    with dt = delta + delta_bias, through softplus where `delta_softplus`; states in float32.
+    with dt = delta + delta_bias, through softplus where `delta_softplus`; states in float32. In 16
+    bits, where all states of A lie evenly apart (A[n] = (n + 1) A[0] to a millionth, which the
+    kernel finds out by itself), exponentials are powers of one, and off by 2^-17 of themselves.
 
     u, delta, z: (batch, channels, length); B, C: (batch, states, length), or (batch, groups,
     states, length) where groups of channels have their own; float16, bfloat16 or float32, all of

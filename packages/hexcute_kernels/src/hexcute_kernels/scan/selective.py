@@ -14,7 +14,7 @@ from functools import cache
 import hexcute_core as hx
 from hexcute_core import f32, i32
 from hexcute_kernels.scan import tiles as at
-from hexcute_kernels.scan.walk import begun, finished, softplus, walked
+from hexcute_kernels.scan.walk import begun, evenly, finished, softplus, walked
 
 b, g, d, length, sequences, offsets = hx.dims("b g d length sequences offsets")
 
@@ -79,6 +79,7 @@ def selective_scan_kernel(
         if ragged:
             go = at.rows_of(out, place, timed, (BD, BT), numbers)
         at.bring(loads, 0)
+        even = evenly(ra, hx.syncthreads) if dtype.bits == 16 else 0
         for i in range(tiles):
             hx.cp_async_wait(0)
             hx.syncthreads()
@@ -100,11 +101,11 @@ def selective_scan_kernel(
             hx.copy(at.brought(sc, i), s_c)
             hx.syncthreads()
             at.bring(loads, i + 1)
-            for j in range(R):
-                run, one = hx.ds(j * RUN, RUN), hx.ds(j, 1)
-                left = count - i * BT - j * RUN if ends else None
-                dt, du, ry = s_dt[:, :, :, run], s_du[:, :, :, run], s_y[:, :, :, run]
-                h = walked(h, ra, dt, du, s_b[one, :, :, :], s_c[one, :, :, :], ry, left)
+            tile, left = (s_dt, s_du, s_b, s_c), count - i * BT if ends else None
+            if even == 1:
+                h = walked(h, ra, tile, s_y, RUN, left, True, range)
+            else:
+                h = walked(h, ra, tile, s_y, RUN, left, False, range)
             hx.syncthreads()
             ry = hx.register_tensor(f32, (BD, L, 1, BT))
             hx.copy(s_y, ry)

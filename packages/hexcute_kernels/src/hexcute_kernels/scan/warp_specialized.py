@@ -12,7 +12,7 @@ from functools import cache
 import hexcute_core as hx
 from hexcute_core import f32
 from hexcute_kernels.scan import tiles as at
-from hexcute_kernels.scan.walk import begun, finished, softplus, walked
+from hexcute_kernels.scan.walk import begun, evenly, finished, softplus, walked
 
 b, g, d, length, sequences = hx.dims("b g d length sequences")
 
@@ -99,15 +99,19 @@ def helped_scan_kernel(
 
         with hx.warp_groups_consumer():
             ra, h = begun(a, start, which, place, (BD, L, S), 128)
+            even = evenly(ra, hx.sync_role) if dtype.bits == 16 else 0
             for i in range(tiles):
                 s = ahead.wait()
-                with behind.produce() as o:
-                    for j in hx.static_range(R):
-                        run, one = slice(j * RUN, j * RUN + RUN), slice(j, j + 1)
-                        left = length - i * BT - j * RUN if ends else None
-                        dt, du = s_dt[:, :, :, run, s], s_du[:, :, :, run, s]
-                        rb, rc = s_b[one, :, :, :, s], s_c[one, :, :, :, s]
-                        h = walked(h, ra, dt, du, rb, rc, s_y[:, :, :, run, o], left)
+                tile = tuple(x[:, :, :, :, s] for x in (s_dt, s_du, s_b, s_c))
+                left = length - i * BT if ends else None
+                if even == 1:
+                    with behind.produce() as o:
+                        ry = s_y[:, :, :, :, o]
+                        h = walked(h, ra, tile, ry, RUN, left, True, hx.static_range)
+                else:
+                    with behind.produce() as o:
+                        ry = s_y[:, :, :, :, o]
+                        h = walked(h, ra, tile, ry, RUN, left, False, hx.static_range)
                 ahead.release()
             if ends:
                 hx.copy(h, hx.global_view(end[which, group, bd:, :], (h.shape, (states, S, 1))))
