@@ -17,6 +17,19 @@ from hexcute_kernels.scan.walk import begun, evenly, finished, softplus, walked
 b, g, d, length, sequences = hx.dims("b g d length sequences")
 
 
+@hx.device
+def every_tile(h, ra, ahead, pieces, behind, s_y, steps, tiles, left, even):
+    """h after all tiles, of which `ahead` brings the pieces and `behind` takes y away."""
+    for i in range(tiles):
+        s = ahead.wait()
+        tile = tuple(x[:, :, :, :, s] for x in pieces)
+        rest = left - i * s_y.shape[3] if left is not None else None
+        with behind.produce() as o:
+            h = walked(h, ra, tile, s_y[:, :, :, :, o], steps, rest, even, hx.static_range)
+        ahead.release()
+    return h
+
+
 @cache
 def helped_scan_kernel(
     dtype: hx.DType, states: int, *, skips: bool = False, gated: bool = False, biased: bool = False,
@@ -100,19 +113,11 @@ def helped_scan_kernel(
         with hx.warp_groups_consumer():
             ra, h = begun(a, start, which, place, (BD, L, S), 128)
             even = evenly(ra, hx.sync_role) if dtype.bits == 16 else 0
-            for i in range(tiles):
-                s = ahead.wait()
-                tile = tuple(x[:, :, :, :, s] for x in (s_dt, s_du, s_b, s_c))
-                left = length - i * BT if ends else None
-                if even == 1:
-                    with behind.produce() as o:
-                        ry = s_y[:, :, :, :, o]
-                        h = walked(h, ra, tile, ry, RUN, left, True, hx.static_range)
-                else:
-                    with behind.produce() as o:
-                        ry = s_y[:, :, :, :, o]
-                        h = walked(h, ra, tile, ry, RUN, left, False, hx.static_range)
-                ahead.release()
+            pieces, left = (s_dt, s_du, s_b, s_c), length if ends else None
+            if even == 1:
+                h = every_tile(h, ra, ahead, pieces, behind, s_y, RUN, tiles, left, True)
+            else:
+                h = every_tile(h, ra, ahead, pieces, behind, s_y, RUN, tiles, left, False)
             if ends:
                 hx.copy(h, hx.global_view(end[which, group, bd:, :], (h.shape, (states, S, 1))))
 
