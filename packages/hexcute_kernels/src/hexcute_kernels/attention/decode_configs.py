@@ -163,11 +163,15 @@ LATENT = Table(
 MANY_LATENT = Table(
     rows={
         "h200": (
-            Row(SplitConfig(64, 2, 66, PAIRED=True), most={"b": 2, "sk": 8192}),
-            Row(SplitConfig(64, 2, 132)),
+            Row(SplitConfig(64, 2, 66), most={"b": 2, "sk": 8192}),
+            Row(SplitConfig(64, 2, 132, True)),
         ),
     },
-    more=(SplitConfig(64, 2, 132, PAIRED=True), SplitConfig(64, 2, 264), SplitConfig(64, 2, 66)),
+    more=(
+        SplitConfig(64, 2, 132),
+        SplitConfig(64, 2, 132, True, True),
+        SplitConfig(64, 2, 264, True),
+    ),
 )
 
 SPLIT = Table(

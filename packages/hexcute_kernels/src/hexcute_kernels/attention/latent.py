@@ -35,7 +35,12 @@ from hexcute_kernels.attention.decoding import (
 )
 from hexcute_kernels.attention.ragged import NOTHING
 from hexcute_kernels.attention.splits import find_part
-from hexcute_kernels.parts.softmax import LOG2_E, online_softmax, reciprocal_or_zero
+from hexcute_kernels.parts.softmax import (
+    LOG2_E,
+    exponentials,
+    raised,
+    reciprocal_or_zero,
+)
 
 HIGH = 64
 """Rows of a tile: a warp group's."""
@@ -162,7 +167,8 @@ def latent_attention(kind: Kind) -> hx.Kernel:
                     pipe.release()
                 if hides(at, BN, bq, queries, shift, left):
                     hide_unseen(rs, bq, group, at, length, shift, left)
-                p, decay, m, total = online_softmax(rs, m, total, factor)
+                m, decay = raised(rs, m, factor)
+                p, sums = exponentials(rs, m, factor)
                 rp = hx.cast(p, dtype)
                 for i in range(1, count):
                     hand_over(shares, s_p, rp, s_decay, decay)
@@ -181,12 +187,15 @@ def latent_attention(kind: Kind) -> hx.Kernel:
                     column = at + i * BN
                     if hides(column, BN, bq, queries, shift, left):
                         hide_unseen(rs, bq, group, column, length, shift, left)
-                    p, decay, m, total = online_softmax(rs, m, total, factor)
+                    m, decay = raised(rs, m, factor)
+                    p, more = exponentials(rs, m, factor)
+                    sums = sums * decay + more
                     rp = hx.cast(p, dtype)
                 hand_over(shares, s_p, rp, s_decay, decay)
                 ro *= decay
                 hx.gemm(ro, rp, hx.transpose(s_v[:, :, read]))
                 first.release()
+                total = hx.sum(sums, 1)
             asked.release()
             if kind.alone:
                 weight = reciprocal_or_zero(total) * v_scale

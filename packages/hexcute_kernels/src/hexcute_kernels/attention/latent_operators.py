@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 NAME = "latent_decode_attention"
 WIDEST_KEY, WIDEST_VALUE = 576, 512
+FEWEST = 16
+"""Heads and queries from which on tiles of HIGH rows are worth it: fewer were not measured."""
 _WHAT = (
     "q (batch, sq, heads, d) and cache (batch, sk, d), or (pages, page, d) beside a page_table "
     "(batch, most)"
@@ -67,9 +69,9 @@ def describe(
 
 def pays(p: Decoding) -> str | None:
     """Why the kernel of large tiles is not the faster one."""
-    if p.h * p.sq >= HIGH:
+    if p.h * p.sq >= FEWEST:
         return None
-    return f"{p.h} heads of {p.sq} queries fill no tile of {HIGH} rows"
+    return f"{p.h} heads of {p.sq} queries are few for a tile of {HIGH} rows"
 
 
 latent_decode_attention = Operator(
@@ -96,6 +98,6 @@ latent_decode_attention = Operator(
 
     Gives (batch, sq, heads, values); zeros where a query sees no key. Variants: those of
     decode_attention, whose blocks read a key once for up to 32 heads, and before them "wgmma" on
-    Hopper where heads and queries are 64 at least, which a block takes together.
+    Hopper where heads and queries are 16 at least, of which a block takes 64 together.
     """,
 )
