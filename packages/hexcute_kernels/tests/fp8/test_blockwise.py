@@ -30,6 +30,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "three groups": {"BM": 192, "CONSUMERS": 3, "STAGES": 4},
     "late": {"BM": 256, "PORTIONS": 2, "STAGES": 3, "LATE": True, "CLUSTER": 2},
     "shared": {"BM": 64, "CONSUMERS": 2, "STAGES": 4, "CLUSTER": 2},
+    "columns": {"BM": 64, "BN": 256, "CONSUMERS": 1, "STAGES": 2, "LATE": True},
 }
 
 
@@ -51,6 +52,7 @@ def reference(a: Any, b: Any, sa: Any, sb: Any) -> np.ndarray:
         (4, 16, 16, "default", "m", hx.bf16),
         (300, 272, 528, "late", "m", hx.bf16),
         (100, 400, 16, "late", "m", hx.f16),
+        (20, 400, 272, "columns", "m", hx.bf16),
         (100, 272, 300 - 12, "shared", "m", hx.bf16),
         (100, 80, 300 - 12, "one group", "k", hx.bf16),
     ],

@@ -26,6 +26,7 @@ LATE: dict[str, Any] = {
 }  # fmt: skip
 WIDE: dict[str, Any] = {"STAGES": 3}
 SECTIONS: dict[str, Any] = {"BN": 192, "STAGES": 3}
+COLUMNS: dict[str, Any] = {"BN": 256, "STAGES": 2}
 
 
 def tables(bounds: list[int], counted: bool, each: int, high: int) -> tuple[Any, Any]:
@@ -86,6 +87,7 @@ def test_tiles_cover_each_row_of_an_expert_once(
         ([0, 128, 256, 384], False, 384, 128, 256, WIDE, "m", "f32"),
         ([5, 0, 140, 129], True, 140, 144, 272, WIDE, "k", "f32"),
         ([0, 6, 70], False, 70, 400, 144, SECTIONS, "m", "bf16"),
+        ([0, 6, 70], False, 70, 400, 144, COLUMNS, "m", "bf16"),
         ([64, 1, 0], True, 64, 80, 400, FEW, "m", "bf16"),
         ([0, 0], False, 12, 32, 128, SMALL, "m", "bf16"),
     ],

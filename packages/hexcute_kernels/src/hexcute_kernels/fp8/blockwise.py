@@ -5,9 +5,10 @@
 One warp group loads by TMA; the others multiply a block of k into a temporary of their own, free
 its slot, and add it, scaled, to the result in float32: the Tensor Core's sums of FP8 keep too few
 bits for a long k. One group adds while another multiplies. Where PORTIONS is 2, a group takes its
-rows in two portions, one after the other, through one temporary. The blocks' scales come with the
-operands, so that no group waits for one at the start of a tile. Columns of a tile wider than 128
-are added in sections of 64, each of which has one scale of b.
+rows in two portions, one after the other, through one temporary, and so it does with the columns of
+a tile of 256. The blocks' scales come with the operands, so that no group waits for one at the
+start of a tile. Columns of a tile of 192 are added in sections of 64, each of which has one scale
+of b.
 
     by rows     c[i, j] = sa[i] sb[j]  sum over blocks of k, promoted alike, scaled at the end
     grouped     b and its scales are of the expert that `groups.place` gives each tile of rows
@@ -59,13 +60,11 @@ def load_blocks(a, b, sa, sb, place, slots, pipe, scale_major):
     """Fills slot after slot with a block of k: of a from a row on and of b from a column on, and
     their scales where there is room for them. `place`: the expert, that row and that column."""
     (expert, row, column), (s_a, s_b, s_s, s_w) = place, slots
-    a, b, sa, sb = (matrix(x, expert) for x in (a, b, sa, sb))
-    ga, gb = (
-        k_tiles(x, "k", at, y.shape[0], BLOCK) for x, at, y in ((a, row, s_a), (b, column, s_b))
-    )
+    ga = k_tiles(matrix(a, expert), "k", row, s_a.shape[0], BLOCK)
+    gb = k_tiles(matrix(b, expert), "k", column, s_b.shape[0], BLOCK)
     if s_s is not None:
-        gs = k_tiles(sa, scale_major, row, s_s.shape[0], 1)
-        gw = k_tiles(sb, "k", column // BLOCK, s_w.shape[0], LINE)
+        gs = k_tiles(matrix(sa, expert), scale_major, row, s_s.shape[0], 1)
+        gw = k_tiles(matrix(sb, expert), "k", column // BLOCK, s_w.shape[0], LINE)
     for i in range(hx.cdiv(a.shape[-1], BLOCK)):
         with pipe.produce() as s:
             hx.copy(ga[:, :, i], s_a[:, :, s])
@@ -76,22 +75,22 @@ def load_blocks(a, b, sa, sb, place, slots, pipe, scale_major):
 
 
 @hx.device
-def add(rc, rt, ra, p):
-    """rc's portion p += rt, scaled by ra's where there are scales."""
-    high, wide, sections, _ = rc.shape
+def add(rc, rt, ra, p, q):
+    """rc's portion p of rows += rt, from its section q on, scaled by ra's where there are any."""
+    high, wide, sections = *rc.shape[:2], rt.shape[1] // rc.shape[1]
     for j in hx.static_range(sections):
         part = hx.reshape(rt, (high, sections, wide))[:, j, :]
-        rc[:, :, j, p] += part if ra is None else part * ra[:, :, j, p]
+        rc[:, :, q + j, p] += part if ra is None else part * ra[:, :, q + j, p]
 
 
 @hx.device
-def scales_of_b(s_w, i, s, column):
+def scales_of_b(s_w, i, s, column, sections):
     """The scales of b of block i in slot s, for the sections of a tile that begins at `column`."""
     rb = [hx.register_tensor(f32, (1, 1)) for _ in range(s_w.shape[0])]
     for row in hx.static_range(s_w.shape[0]):
         hx.copy(s_w[row : row + 1, hx.ds(i % LINE, 1), s], rb[row])
-    # A wide tile begins with a block of 128 columns, or in its middle.
-    return rb if len(rb) == 1 else [rb[0], hx.where(column % BLOCK == 0, *rb), rb[1]]
+    # A tile of 192 begins with a block of 128 columns, or in its middle.
+    return rb if len(rb) == sections else [rb[0], hx.where(column % BLOCK == 0, *rb), rb[1]]
 
 
 @hx.device
@@ -104,8 +103,10 @@ def add_blocks(rc, slots, pipe, blocks, first, column, late):
     """
     s_a, s_b, s_s, s_w = slots
     high, wide, sections, portions = rc.shape
+    step = sections if wide == SECTION else 1
+    last = portions - 1, sections - step
     # One for all portions: two would not fit beside the result.
-    rt, ra = hx.register_tensor(f32, (high, wide * sections)), None
+    rt, ra = hx.register_tensor(f32, (high, wide * step)), None
     hx.fill(rt, 0.0)
     if s_s is not None:
         scales = hx.register_tensor(f32, (high, 1, portions))
@@ -115,24 +116,25 @@ def add_blocks(rc, slots, pipe, blocks, first, column, late):
         s = pipe.wait()
         if ra is not None:
             # All before the products: they would wait for what stands among them.
-            rb = scales_of_b(s_w, i, s, column)
+            rb = scales_of_b(s_w, i, s, column, sections)
             for p in hx.static_range(portions):
                 hx.copy(s_s[first + p * high : first + (p + 1) * high, :, s], scales[:, :, p])
         if late:
-            add(rc, rt, ra, portions - 1)
+            add(rc, rt, ra, *last)
         if ra is not None:
             for j, p in product(range(sections), range(portions)):
                 hx.copy(scales[:, :, p] * rb[j], ra[:, :, j, p])
-        for p in hx.static_range(portions):
-            part = s_a[first + p * high : first + (p + 1) * high, :, s]
-            hx.gemm(rt, part, s_b[:, :, s], asynchronous=True, accumulate=False)
+        for p, q in product(range(portions), range(0, sections, step)):
+            left = s_a[first + p * high : first + (p + 1) * high, :, s]
+            right = s_b[q * wide : (q + step) * wide, :, s]
+            hx.gemm(rt, left, right, asynchronous=True, accumulate=False)
             hx.wait_gemm(0)
-            if p == portions - 1:
+            if (p, q) == last:
                 pipe.release()
-            if p < portions - 1 or not late:
-                add(rc, rt, ra, p)
+            if (p, q) != last or not late:
+                add(rc, rt, ra, p, q)
     if late:
-        add(rc, rt, ra, portions - 1)
+        add(rc, rt, ra, *last)
 
 
 @hx.device
@@ -153,10 +155,10 @@ def blockwise_gemm(
 
     a[m, k] and b[n, k], both K-major; sa[groups, m] where `scale_major` is "m", else sa[m, groups];
     sb[columns, groups], where groups and columns are k and n in blocks of 128, the last perhaps
-    short; `by_rows`, sa[m] and sb[n]. Its constants: tile BM x BN, where BN divides 128 or is 192,
-    STAGES, CONSUMERS warp groups, each of which stores its rows by itself, PORTIONS of a group's
-    rows, GROUP rows of tiles together; the blocks of a CLUSTER take neighbours in a row of tiles,
-    each brings a part of a to all; sums are added LATE as `add_blocks` says.
+    short; `by_rows`, sa[m] and sb[n]. Its constants: tile BM x BN, where BN divides 128, or is
+    192 or 256, STAGES, CONSUMERS warp groups, each of which stores its rows by itself, PORTIONS of
+    a group's rows, GROUP rows of tiles together; the blocks of a CLUSTER take neighbours in a row
+    of tiles, each brings a part of a to all; sums are added LATE as `add_blocks` says.
 
     With `grouped_by`, b and sb are stacks, a matrix per expert, and which rows are whose is in
     `table` and `used` of `groups.place`: of one a, "rows", or of a stack too, "matrices". Rows of
@@ -178,8 +180,8 @@ def blockwise_gemm(
         c: c_type, *, BM: int = 128, BN: int = 128, STAGES: int = 5, CONSUMERS: int = 2,
         PORTIONS: int = 1, GROUP: int = 8, CLUSTER: int = 1, LATE: bool = False,
     ):  # fmt: skip
-        assert BLOCK % BN == 0 or BN == 3 * SECTION, "BN divides 128, or is 192"
-        sections = 1 if BLOCK % BN == 0 else BN // SECTION
+        assert BLOCK % BN == 0 or BN in (192, 256), "BN divides 128, or is 192 or 256"
+        sections = BN // SECTION if BN == 192 else hx.cdiv(BN, BLOCK)
         tiles_n, tiles_k = hx.cdiv(n, BN * CLUSTER), hx.cdiv(k, BLOCK)
         shape = tiles_n, GROUP, BM, BN, CLUSTER
         most = hx.cdiv(m, BM) if table is None else blocks
@@ -189,7 +191,7 @@ def blockwise_gemm(
         hx.attrs.cuda.block_dim, hx.attrs.cuda.cluster_dim = 128 * (CONSUMERS + 1), CLUSTER
         s_a, s_b = (hx.shared_tensor(f8e4m3, (x, BLOCK, STAGES)) for x in (BM, BN))
         s_s = None if by_rows else hx.shared_tensor(f32, (BM, 1, STAGES))
-        s_w = None if by_rows else hx.shared_tensor(f32, (hx.cdiv(sections, 2), LINE, STAGES))
+        s_w = None if by_rows else hx.shared_tensor(f32, (hx.cdiv(BN, BLOCK), LINE, STAGES))
         slots = s_a, s_b, s_s, s_w
         pipe = hx.pipeline(STAGES)
         await_launch_ahead()
@@ -199,8 +201,7 @@ def blockwise_gemm(
             for tile in hx.persistent(most * tiles_n):
                 if table is None or tile < count * tiles_n:
                     bn, bm, expert, _, _ = place_of(tile, table, count, *shape)
-                    place = expert, bm, bn
-                    load_blocks(a, b, sa, sb, place, slots, pipe, scale_major)
+                    load_blocks(a, b, sa, sb, (expert, bm, bn), slots, pipe, scale_major)
 
         for me in hx.static_range(teams):
             s_c = hx.shared_tensor(out, (own, BN))

@@ -117,16 +117,14 @@ GROUPED = Table(
         "h200": (
             Row(BlockwiseConfig(64, 128, 8, 1), {"share": 40, "out_bits": 16}),
             Row(
-                BlockwiseConfig(128, 192, 4, 2, GROUP=1),
-                {"share": 160, "out_bits": 16},
-                least={"k": 4096},
+                BlockwiseConfig(128, 256, 3, 2, GROUP=1, LATE=True), {"share": 160, "out_bits": 16}
             ),
-            Row(BlockwiseConfig(128, 128, 5, 2, GROUP=1), {"share": 160, "out_bits": 16}),
             Row(
-                BlockwiseConfig(128, 192, 4, 2),
+                BlockwiseConfig(128, 192, 4, 2, GROUP=1),
                 {"share": 1024, "out_bits": 16},
-                least={"share": 385},
+                least={"share": 385, "k": 4096},
             ),
+            Row(BlockwiseConfig(128, 256, 3, 2, LATE=True), {"share": 1024, "out_bits": 16}),
             Row(LATE, {"out_bits": 16}),
             Row(BlockwiseConfig(128, 128, 4, 2)),
         ),
@@ -134,8 +132,9 @@ GROUPED = Table(
     more=(
         BlockwiseConfig(64, 128, 8, 2),
         BlockwiseConfig(128, 64, 8, 2),
-        BlockwiseConfig(128, 128, 5, 2, GROUP=1, CLUSTER=2),
+        BlockwiseConfig(128, 128, 5, 2, GROUP=1),
         BlockwiseConfig(128, 128, 5, 2),
+        BlockwiseConfig(128, 192, 4, 2),
         WIDE,
     ),
 )
