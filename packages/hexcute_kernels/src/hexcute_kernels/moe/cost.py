@@ -22,7 +22,7 @@ ROUNDED = {
 """By columns of a tile, its rows and the microseconds that a block of k takes, weights rounded."""
 EXACT = ((16, 0.77), (112, 1.36), (128, 1.51), (136, 1.6), (144, 1.69), (152, 1.76))
 """The same of 256 columns where no weight is rounded."""
-SUM_US, SUM_BYTES = 2.5, 5e6
+SUM_US, SUM_BYTES = 2.5, 3e6
 """What adding up parts of k takes at least, and how many bytes of them a microsecond moves."""
 SPREAD = 1.2
 """Of an expert's rows about their average, against that of a router which has no favourites."""
