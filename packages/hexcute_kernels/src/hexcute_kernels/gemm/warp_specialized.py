@@ -130,16 +130,13 @@ def warp_specialized_gemm(
                         at, part = split_batch(tile, each, batched)
                         bm, bn = in_clusters(part, *placed)
                         along = (bm + start, 0) if SWAP else (bn, 1)
-                        if SCHEDULE != "pingpong":
-                            rb = bias_of(bias, along[0], (high, BN), along[1])
+                        rb = bias_of(bias, along[0], (high, BN), along[1])
                         rc = hx.register_tensor(total, (high, BN))
                         hx.fill(rc, 0)
                         if SCHEDULE == "pingpong":
                             with order.turn(me):
                                 multiply_slots(rc, sa, sb, pipe, tiles_k)
                                 hx.wait_gemm(0)
-                            # The other group multiplies meanwhile.
-                            rb = bias_of(bias, along[0], (high, BN), along[1])
                         else:
                             multiply_slots(rc, sa, sb, pipe, tiles_k, start)
                         hx.wait_gemm(0)
