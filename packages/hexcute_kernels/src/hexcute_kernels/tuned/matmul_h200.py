@@ -13,6 +13,15 @@ from hexcute_kernels.tables import Row
 
 ROWS: Mapping[str, tuple[Row[Any], ...]] = {
     "wgmma": (
+        # m=32,n=28672,k=8192: 115.08 us
+        Row(
+            WgmmaConfig(BM=64, BN=224, BK=64, STAGES=6, CONSUMERS=1, GROUP=8, CLUSTER_M=1,
+                CLUSTER_N=1, PARTS=1, SCHEDULE='tile', EARLY=True, SWAP=False),
+            most={'m': 32, 'n': 28672, 'k': 8192},
+            least={'m': 17, 'n': 24577, 'k': 7169},
+            equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
+                'batch': 'None', 'bias': 'False', 'activation': 'None'},
+        ),
         # m=64,n=6144,k=4096: 15.46 us
         Row(
             WgmmaConfig(BM=64, BN=48, BK=128, STAGES=8, CONSUMERS=1, GROUP=8, CLUSTER_M=1,
@@ -31,39 +40,21 @@ ROWS: Mapping[str, tuple[Row[Any], ...]] = {
             equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
                 'batch': 'None', 'bias': 'False', 'activation': 'None'},
         ),
-        # m=64,n=14336,k=4096: 31.41 us
+        # m=64,n=14336,k=4096: 31.23 us
         Row(
-            WgmmaConfig(BM=64, BN=112, BK=64, STAGES=9, CONSUMERS=1, GROUP=8, CLUSTER_M=1,
+            WgmmaConfig(BM=64, BN=112, BK=64, STAGES=8, CONSUMERS=1, GROUP=8, CLUSTER_M=1,
                 CLUSTER_N=1, PARTS=1, SCHEDULE='tile', EARLY=True, SWAP=False),
             most={'m': 64, 'n': 14336, 'k': 4096},
             least={'m': 33, 'n': 12289, 'k': 3585},
             equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
                 'batch': 'None', 'bias': 'False', 'activation': 'None'},
         ),
-        # m=64,n=28672,k=8192: 115.39 us
+        # m=64,n=28672,k=8192: 115.03 us
         Row(
-            WgmmaConfig(BM=64, BN=224, BK=64, STAGES=6, CONSUMERS=1, GROUP=8, CLUSTER_M=1,
-                CLUSTER_N=1, PARTS=1, SCHEDULE='tile', EARLY=True, SWAP=False),
+            WgmmaConfig(BM=64, BN=224, BK=64, STAGES=5, CONSUMERS=1, GROUP=8, CLUSTER_M=1,
+                CLUSTER_N=1, PARTS=1, SCHEDULE='tile', EARLY=False, SWAP=False),
             most={'m': 64, 'n': 28672, 'k': 8192},
             least={'m': 33, 'n': 24577, 'k': 7169},
-            equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
-                'batch': 'None', 'bias': 'False', 'activation': 'None'},
-        ),
-        # m=128,n=6144,k=4096: 16.86 us
-        Row(
-            WgmmaConfig(BM=64, BN=96, BK=64, STAGES=11, CONSUMERS=1, GROUP=8, CLUSTER_M=2,
-                CLUSTER_N=1, PARTS=1, SCHEDULE='tile', EARLY=True, SWAP=False),
-            most={'m': 128, 'n': 6144, 'k': 4096},
-            least={'m': 65, 'n': 5121, 'k': 3585},
-            equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
-                'batch': 'None', 'bias': 'False', 'activation': 'None'},
-        ),
-        # m=128,n=8192,k=8192: 38.20 us
-        Row(
-            WgmmaConfig(BM=64, BN=128, BK=64, STAGES=9, CONSUMERS=1, GROUP=8, CLUSTER_M=2,
-                CLUSTER_N=1, PARTS=1, SCHEDULE='tile', EARLY=True, SWAP=False),
-            most={'m': 128, 'n': 8192, 'k': 8192},
-            least={'m': 65, 'n': 7169, 'k': 7169},
             equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
                 'batch': 'None', 'bias': 'False', 'activation': 'None'},
         ),
@@ -85,10 +76,10 @@ ROWS: Mapping[str, tuple[Row[Any], ...]] = {
             equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
                 'batch': 'None', 'bias': 'False', 'activation': 'None'},
         ),
-        # m=128,n=28672,k=8192: 123.53 us
+        # m=128,n=28672,k=8192: 122.91 us
         Row(
             WgmmaConfig(BM=128, BN=224, BK=64, STAGES=5, CONSUMERS=2, GROUP=8, CLUSTER_M=1,
-                CLUSTER_N=1, PARTS=1, SCHEDULE='tile', EARLY=True, SWAP=False),
+                CLUSTER_N=1, PARTS=1, SCHEDULE='tile', EARLY=False, SWAP=False),
             most={'m': 128, 'n': 28672, 'k': 8192},
             least={'m': 65, 'n': 24577, 'k': 7169},
             equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
@@ -103,6 +94,33 @@ ROWS: Mapping[str, tuple[Row[Any], ...]] = {
             equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
                 'batch': 'None', 'bias': 'False', 'activation': 'None'},
         ),
+        # m=2048,n=8192,k=28672: 1177.37 us
+        Row(
+            WgmmaConfig(BM=256, BN=168, BK=64, STAGES=3, CONSUMERS=2, GROUP=8, CLUSTER_M=1,
+                CLUSTER_N=1, PARTS=3, SCHEDULE='persistent', EARLY=True, SWAP=False),
+            most={'m': 2048, 'n': 8192, 'k': 28672},
+            least={'m': 1793, 'n': 7169, 'k': 24577},
+            equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
+                'batch': 'None', 'bias': 'False', 'activation': 'None'},
+        ),
+        # m=2048,n=14336,k=4096: 308.42 us
+        Row(
+            WgmmaConfig(BM=256, BN=176, BK=64, STAGES=3, CONSUMERS=2, GROUP=8, CLUSTER_M=1,
+                CLUSTER_N=2, PARTS=2, SCHEDULE='persistent', EARLY=True, SWAP=False),
+            most={'m': 2048, 'n': 14336, 'k': 4096},
+            least={'m': 1793, 'n': 12289, 'k': 3585},
+            equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
+                'batch': 'None', 'bias': 'False', 'activation': 'None'},
+        ),
+        # m=2048,n=28672,k=8192: 1195.22 us
+        Row(
+            WgmmaConfig(BM=256, BN=176, BK=64, STAGES=3, CONSUMERS=2, GROUP=8, CLUSTER_M=1,
+                CLUSTER_N=2, PARTS=2, SCHEDULE='persistent', EARLY=True, SWAP=False),
+            most={'m': 2048, 'n': 28672, 'k': 8192},
+            least={'m': 1793, 'n': 24577, 'k': 7169},
+            equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
+                'batch': 'None', 'bias': 'False', 'activation': 'None'},
+        ),
         # m=4096,n=6144,k=4096: 273.02 us
         Row(
             WgmmaConfig(BM=256, BN=192, BK=64, STAGES=3, CONSUMERS=2, GROUP=8, CLUSTER_M=1,
@@ -112,11 +130,38 @@ ROWS: Mapping[str, tuple[Row[Any], ...]] = {
             equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
                 'batch': 'None', 'bias': 'False', 'activation': 'None'},
         ),
+        # m=4096,n=8192,k=28672: 2396.16 us
+        Row(
+            WgmmaConfig(BM=256, BN=168, BK=64, STAGES=3, CONSUMERS=2, GROUP=8, CLUSTER_M=1,
+                CLUSTER_N=1, PARTS=3, SCHEDULE='persistent', EARLY=True, SWAP=False),
+            most={'m': 4096, 'n': 8192, 'k': 28672},
+            least={'m': 3585, 'n': 7169, 'k': 24577},
+            equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
+                'batch': 'None', 'bias': 'False', 'activation': 'None'},
+        ),
+        # m=4096,n=14336,k=4096: 619.03 us
+        Row(
+            WgmmaConfig(BM=256, BN=176, BK=64, STAGES=3, CONSUMERS=2, GROUP=8, CLUSTER_M=1,
+                CLUSTER_N=2, PARTS=2, SCHEDULE='persistent', EARLY=True, SWAP=False),
+            most={'m': 4096, 'n': 14336, 'k': 4096},
+            least={'m': 3585, 'n': 12289, 'k': 3585},
+            equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
+                'batch': 'None', 'bias': 'False', 'activation': 'None'},
+        ),
+        # m=4096,n=28672,k=8192: 2425.63 us
+        Row(
+            WgmmaConfig(BM=256, BN=176, BK=64, STAGES=3, CONSUMERS=2, GROUP=8, CLUSTER_M=1,
+                CLUSTER_N=2, PARTS=2, SCHEDULE='persistent', EARLY=True, SWAP=False),
+            most={'m': 4096, 'n': 28672, 'k': 8192},
+            least={'m': 3585, 'n': 24577, 'k': 7169},
+            equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
+                'batch': 'None', 'bias': 'False', 'activation': 'None'},
+        ),
     ),
     "thin": (
-        # m=32,n=4096,k=4096: 10.43 us
+        # m=32,n=4096,k=4096: 10.76 us
         Row(
-            ThinConfig(BM=64, BN=32, BK=128, STAGES=9, CONSUMERS=1, SPLITS=2, EARLY=True,
+            ThinConfig(BM=64, BN=32, BK=128, STAGES=8, CONSUMERS=1, SPLITS=2, EARLY=True,
                 FLAT=False),
             most={'m': 32, 'n': 4096, 'k': 4096},
             least={'m': 17, 'n': 3585, 'k': 3585},
@@ -141,9 +186,9 @@ ROWS: Mapping[str, tuple[Row[Any], ...]] = {
             equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
                 'batch': 'None', 'bias': 'False', 'activation': 'None'},
         ),
-        # m=32,n=8192,k=8192: 34.21 us
+        # m=32,n=8192,k=8192: 34.80 us
         Row(
-            ThinConfig(BM=64, BN=32, BK=64, STAGES=8, CONSUMERS=1, SPLITS=1, EARLY=True,
+            ThinConfig(BM=64, BN=32, BK=128, STAGES=9, CONSUMERS=1, SPLITS=1, EARLY=True,
                 FLAT=False),
             most={'m': 32, 'n': 8192, 'k': 8192},
             least={'m': 17, 'n': 7169, 'k': 7169},
@@ -159,10 +204,10 @@ ROWS: Mapping[str, tuple[Row[Any], ...]] = {
             equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
                 'batch': 'None', 'bias': 'False', 'activation': 'None'},
         ),
-        # m=32,n=10240,k=8192: 43.78 us
+        # m=32,n=10240,k=8192: 44.62 us
         Row(
-            ThinConfig(BM=128, BN=32, BK=64, STAGES=4, CONSUMERS=2, SPLITS=2, EARLY=False,
-                FLAT=False),
+            ThinConfig(BM=64, BN=160, BK=64, STAGES=6, CONSUMERS=1, SPLITS=2, EARLY=True,
+                FLAT=True),
             most={'m': 32, 'n': 10240, 'k': 8192},
             least={'m': 17, 'n': 8193, 'k': 7169},
             equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
@@ -174,15 +219,6 @@ ROWS: Mapping[str, tuple[Row[Any], ...]] = {
                 FLAT=False),
             most={'m': 32, 'n': 14336, 'k': 4096},
             least={'m': 17, 'n': 12289, 'k': 3585},
-            equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
-                'batch': 'None', 'bias': 'False', 'activation': 'None'},
-        ),
-        # m=32,n=28672,k=8192: 113.39 us
-        Row(
-            ThinConfig(BM=256, BN=64, BK=64, STAGES=4, CONSUMERS=2, SPLITS=1, EARLY=False,
-                FLAT=False),
-            most={'m': 32, 'n': 28672, 'k': 8192},
-            least={'m': 17, 'n': 24577, 'k': 7169},
             equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
                 'batch': 'None', 'bias': 'False', 'activation': 'None'},
         ),
@@ -231,12 +267,30 @@ ROWS: Mapping[str, tuple[Row[Any], ...]] = {
             equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
                 'batch': 'None', 'bias': 'False', 'activation': 'None'},
         ),
-        # m=128,n=4096,k=14336: 33.93 us
+        # m=128,n=4096,k=14336: 34.38 us
         Row(
-            ThinConfig(BM=64, BN=128, BK=128, STAGES=4, CONSUMERS=1, SPLITS=2, EARLY=True,
+            ThinConfig(BM=64, BN=128, BK=64, STAGES=8, CONSUMERS=1, SPLITS=2, EARLY=True,
                 FLAT=False),
             most={'m': 128, 'n': 4096, 'k': 14336},
             least={'m': 65, 'n': 3585, 'k': 12289},
+            equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
+                'batch': 'None', 'bias': 'False', 'activation': 'None'},
+        ),
+        # m=128,n=6144,k=4096: 16.46 us
+        Row(
+            ThinConfig(BM=128, BN=96, BK=64, STAGES=6, CONSUMERS=2, SPLITS=2, EARLY=True,
+                FLAT=True),
+            most={'m': 128, 'n': 6144, 'k': 4096},
+            least={'m': 65, 'n': 5121, 'k': 3585},
+            equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
+                'batch': 'None', 'bias': 'False', 'activation': 'None'},
+        ),
+        # m=128,n=8192,k=8192: 37.82 us
+        Row(
+            ThinConfig(BM=128, BN=128, BK=64, STAGES=5, CONSUMERS=2, SPLITS=2, EARLY=True,
+                FLAT=False),
+            most={'m': 128, 'n': 8192, 'k': 8192},
+            least={'m': 65, 'n': 7169, 'k': 7169},
             equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
                 'batch': 'None', 'bias': 'False', 'activation': 'None'},
         ),
