@@ -92,8 +92,7 @@ def warp_specialized_attention(
         rows, high, q0, nq, k0, nk = hx.cdiv(sq, BM), BM // GROUPS, 0, sq, 0, sk
         if ragged:
             hx.attrs.cuda.grid_dim = places * hq
-            h, z = hx.blockIdx.x % hq, 0
-            q0, nq, k0, nk, bm = taken(place, hx.blockIdx.x // hq)
+            h, z, (q0, nq, k0, nk, bm) = hx.blockIdx.x % hq, 0, taken(place, hx.blockIdx.x // hq)
         else:
             x, y, z = hx.blockIdx.x, hx.blockIdx.y, hx.blockIdx.z
             row, h = (x, y) if ORDER == "rows" else (y, x)
@@ -101,6 +100,7 @@ def warp_specialized_attention(
             bm = (rows - 1 - row if bounded_right else row) * BM  # The longest rows first.
         bounds = right, left, bounded_right, bounded_left
         last, tiles, first, after_whole, whole = key_tiles(bm, nq, nk, *bounds, BM, BN, GUESS)
+        stretches = [(True, 0, first), (False, first + 1, after_whole), (True, after_whole, tiles)]
         kh, count = key_head(h, hq, hk), last + 1
         gq = hx.global_view(q[z, q0 + bm :, h, :], ((BM, wide_k), (hq * d, 1)))
         gk = hx.global_view(k[z, k0:, kh, :], ((BN, wide_k, count), (hk * d, 1, BN * hk * d)))
@@ -112,13 +112,11 @@ def warp_specialized_attention(
         s_q = hx.shared_tensor(dtype, (BM, max(wide_k, wide_v)))
         s_k = hx.shared_tensor(dtype, (BN, wide_k, STAGES))
         s_v = hx.shared_tensor(dtype, (wide_v, BN, STAGES))
-        keys, values = hx.pipeline(STAGES), hx.pipeline(STAGES)
+        keys, values, order = hx.pipeline(STAGES), hx.pipeline(STAGES), hx.turns(GROUPS)
         queries = [hx.pipeline(1) for _ in range(GROUPS)]
-        loading, multiplying = (BUSY if ragged else REGISTERS)[GROUPS]
-        order = hx.turns(GROUPS)
         seen, there = (hx.shared_tensor(i32, (n,)) if ragged else None for n in (BN, BM))
 
-        with hx.warp_groups_producer(registers=loading):
+        with hx.warp_groups_producer(registers=(BUSY if ragged else REGISTERS)[GROUPS][0]):
             for i in range(tiles):
                 # Tile `first` before those that a mask cuts.
                 n = last - hx.where(i > first, i, hx.where(i == 0, first, i - 1))
@@ -143,15 +141,13 @@ def warp_specialized_attention(
                         hx.copy(gv[:, :, n], s_v[:, :, s])
 
         for me in hx.static_range(GROUPS):
-            with hx.warp_groups_consumer(1, registers=multiplying):
-                ends = [(True, after_whole, tiles)] if bounded_left else []
-                stretches = [(True, 0, first), (False, first + 1, after_whole), *ends]
+            with hx.warp_groups_consumer(1, registers=(BUSY if ragged else REGISTERS)[GROUPS][1]):
                 top, factor = bm + me * high, (1.0 if capped else scale) * LOG2_E
                 wide = wide_v, BN, 1, SUMS
                 ro, rs, m, sums = (hx.register_tensor(f32, (high, n)) for n in wide)
                 for tile, value in ((ro, 0.0), (m, LEAST), (sums, 0.0)):
                     hx.fill(tile, value)
-                mine = s_q[me * high : (me + 1) * high, :wide_k]
+                mine, so = (s_q[me * high : (me + 1) * high, :n] for n in (wide_k, wide_v))
                 if tiles > 0:
                     queries[me].wait()
                     with keys.consume() as s:
@@ -161,7 +157,7 @@ def warp_specialized_attention(
                     m, decay = raised(rs, m, factor)
                     p, sums = exponentials(rs, m, factor)
                     rp = hx.cast(p, dtype)
-                    for cut, start, stop in stretches:
+                    for cut, start, stop in stretches[: 2 + bounded_left]:
                         limit = hx.minimum(TIMES * sums, MOST)
                         for i in range(start, stop):
                             k_now = s_k[:, :, keys.wait()]
@@ -182,8 +178,7 @@ def warp_specialized_attention(
                                 hx.wait_gemm(0)
                                 values.release()
                             p, new = exponentials(rs, m, factor)
-                            if GUESS:
-                                hx.wait_gemm(0)
+                            hx.wait_gemm(0)
                             if cut and GUESS:
                                 ro *= decay
                             elif GUESS and any_of(new > limit):
@@ -195,9 +190,8 @@ def warp_specialized_attention(
                                     for tile in (ro, sums, limit):
                                         tile *= decay
                                     p, new = exponentials(rs, m, factor)
-                            if GUESS:
-                                keys.release()
-                                values.release()
+                            for pipe in (keys, values) if GUESS else ():
+                                pipe.release()
                             sums += new
                             rp = hx.cast(p, dtype)
                     if not GUESS:
@@ -215,7 +209,6 @@ def warp_specialized_attention(
                     steps = (high, 1), (names if ragged else 1, 1)
                     hx.copy(log_sum(m, total, factor), hx.global_view(lse[z, h, q0 + top :], steps))
                 # The queries have been read: their memory takes the result on its way out.
-                so = s_q[me * high : (me + 1) * high, :wide_v]
                 hx.sync_role()
                 hx.copy(hx.cast(ro * share, dtype), so)
                 hx.sync_role()
