@@ -22,6 +22,7 @@ import pytest
 
 import hexcute_core
 import hexcute_core as hx
+from hexcute_core.driver.signature_data import from_data, to_data
 from hexcute_core.errors import FrontendError, HexcuteError, LaunchError, NoLayout
 from hexcute_core.frontend import define, trace
 from hexcute_core.tile.promise import Promise
@@ -184,6 +185,37 @@ def test_a_ragged_shape_on_an_aligned_kernel_is_told_the_argument_that_helps():
     copied.compile("sm_80", **{argument: False}).simulate(x, y)
     copied.simulate(x, again, target="sm_80")
     assert np.array_equal(x, y) and np.array_equal(x, again)
+
+
+@pytest.mark.parametrize("multiple", [8, 48])
+@pytest.mark.parametrize("aligned", [True, False])
+def test_a_broken_promise_is_named_by_what_was_compiled_too(multiple, aligned):
+    """`aligned=False` helps against rows of any length, and against no `multiple_of`, which it
+    relies on: what keeps it runs."""
+    k = hx.dim("k", multiple_of=multiple)
+
+    @hx.kernel(cache=False)
+    def copied(x: hx.f16[8, k], y: hx.f16[8, k]):
+        hx.attrs.cuda.grid_dim = 1
+        hx.attrs.cuda.block_dim = 32
+        r = hx.register_tensor(hx.f16, (8, 128))
+        hx.copy(hx.global_view(x, ((8, 128), (k, 1))), r)
+        hx.copy(r, hx.global_view(y, ((8, 128), (k, 1))))
+
+    def arrays(columns):
+        x = np.arange(8 * columns).reshape(8, columns).astype(np.float16)
+        return x, np.zeros_like(x)
+
+    compiled = copied.compile("sm_80", aligned=aligned)
+    kept = to_data(compiled.signature, compiled.divisors, compiled.promise)
+    assert from_data(kept)[0].symbols == compiled.signature.symbols
+    for simulate in (compiled.simulate, copied.simulate):
+        with pytest.raises(LaunchError, match=f"k is not a multiple of {multiple}, as") as caught:
+            simulate(*arrays(100))
+        assert caught.value.fix == "pad the tensor, or drop the promise"
+        x, y = arrays(96)
+        simulate(x, y)
+        assert np.array_equal(x, y)
 
 
 ROOT = Path(hexcute_core.__file__).parent

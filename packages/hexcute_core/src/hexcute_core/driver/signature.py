@@ -39,7 +39,7 @@ def signature_of(definition: KernelDef) -> Signature:
         else ScalarParam(p.name, p.dtype.name)
         for p in definition.params
     )
-    symbols = tuple(SymbolParam(s.name) for s in definition.symbols)
+    symbols = tuple(SymbolParam(s.name, multiple_of=s.multiple_of) for s in definition.symbols)
     return Signature(definition.name, params, symbols, definition.span)
 
 
@@ -63,19 +63,24 @@ def promise_of(
     """
     known = decode(signature, divisors, key)
     multiples = _multiples(signature, divisors, key)
-    for symbol in definition.symbols:
-        if symbol.multiple_of > 1 and multiples.get(symbol.name, 1) % symbol.multiple_of:
-            raise LaunchError(
-                f"{definition.name}: {symbol.name} is not a multiple of {symbol.multiple_of}, "
-                f"as hx.dim({symbol.name!r}, multiple_of={symbol.multiple_of}) promises",
-                definition.span,
-                "pad the tensor, or drop the promise",
-            )
+    _require_promised(signature, multiples)
     wide = known.wide or any(_wide(tensor) for tensor in definition.tensors)
     return Promise(
         tuple(multiples.items()), frozenset(known.aligned), wide, frozenset(known.apart),
         known.begins,
     )  # fmt: skip
+
+
+def _require_promised(signature: Signature, multiples: Mapping[str, int]) -> None:
+    """Raises LaunchError where a symbol breaks its `multiple_of`."""
+    for symbol in signature.symbols:
+        if multiples.get(symbol.name, 1) % symbol.multiple_of:
+            raise LaunchError(
+                f"{signature.kernel}: {symbol.name} is not a multiple of {symbol.multiple_of}, "
+                f"as hx.dim({symbol.name!r}, multiple_of={symbol.multiple_of}) promises",
+                signature.span,
+                "pad the tensor, or drop the promise",
+            )
 
 
 def _multiples(signature: Signature, divisors: Mapping[str, int], key: int) -> dict[str, int]:
@@ -126,6 +131,7 @@ def require(signature: Signature, divisors: Mapping[str, int], promise: Promise,
     """Refuses arguments, of specialisation `key`, that break what a kernel was compiled for."""
     found = decode(signature, divisors, key)
     multiples = _multiples(signature, divisors, key)
+    _require_promised(signature, multiples)
     for name, multiple in promise.multiples:
         if name in divisors and multiples.get(name, 1) % multiple:
             raise LaunchError(

@@ -23,7 +23,7 @@ def to_data(signature: Signature, divisors: Mapping[str, int], promise: Promise)
             else [p.name, p.dtype_name]
             for p in signature.params
         ],
-        "symbols": [[s.name, s.dtype_name] for s in signature.symbols],
+        "symbols": [_symbol(symbol) for symbol in signature.symbols],
         "span": None if span is None else [PurePath(span.file).name, span.line, span.col],
         "divisors": [list(pair) for pair in divisors.items()],
         "multiples": [list(pair) for pair in promise.multiples],
@@ -38,7 +38,7 @@ def from_data(data: Mapping[str, Any]) -> tuple[Signature, dict[str, int], Promi
     """What `to_data` gave. Raises Malformed for anything else."""
     try:
         params = tuple(_param(row) for row in data["params"])
-        symbols = tuple(SymbolParam(name, dtype) for name, dtype in data["symbols"])
+        symbols = tuple(SymbolParam(*row) for row in data["symbols"])
         span = None if data["span"] is None else SourceSpan(*data["span"])
         signature = Signature(data["kernel"], params, symbols, span)
         divisors = dict(data["divisors"])
@@ -50,12 +50,18 @@ def from_data(data: Mapping[str, Any]) -> tuple[Signature, dict[str, int], Promi
         same = to_data(signature, divisors, promise) == data and _sound(signature, promise)
         fits = {*divisors, *dict(multiples)} <= {s.name for s in symbols}
         numbers = [*divisors.values(), *dict(multiples).values()]
+        numbers += [symbol.multiple_of for symbol in symbols]
         same &= fits and all(type(n) is int and 0 < n < 2**31 for n in numbers)
     except (LaunchError, LookupError, TypeError, ValueError, AttributeError):
         same = False
     if not same:
         raise Malformed("its signature is not one that a kernel can have")
     return signature, divisors, promise
+
+
+def _symbol(symbol: SymbolParam) -> list[Any]:
+    promised = [symbol.multiple_of] if symbol.multiple_of != 1 else []
+    return [symbol.name, symbol.dtype_name, *promised]
 
 
 def _param(row: list[Any]) -> ParamSpec:

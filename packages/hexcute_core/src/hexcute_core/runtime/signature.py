@@ -58,10 +58,12 @@ class ScalarParam:
 
 @dataclass(frozen=True)
 class SymbolParam:
-    """An extent or a stride passed to the kernel as an integer of type i32 or i64."""
+    """An extent or a stride passed to the kernel as an integer of type i32 or i64; the kernel's
+    author promises that it is a multiple of `multiple_of`."""
 
     name: str
     dtype_name: str = "i32"
+    multiple_of: int = 1
 
 
 ParamSpec: TypeAlias = TensorParam | ScalarParam

@@ -64,8 +64,11 @@ def _held(divisor: int, count: int) -> int:
 
 def _key(signature: Signature, divisors: Mapping[str, int], aligned: bool) -> int:
     key = at = 0
-    for divisor in (*(ALIGNMENT for _ in signature.tensors), *divisors.values()):
-        key |= (len(levels(divisor)) if aligned else 0) << at
+    promised = {symbol.name for symbol in signature.symbols if symbol.multiple_of > 1}
+    known = [(ALIGNMENT, aligned) for _ in signature.tensors]
+    known += [(divisor, aligned or name in promised) for name, divisor in divisors.items()]
+    for divisor, held in known:
+        key |= (len(levels(divisor)) if held else 0) << at
         at += LEVEL_BITS
     return key | ((1 << len(signature.strided)) - 1) << at
 
@@ -76,6 +79,6 @@ def best_key(signature: Signature, divisors: Mapping[str, int]) -> int:
 
 
 def plain_key(signature: Signature, divisors: Mapping[str, int]) -> int:
-    """The key of a call of which nothing is known but 32-bit indices, and elements that lie apart.
-    """
+    """The key of a call of which nothing is known but 32-bit indices, elements that lie apart, and
+    what the kernel's author promises of its symbols."""
     return _key(signature, divisors, False)
