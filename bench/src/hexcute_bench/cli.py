@@ -18,6 +18,7 @@ from hexcute_bench.report.places import FIGURES, RESULTS
 from hexcute_bench.runner import Order, SuiteRun, missing_kernel
 from hexcute_bench.timing import CudaClock
 from hexcute_core.commands import Command, unread
+from hexcute_core.pip import installing
 
 # What a restarted run inherits: how often it was, and the clock's reading to stop at.
 _RESTARTS, _UNTIL = "HEXCUTE_BENCH_RESTARTS", "HEXCUTE_BENCH_UNTIL"
@@ -151,7 +152,7 @@ def _drawing() -> None:
     """Raises `BenchError` where what figures and tables need is not installed."""
     for name in ("pandas", "matplotlib"):
         if importlib.util.find_spec(name) is None:
-            raise BenchError(f"{name} is not installed; python -m pip install pandas matplotlib")
+            raise BenchError(f"{name} is not installed; {installing('pandas matplotlib')}")
 
 
 def _figures(options: argparse.Namespace) -> int:

@@ -7,6 +7,8 @@ import pytest
 
 from hexcute_core.commands import doctor, main
 from hexcute_core.errors import LaunchError, MissingDependency
+from hexcute_core.pip import installing
+from hexcute_core.runtime import cuda_driver
 from hexcute_core.toolchain import discovery
 
 
@@ -27,7 +29,7 @@ class Driver:
 def machine(tmp_path, monkeypatch):
     """A whole machine with one H100, from which a test takes something away."""
     monkeypatch.setenv("HEXCUTE_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(doctor, "cuda_driver", lambda: Driver((9, 0)))
+    monkeypatch.setattr(cuda_driver, "cuda_driver", lambda: Driver((9, 0)))
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.6.1")
     return monkeypatch
 
@@ -72,9 +74,9 @@ def test_without_packages(machine):
 
     machine.setattr(importlib.metadata, "version", version)
     doctor.backend.hidet.shim.installed_version.cache_clear()
-    assert missing("launch") == {"torch": "pip install torch"}
-    assert missing("simulate") == {"ml_dtypes": "pip install ml_dtypes"}
-    assert missing("compile")["hidet"].endswith("pip install --no-deps hidet==0.6.1")
+    assert missing("launch") == {"torch": installing("torch")}
+    assert missing("simulate") == {"ml_dtypes": installing("ml_dtypes")}
+    assert missing("compile")["hidet"].endswith(installing("--no-deps hidet==0.6.1"))
     doctor.backend.hidet.shim.installed_version.cache_clear()
 
 
@@ -84,14 +86,14 @@ def test_without_a_driver(machine, error):
     def start():
         raise error
 
-    machine.setattr(doctor, "cuda_driver", start)
+    machine.setattr(cuda_driver, "cuda_driver", start)
     assert missing("launch") == {"GPU": "install it"} and aims()["compile"].met
 
 
 def test_gpus_that_are_none_or_too_old(machine):
-    machine.setattr(doctor, "cuda_driver", Driver)
+    machine.setattr(cuda_driver, "cuda_driver", Driver)
     assert missing("launch") == {"GPU": "make a GPU visible: see CUDA_VISIBLE_DEVICES"}
-    machine.setattr(doctor, "cuda_driver", lambda: Driver((7, 0), (8, 6)))
+    machine.setattr(cuda_driver, "cuda_driver", lambda: Driver((7, 0), (8, 6)))
     assert list(missing("launch")) == ["GPU 0, compute capability 7.0"]
     assert "GPU 1, compute capability 8.6, runs sm_86" in [n.found for n in aims()["launch"].needs]
 

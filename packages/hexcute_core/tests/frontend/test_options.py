@@ -117,7 +117,7 @@ def test_a_call_without_torch_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingDependency, match="called with torch tensors") as caught:
         kernel(np.zeros((8, 32), np.float32))
-    assert caught.value.fix.startswith("pip install torch; without it, kernel.simulate(...)")
+    assert "-m pip install torch; without it, kernel.simulate(...)" in caught.value.fix
 
 
 FILE = """

@@ -203,11 +203,11 @@ def test_the_newest_wheel_with_its_builtins_is_taken(bare: Path) -> None:
 
 
 def test_what_is_missing_comes_with_the_line_that_installs_it(bare: Path) -> None:
-    with pytest.raises(MissingDependency, match=r"NVRTC(.|\n)*fix: pip install \"nvidia-cuda-nv"):
+    with pytest.raises(MissingDependency, match=r"NVRTC(.|\n)*-m pip install \"nvidia-cuda-nv"):
         discovery.find_nvrtc()
-    with pytest.raises(MissingDependency, match=r"cuda_fp16\.h(.|\n)*fix: pip install"):
+    with pytest.raises(MissingDependency, match=r"cuda_fp16\.h(.|\n)*fix: .*-m pip install"):
         discovery.find_headers()
-    with pytest.raises(MissingDependency, match=r"nvdisasm(.|\n)*fix: pip install"):
+    with pytest.raises(MissingDependency, match=r"nvdisasm(.|\n)*fix: .*-m pip install"):
         sass(b"")
 
 

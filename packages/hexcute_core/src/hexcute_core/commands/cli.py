@@ -38,11 +38,16 @@ def run_line(
     except BrokenPipeError:
         return unread()
     except HexcuteError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+        return refused(error)
     except KeyboardInterrupt as stop:
         print("; ".join(("stopped", *map(str, stop.args))), file=sys.stderr)
         return INTERRUPTED
+
+
+def refused(error: HexcuteError) -> int:
+    """Tells the user of an error; the exit status for it."""
+    print(f"error: {error}", file=sys.stderr)
+    return 1
 
 
 def unread() -> int:

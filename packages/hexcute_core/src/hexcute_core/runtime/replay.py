@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hexcute_core.errors import MissingDependency
+from hexcute_core.pip import installing
 
 GRAPH_US = 1000.0
 """Work in a graph, about."""
@@ -26,7 +27,7 @@ def _torch() -> Any:
     try:
         torch = importlib.import_module("torch")
     except ImportError as error:
-        raise MissingDependency(f"timing needs torch: {error}", fix="pip install torch") from error
+        raise MissingDependency(f"timing needs torch: {error}", fix=installing("torch")) from error
     if not torch.cuda.is_available():
         raise MissingDependency("timing needs a GPU, torch sees none here")
     return torch

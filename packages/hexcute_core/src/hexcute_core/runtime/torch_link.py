@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from hexcute_core.errors import MissingDependency
+from hexcute_core.pip import installing
 
-INSTALL = "pip install torch; without it, kernel.simulate(...) takes numpy arrays and needs no GPU"
+INSTALL = (
+    f"{installing('torch')}; without it, kernel.simulate(...) takes numpy arrays and needs no GPU"
+)
 
 
 @dataclass(frozen=True)

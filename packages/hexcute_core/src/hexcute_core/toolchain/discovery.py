@@ -16,10 +16,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from hexcute_core.errors import MissingDependency
+from hexcute_core.pip import installing
 
-NVRTC_FIX = 'pip install "nvidia-cuda-nvrtc==13.0.*" "nvidia-cuda-runtime==13.0.*"'
-HEADERS_FIX = 'pip install "nvidia-cuda-runtime==13.0.*"'
-SASS_FIX = "pip install nvidia-cuda-nvdisasm"
+NVRTC_FIX = installing('"nvidia-cuda-nvrtc==13.0.*" "nvidia-cuda-runtime==13.0.*"')
+HEADERS_FIX = installing('"nvidia-cuda-runtime==13.0.*"')
+SASS_FIX = installing("nvidia-cuda-nvdisasm")
 
 _LIBRARY_FOLDERS = ("lib", "lib64", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
 _INCLUDE_FOLDERS = ("include", "targets/x86_64-linux/include", "targets/sbsa-linux/include")

@@ -21,10 +21,11 @@ from contextlib import contextmanager
 from types import ModuleType
 
 from hexcute_core.errors import MissingDependency
+from hexcute_core.pip import installing
 
 WANTED = "0.6.1"
 _NEEDS = ("filelock", "tabulate", "tomlkit", "tqdm", "numpy")
-FIX = f"python -m pip install {' '.join(_NEEDS)} && python -m pip install --no-deps hidet=={WANTED}"
+FIX = f"{installing(' '.join(_NEEDS))} && {installing(f'--no-deps hidet=={WANTED}')}"
 _STUBBED = (
     "hidet.ir.cute", "hidet.graph", "hidet.runtime", "hidet.ffi", "hidet.cuda", "hidet.hip",
     "hidet.drivers", "hidet.utils.net_utils", "hidet.utils.fault_handler",

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from hexcute_core.dtypes import DType
 from hexcute_core.errors import MissingDependency
+from hexcute_core.pip import installing
 
 Array: TypeAlias = NDArray[Any]
 Value: TypeAlias = "int | bool | np.generic[Any] | Array"
@@ -42,7 +43,7 @@ def storage(dtype: DType) -> np.dtype[Any]:
         import ml_dtypes
     except ImportError:
         raise MissingDependency(
-            f"simulating {dtype} needs the package ml_dtypes", fix="pip install ml_dtypes"
+            f"simulating {dtype} needs the package ml_dtypes", fix=installing("ml_dtypes")
         ) from None
     cell: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES[dtype.name]))
     return cell
