@@ -243,7 +243,8 @@ def test_a_launch_that_the_driver_refuses_is_none(tmp_path: Path) -> None:
     assert bench.kept == [] and list(tmp_path.glob("launches.*")) == []
 
 
-def test_launches_of_one_machine_code_follow_each_other(tmp_path: Path) -> None:
+def two_machine_codes(tmp_path: Path) -> tuple[Bench, Path]:
+    """Four launches, by turns of two machine codes, and a folder for who claims them."""
     bench, claims = Bench(tmp_path), tmp_path / "claims"
     claims.mkdir()
     for n in range(4):
@@ -252,19 +253,17 @@ def test_launches_of_one_machine_code_follow_each_other(tmp_path: Path) -> None:
         launch, contents = read(path)
         write(path, replace(launch, image=f"{i % 2}"), contents)
     (tmp_path / replay.OVER).touch()
+    return bench, claims
+
+
+def test_launches_of_one_machine_code_follow_each_other(tmp_path: Path) -> None:
+    _, claims = two_machine_codes(tmp_path)
     images = [head(path).image for path in replay.claimed(tmp_path, claims, end=1e12)]
     assert images in (["0", "0", "1", "1"], ["1", "1", "0", "0"])
 
 
 def test_a_machine_code_is_one_workers_while_others_are_left(tmp_path: Path) -> None:
-    bench, claims = Bench(tmp_path), tmp_path / "claims"
-    claims.mkdir()
-    for n in range(4):
-        bench.launch(n=n)
-    for i, path in enumerate(bench.kept):
-        launch, contents = read(path)
-        write(path, replace(launch, image=f"{i % 2}"), contents)
-    (tmp_path / replay.OVER).touch()
+    bench, claims = two_machine_codes(tmp_path)
     workers = [replay.claimed(tmp_path, claims, end=1e12) for _ in range(3)]
     first, second, third = (next(worker) for worker in workers)
     image = {path: head(path).image for path in bench.kept}
