@@ -118,6 +118,7 @@ TURNS = {"BM": 128, "BN": 64}
 NARROW = {"BM": 128, "BN": 48}
 THREE = {"BM": 192, "BN": 64, "GROUPS": 3}
 FOUR, EIGHT = {"BM": 64}, {"BM": 128, "BN": 32, "WARPS": 8}
+READ_AGAIN = {"BM": 64, "HELD": False}
 MIXED = [(5, 100), (0, 7), (130, 33), (1, 0), (70, 129)]
 CASES = (
     (warp_specialized_attention, TURNS, MIXED, Heads(2, 1, 64, 64), Mask(right=0)),
@@ -126,6 +127,7 @@ CASES = (
     (warp_specialized_attention, THREE, [(1, 1), (200, 65)], Heads(1, 1, 128, 64), Mask(20, 70)),
     (pipelined_attention, FOUR, MIXED, Heads(2, 1, 64, 64), Mask(right=0)),
     (pipelined_attention, FOUR, MIXED, Heads(2, 2, 40, 24), Mask(left=20, cap=3.0)),
+    (pipelined_attention, READ_AGAIN, MIXED, Heads(2, 1, 40, 24), Mask(right=0)),
     (pipelined_attention, EIGHT, [(40, 31), (3, 32), (1, 33)], Heads(2, 1, 128, 128), Mask()),
 )
 

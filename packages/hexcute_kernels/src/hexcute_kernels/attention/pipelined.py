@@ -74,6 +74,9 @@ def pipelined_attention(
             q0, nq, k0, nk, bm = taken(place, hx.blockIdx.x // hq)
             row_step = sum_step = hx.shared_tensor(i32, (BM,))
             name_rows(row_step, bm, nq)
+            if not HELD:
+                # Without keys no other barrier comes before the names are read.
+                hx.syncthreads()
         else:
             hx.attrs.cuda.grid_dim = rows, hq, b
             row, h, z = hx.blockIdx.x, hx.blockIdx.y, hx.blockIdx.z
