@@ -251,6 +251,14 @@ def test_paths_that_the_text_does_not_show(line: str) -> None:
         read(disassembly(f".L_x_0:\n{line}\nEXIT"))
 
 
+def test_nothing_follows_a_trap() -> None:
+    text = "@P0 BRA `(.L_x_0)\nBPT.TRAP 0x1\n.L_x_0:\nEXIT"
+    assert read(disassembly(text)).reach([16]) == set()
+    assert read(disassembly(text.replace("BPT", "@P1 BPT"))).reach([16]) == {32}
+    with pytest.raises(Unread, match="BPT.INT"):
+        read(disassembly(text.replace("TRAP", "INT")))
+
+
 @lru_cache(maxsize=1)
 def thin() -> Any:
     config = ThinBlockwiseConfig(16, 64, 2, 1)

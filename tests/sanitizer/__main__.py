@@ -33,7 +33,7 @@ sys.path.insert(0, str(HERE))
 from again import AGAIN, full, merged, prepare  # noqa: E402
 from launches import Launch, head  # noqa: E402
 from logs import Outcome, kinds, read  # noqa: E402
-from reasons import explained  # noqa: E402
+from reasons import Report, reasons  # noqa: E402
 from replay import FEW, FINISHED  # noqa: E402
 
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
@@ -117,7 +117,7 @@ def run_dropped(folder: Path, tools: list[str], workers: int, end: float) -> Non
         logs = folder / "logs" / tool
         dropped = full(outcome_of(logs)) if logs.exists() else set()
         if dropped:
-            place = prepare(folder, tool, dropped)
+            place = prepare(folder, tool, dropped, workers)
             run(place, [tool], workers, end)
 
 
@@ -157,14 +157,16 @@ def recorded(folder: Path) -> Recorded:
     return out
 
 
-def say(tool: str, found: Outcome, known: Recorded, folder: Path) -> bool:
+def _report(key: str, lines: list[str], known: Recorded, folder: Path) -> Report:
+    launch = known.launches[key]
+    return Report(tuple(lines), launch.kernel, folder / f"{launch.image}.cubin")
+
+
+def say(tool: str, found: Outcome, known: Recorded, folder: Path, workers: int) -> bool:
     """Prints what a tool found and writes it to FOLDER/TOOL.txt; whether all is in order."""
-    whys = {}
-    for number, (key, lines) in enumerate(found.reports):
-        launch = known.launches.get(key)
-        if launch is not None:
-            image = folder / f"{launch.image}.cubin"
-            whys[number] = explained(lines, launch.kernel, image)
+    of_known = [n for n, (key, _) in enumerate(found.reports) if key in known.launches]
+    reports = [_report(*found.reports[n], known, folder) for n in of_known]
+    whys = dict(zip(of_known, reasons(reports, workers), strict=True))
     with (folder / f"{tool}.txt").open("w", encoding="utf-8") as out:
         for number, (key, lines) in enumerate(found.reports):
             launch = known.launches.get(key)
@@ -220,7 +222,7 @@ def main() -> int:
         found = outcome_of(options.folder / "logs" / tool)
         if (second := options.folder / "again" / tool / "logs" / tool).exists():
             found = merged(found, outcome_of(second))
-        fine &= say(tool, found, known, options.folder)
+        fine &= say(tool, found, known, options.folder, options.workers)
     return 0 if fine else 1
 
 

@@ -16,11 +16,12 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
-from launches import of_one_cluster, read, write
+from launches import head, of_one_cluster, read, write
 from logs import Outcome
 from machine import Machine, Unread
 from machine import read as machine
@@ -51,13 +52,24 @@ def _is_full(lines: Iterable[str]) -> bool:
     return any(words in line for line in lines for words in _FULL)
 
 
-def prepare(folder: Path, tool: str, keys: Iterable[str]) -> Path:
-    """A folder with these launches; those that are there stay."""
+def prepare(folder: Path, tool: str, keys: Iterable[str], workers: int = 1) -> Path:
+    """A folder with these launches; those that are there stay. A worker takes all of one machine
+    code: following its paths takes most of the time."""
     place = folder / "again" / tool
     place.mkdir(parents=True, exist_ok=True)
+    of_code: dict[tuple[str, str], list[str]] = {}
     for key in keys:
-        if (place / f"{key}.launch").exists():
-            continue
+        if not (place / f"{key}.launch").exists():
+            launch = head(folder / f"{key}.launch")
+            of_code.setdefault((launch.image, launch.kernel), []).append(key)
+    with ProcessPoolExecutor(workers) as pool:
+        list(pool.map(partial(_prepare, folder, tool, place), of_code.values()))
+    (place / "over").touch()
+    return place
+
+
+def _prepare(folder: Path, tool: str, place: Path, keys: Iterable[str]) -> None:
+    for key in keys:
         launch, contents = read(folder / f"{key}.launch")
         image = (folder / f"{launch.image}.cubin").read_bytes()
         if tool == "initcheck":
@@ -67,8 +79,6 @@ def prepare(folder: Path, tool: str, keys: Iterable[str]) -> Path:
         digest = hashlib.sha256(image).hexdigest()[:32]
         (place / f"{digest}.cubin").write_bytes(image)
         write(place / f"{key}.launch", replace(launch, image=digest), contents)
-    (place / "over").touch()
-    return place
 
 
 @lru_cache(maxsize=64)

@@ -20,6 +20,8 @@ _LABEL = re.compile(r"^\s*(\.L_x_\d+):")
 _TARGET = re.compile(r"`\((\.L_x_\d+)\)")
 _PREDICATE = re.compile(r"^@!?U?P\w+ +")
 _IMMEDIATE = re.compile(r"\[[^\]]*?(?:0x([0-9a-f]+))?\]")
+_TRAP = "BPT.TRAP "
+"""Ends the launch with an error: no path leads on."""
 _UNREAD = {"BRX", "BRXU", "JMP", "JMX", "CALL", "RET", "BREAK", "BPT", "RTT"}
 
 Where = Callable[[int], bool]
@@ -29,7 +31,7 @@ class Unread(ValueError):
     """The text has what this does not follow."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Machine:
     """`ops` by offset, as written, without predicates; `predicated` gives the predicates of
     those that have one; `follows` gives the offsets of what may run next."""
@@ -114,6 +116,8 @@ def read(sass: str) -> Machine:
                 always = op.startswith("BRA `") and at not in predicated
                 follows[at] = (labels[target[1]], *(() if always else goes_on))
             case "EXIT":
+                follows[at] = goes_on if at in predicated else ()
+            case "BPT" if op.startswith(_TRAP):
                 follows[at] = goes_on if at in predicated else ()
             case name if name in _UNREAD:
                 raise Unread(op)

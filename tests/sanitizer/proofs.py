@@ -12,15 +12,17 @@ what is read does not matter.
 `met` is a proof. `told`, `ended` and `sent` show that nothing is touched outside of a wait and an
 arrival; which slot and phase these name, how many arrivals a phase takes, and that lanes which an
 arrival speaks for have met, is the simulator's to find. That the selects of `dropped` leave out
-what nothing wrote, the tests find, which have no numbers there. An offset alone names an mbarrier:
-slots of a ring are addressed by one constant and a register.
+what nothing wrote, the tests find, which have no numbers there. Mbarriers have the names that
+addresses.py finds: one by one, or a ring's together, where a register chooses the slot.
 """
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from itertools import permutations
 
+from addresses import Name, names
 from machine import Machine, immediate, kind
 
 _ALL_MEET = re.compile(r"BAR\.SYNC(\.DEFER_BLOCKING)? 0x0")
@@ -61,20 +63,44 @@ def met(code: Machine, one: int, other: int) -> bool:
 
 
 def told(code: Machine, one: int, other: int) -> bool:
-    """Some two constants of mbarriers hand a slot to and fro between the two offsets."""
-    waits, arrivals = _named(code, "SYNCS.PHASECHK"), _named(code, "SYNCS.ARRIVE", "ARRIVES.")
+    """Some two mbarriers, or two rings of them, hand a slot to and fro between the two offsets."""
+    pairs = permutations(sorted(set(names(code).values())), 2)
+    alike = ((e, f) for e, f in pairs if e.exact == f.exact)
+    return any(_holds(code, one, e, f) and _holds(code, other, f, e) for e, f in alike)
 
-    def holds(at: int, first: int, last: int) -> bool:
-        gone = {a for a, name in arrivals.items() if name == last or (name == 0 and _away(code, a))}
-        if kind(code.ops[at]) == "LDGSTS":
-            # A copy that goes on by itself is over at the arrival that waits for copies, no other:
-            # the phase takes one of every thread that copies, beside the one that asks for bytes.
-            gone = {a for a in gone if kind(code.ops[a]) == "ARRIVES"}
-        waited = {a for a, name in waits.items() if name == first}
-        return bool(gone) and _held(code, at, waited, gone)
 
-    names = set(waits.values())
-    return any(holds(one, e, f) and holds(other, f, e) for e, f in permutations(names, 2))
+@lru_cache(maxsize=1 << 14)
+def _holds(code: Machine, at: int, first: Name, last: Name) -> bool:
+    """Whether `at` is run between a wait at `first` and an arrival at `last`."""
+    named = names(code)
+    waits, arrivals = (
+        {a for a in named if code.ops[a].startswith("SYNCS.PHASECHK") == waiting}
+        for waiting in (True, False)
+    )
+    length = abs(first.at - last.at)
+    waited = {a for a in waits if _is_of(code, named[a], first, length)}
+    gone = {a for a in arrivals if _is_of(code, named[a], last, length)}
+    gone |= {a for a in arrivals if _away(code, a) or _may_be(last, named[a])}
+    if kind(code.ops[at]) == "LDGSTS":
+        # A copy that goes on by itself is over at the arrival that waits for copies, no other:
+        # the phase takes one of every thread that copies, beside the one that asks for bytes.
+        gone = {a for a in gone if kind(code.ops[a]) == "ARRIVES"}
+    return bool(gone & code.reach([at])) and _held(code, at, waited, gone)
+
+
+def _is_of(code: Machine, name: Name, ring: Name, length: int) -> bool:
+    """Whether it is this mbarrier, or of this ring, whose slots come one after another, up to the
+    other ring of the pipeline or any other."""
+    if name == ring or ring.exact or not name.exact:
+        return name == ring
+    rings = {other.at for other in names(code).values() if not other.exact}
+    end = min([ring.at + length, *(at for at in rings if at > ring.at)])
+    return ring.at <= name.at < end
+
+
+def _may_be(mbarrier: Name, name: Name) -> bool:
+    """Whether what a slot of a ring names may be this one."""
+    return mbarrier.exact and not name.exact and name.at <= mbarrier.at
 
 
 def _held(code: Machine, at: int, waited: set[int], gone: set[int]) -> bool:
@@ -107,7 +133,7 @@ def _held(code: Machine, at: int, waited: set[int], gone: set[int]) -> bool:
 
 def _away(code: Machine, arrival: int) -> bool:
     """Whether it is at an mbarrier of another block, whose address shows no constant."""
-    return ".RED" in code.ops[arrival]
+    return ".RED" in code.ops[arrival] and immediate(code.ops[arrival]) == 0
 
 
 def ended(code: Machine, store: int) -> bool:

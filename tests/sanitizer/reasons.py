@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -46,6 +48,11 @@ LOOKED_AT = {
     ("hexcute_pushed_by_roles", "ended"): "half of a product, pushed by the consumers; those of "
     "the first block wait for it",
 }
+LOOKED_AT |= {
+    (f"hexcute_kernel_{seed}", "told"): "a random program: a slot of a pipeline between two roles, "
+    "filled through registers or by cp.async, read into registers, and freed"
+    for seed in (20000, 20040, 20060, 20070, 20080, 20110, 20120, 20140, 20190, 20220, 20280)
+}
 """Kernels and rules that were looked at, with what the accesses are in the source."""
 BY_HAND = Path(__file__).with_name("by_hand.json")
 
@@ -66,6 +73,35 @@ def _code(image: Path) -> Machine | None:
         return read(sass(image.read_bytes()))
     except Unread:
         return None
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report's lines, the kernel during whose launch it was made, and its machine code."""
+
+    lines: tuple[str, ...]
+    kernel: str
+    image: Path
+
+
+def reasons(reports: Sequence[Report], workers: int) -> list[str | None]:
+    """What explains each report. A worker takes all of one machine code: reading it and following
+    its paths takes most of the time."""
+    of_image: dict[Path, list[int]] = {}
+    for number, report in enumerate(reports):
+        of_image.setdefault(report.image, []).append(number)
+    groups = list(of_image.values())
+    whys: list[str | None] = [None] * len(reports)
+    with ProcessPoolExecutor(workers) as pool:
+        found = pool.map(_each, ([reports[n] for n in group] for group in groups))
+        for group, answers in zip(groups, found, strict=True):
+            for number, why in zip(group, answers, strict=True):
+                whys[number] = why
+    return whys
+
+
+def _each(reports: Sequence[Report]) -> list[str | None]:
+    return [explained(report.lines, report.kernel, report.image) for report in reports]
 
 
 def explained(lines: Sequence[str], kernel: str, image: Path) -> str | None:
