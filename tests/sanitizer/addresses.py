@@ -73,7 +73,7 @@ class Name:
 @lru_cache(maxsize=16)
 def names(code: Machine) -> dict[int, Name]:
     """The mbarrier of each wait and arrival."""
-    found = _Values(code)
+    found = Values(code)
     waits_and_arrivals = ("SYNCS.PHASECHK", "SYNCS.ARRIVE", "ARRIVES.")
     return {
         at: Name(value.of == "shared", value.plus)
@@ -83,7 +83,7 @@ def names(code: Machine) -> dict[int, Name]:
     }
 
 
-class _Values:
+class Values:
     """What registers hold, in one machine code."""
 
     def __init__(self, code: Machine) -> None:
@@ -112,11 +112,11 @@ class _Values:
 
     def _held(self, register: str, at: int) -> Value:
         """What a register holds where an instruction uses it."""
-        starts = self._from(register, at)
-        values = {_ANY if start is None else self._made(start) for start in starts}
+        starts = self.definitions(register, at)
+        values = {_ANY if start is None else self.made(start) for start in starts}
         return values.pop() if len(values) == 1 else _ANY
 
-    def _from(self, register: str, use: int) -> Iterator[int | None]:
+    def definitions(self, register: str, use: int) -> Iterator[int | None]:
         """The instructions whose result may stand in a register at its use; None for none."""
         guard = self._code.predicated.get(use, "")
         seen: set[tuple[int, bool]] = set()
@@ -127,7 +127,7 @@ class _Values:
                 yield None
             for at in self._before.get(here, ()):
                 op, under = self._code.ops[at], self._code.predicated.get(at, "")
-                kept = same and not _changes(op, guard.lstrip("@!"))
+                kept = same and not changes(op, guard.lstrip("@!"))
                 fills = register in _filled(op)
                 if fills:
                     yield at
@@ -136,6 +136,22 @@ class _Values:
                 if (at, kept) not in seen:
                     seen.add((at, kept))
                     left.append((at, kept))
+
+    def changed(self, predicate: str, use: int) -> set[int | None]:
+        """The instructions that may have filled a predicate last before its use; None for none."""
+        found: set[int | None] = set()
+        seen, left = {use}, [use]
+        while left:
+            here = left.pop()
+            if here == self._code.entry:
+                found.add(None)
+            for at in self._before.get(here, ()):
+                if changes(self._code.ops[at], predicate):
+                    found.add(at)
+                elif at not in seen:
+                    seen.add(at)
+                    left.append(at)
+        return found
 
     def _implied(self, guard: str, under: str, at: int) -> bool:
         """Whether what is run under `guard` was run under `under` at an instruction before: they
@@ -154,14 +170,14 @@ class _Values:
                 op = self._code.ops[before]
                 if op == wanted and before not in self._code.predicated:
                     continue
-                if _changes(op, lane) or _changes(op, warp):
+                if changes(op, lane) or changes(op, warp):
                     return False
                 if before not in seen:
                     seen.add(before)
                     left.append(before)
         return True
 
-    def _made(self, at: int) -> Value:
+    def made(self, at: int) -> Value:
         """The result of an instruction; what rests on itself is not known."""
         if at not in self._known:
             self._known[at] = _ANY
@@ -175,6 +191,8 @@ class _Values:
         match mnemonic, values:
             case "MOV" | "UMOV" | "R2UR" | "S2R" | "S2UR", [value, *_]:
                 return value
+            case "HFMA2.MMA", _ if given == ["-RZ", "RZ", "0", "0"]:
+                return Value("number")
             case "VIADD" | "IADD3" | "UIADD3", [first, *rest]:
                 return sum(rest, first)
             case "IMAD" | "UIMAD" | "IMAD.IADD" | "IMAD.MOV.U32" | "IMAD.SHL.U32", [a, b, c]:
@@ -217,7 +235,7 @@ def _filled(op: str) -> frozenset[str]:
 
 
 @lru_cache(maxsize=1 << 16)
-def _changes(op: str, predicate: str) -> bool:
+def changes(op: str, predicate: str) -> bool:
     """Whether an instruction may fill a predicate: one of those before the operand that is its
     result, or straight behind that."""
     _, *operands = _parts(op)

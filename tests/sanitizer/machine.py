@@ -24,6 +24,8 @@ _TRAP = "BPT.TRAP "
 """Ends the launch with an error: no path leads on."""
 _UNREAD = {"BRX", "BRXU", "JMP", "JMX", "CALL", "RET", "BREAK", "BPT", "RTT"}
 
+_ENOUGH = 2
+
 Where = Callable[[int], bool]
 
 
@@ -72,6 +74,35 @@ class Machine:
                 if not without(at):
                     found.extend(self.follows[at])
         return seen
+
+    def held(self, at: int, waited: set[int], gone: set[int], free: bool = False) -> bool:
+        """Whether on every path `at` is run between a wait and the arrival that gives back its
+        slot. A wait that follows a wait with nothing between is the same one, tried again; after
+        `at` it is for the next slot. Where the first slot is `free`, a path holds it at the start,
+        and waits may be passed by until it is given back."""
+        # An instruction that is next, how many slots are held, whether the last of them was
+        # touched, whether it is the free one.
+        seen: set[tuple[int, int, bool, bool]] = set()
+        paths = [(self.entry, int(free), False, free)]
+        while paths:
+            state = paths.pop()
+            if state in seen:
+                continue
+            seen.add(state)
+            here, count, touched, first = state
+            if here == at:
+                if count == 0:
+                    return False
+                touched = True
+            elif here in waited and not first:
+                # More than one slot is as good as many, where what is asked is that there is one.
+                count = min(_ENOUGH, count + (count == 0 or touched))
+                touched = False
+            elif here in gone:
+                count = max(0, count - 1)
+                touched, first = touched and count > 0, False
+            paths += [(after, count, touched, first) for after in self.follows[here]]
+        return True
 
 
 def kind(op: str) -> str:

@@ -5,6 +5,7 @@ what is read does not matter.
             other
     told    the one holds a slot from a wait at mbarriers E to an arrival at F, the other from a
             wait at F to an arrival at E; it may wait for the next slot before it gives one back
+    handed  the same by named barriers, at which the one waits and the other arrives (turns.py)
     ended   a store to another block is in memory before its thread arrives there, and no thread
             goes on to its end without that arrival
     dropped what is loaded goes into selects alone, which may leave it out
@@ -24,6 +25,7 @@ from itertools import permutations
 
 from addresses import Name, names
 from machine import Machine, immediate, kind
+from turns import handed
 
 _ALL_MEET = re.compile(r"BAR\.SYNC(\.DEFER_BLOCKING)? 0x0")
 _OF_SOME = re.compile(r"BAR\.\S+ 0x[1-9a-f][0-9a-f]*\b.*")
@@ -38,7 +40,7 @@ _KNOWN = {
 """Instructions whose result, if it is a register, comes first, and whose operands are single
 registers but for addresses, the last one of .WIDE, and what is stored."""
 _REGISTER = re.compile(r"\bR(\d+)(?:\.reuse)?(\.64)?")
-_ENOUGH, _BYTES = 2, 16
+_BYTES = 16
 _RESULT = re.compile(r"\S+ (?:P\w+, )*R\d+\b")
 
 
@@ -85,7 +87,7 @@ def _holds(code: Machine, at: int, first: Name, last: Name) -> bool:
         # A copy that goes on by itself is over at the arrival that waits for copies, no other:
         # the phase takes one of every thread that copies, beside the one that asks for bytes.
         gone = {a for a in gone if kind(code.ops[a]) == "ARRIVES"}
-    return bool(gone & code.reach([at])) and _held(code, at, waited, gone)
+    return bool(gone & code.reach([at])) and code.held(at, waited, gone)
 
 
 def _is_of(code: Machine, name: Name, ring: Name, length: int) -> bool:
@@ -101,34 +103,6 @@ def _is_of(code: Machine, name: Name, ring: Name, length: int) -> bool:
 def _may_be(mbarrier: Name, name: Name) -> bool:
     """Whether what a slot of a ring names may be this one."""
     return mbarrier.exact and not name.exact and name.at <= mbarrier.at
-
-
-def _held(code: Machine, at: int, waited: set[int], gone: set[int]) -> bool:
-    """Whether on every path `at` is run between a wait and the arrival that gives back its slot. A
-    wait that follows a wait with nothing between is the same one, tried again; after `at` it is
-    for the next slot."""
-    # An instruction that is next, how many slots are held, whether the last of them was touched.
-    seen: set[tuple[int, int, bool]] = set()
-    paths = [(code.entry, 0, False)]
-    while paths:
-        state = paths.pop()
-        if state in seen:
-            continue
-        seen.add(state)
-        here, count, touched = state
-        if here == at:
-            if count == 0:
-                return False
-            touched = True
-        elif here in waited:
-            # More than one slot is as good as many, where what is asked is that there is one.
-            count = min(_ENOUGH, count + (count == 0 or touched))
-            touched = False
-        elif here in gone:
-            count = max(0, count - 1)
-            touched = touched and count > 0
-        paths += [(after, count, touched) for after in code.follows[here]]
-    return True
 
 
 def _away(code: Machine, arrival: int) -> bool:
@@ -237,7 +211,9 @@ def rule(code: Machine, one: int, other: int) -> str | None:
             return "sent" if touches(code, load, False) and sent(code, store, load) else None
     if met(code, one, other):
         return "met"
-    return "told" if told(code, one, other) else None
+    if told(code, one, other):
+        return "told"
+    return "handed" if handed(code, one, other) else None
 
 
 def touches(code: Machine, at: int, write: bool) -> bool:

@@ -44,6 +44,12 @@ LOOKED_AT = {
     "threads that pushed before it stores the tile and ends",
     ("hexcute_combined", "dropped"): "partial results: a chunk of rows is loaded, and those behind "
     "the last that was made are left out by a select",
+    (
+        "hexcute_handing_over",
+        "handed",
+    ): "a tile that the producer writes and the consumer reads, by "
+    "two named barriers of both; the producer waits from its second tile on, and the consumer does "
+    "not arrive behind its last",
     ("hexcute_pushed", "ended"): "half of a product, the same",
     ("hexcute_pushed_by_roles", "ended"): "half of a product, pushed by the consumers; those of "
     "the first block wait for it",
