@@ -229,8 +229,12 @@ def figures(session: nox.Session) -> None:
     trees = ("packages/cute_layout", "packages/hexcute_core", "bench")
     editable = [word for tree in trees for word in ("--editable", tree)]
     pip(session, "--no-deps", "--no-build-isolation", *editable)
-    of_h200 = ("--results", "bench/results/h200", "--figures", "bench/figures/h200")
-    for what in ("figures", "table"):
-        for where in ((), of_h200):
+    of_others = [
+        ("--results", f"bench/results/{place}", "--figures", f"bench/figures/{place}")
+        for place in ("h200", "h200x2", "h200x2/spread")
+    ]
+    # On two GPUs models were measured, and no operator of the table.
+    for what, places in (("figures", ((), *of_others)), ("table", ((), of_others[0]))):
+        for where in places:
             session.run("python", "-m", "hexcute_bench", what, *where, *session.posargs)
     session.run("python", "-m", "pytest", "bench/tests/test_report.py")

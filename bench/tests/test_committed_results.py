@@ -1,4 +1,4 @@
-"""Each row measured on an H200 tells by its run what machine and versions it was measured with."""
+"""Each row measured on H200s tells by its run what machine and versions it was measured with."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import csv
 import json
 from pathlib import Path
 
-RESULTS = Path(__file__).parents[1] / "results" / "h200"
+import pytest
+
+RESULTS = Path(__file__).parents[1] / "results"
 
 
-def test_each_rows_run_is_known() -> None:
-    known = json.loads((RESULTS / "environment.json").read_text())
-    files = sorted(RESULTS.glob("*.csv"))
+@pytest.mark.parametrize("place", ["h200", "h200x2", "h200x2/spread"])
+def test_each_rows_run_is_known(place: str) -> None:
+    known = json.loads((RESULTS / place / "environment.json").read_text())
+    files = sorted((RESULTS / place).glob("*.csv"))
     assert files
     for path in files:
         with path.open(newline="") as file:

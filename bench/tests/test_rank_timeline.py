@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hexcute_bench.engine.kernels import Launch
+from hexcute_bench.engine.kernels import Launch, second
 from hexcute_bench.rows import OK, ResultFile
 from hexcute_bench.suites.rank_timeline import RANK_TIMELINE, STEP, keys, spent, window
 
@@ -19,6 +19,12 @@ def test_a_step_is_computing_exchanging_and_idle() -> None:
     ]  # fmt: skip
     # Products beside NCCL hide it; 19 to 20 and 25 to 30 nothing runs.
     assert spent(step) == (10.0, 5.0, 6.0)
+
+
+def test_what_a_rank_waits_until_the_others_profile_is_not_its_step() -> None:
+    first = [Launch("ncclDevKernel_AllReduce", 10.0, 150_000.0), Launch("product", 5.0, 4.0)]
+    step = [Launch("product", 150_020.0, 4.0), Launch("ncclDevKernel_AllReduce", 150_025.0, 8.0)]
+    assert second([*step, *first]) == step
 
 
 def test_a_window_is_counted_from_its_begin_on_every_rank() -> None:

@@ -15,7 +15,7 @@ pytest.importorskip("matplotlib")
 from hexcute_bench.cli import main  # noqa: E402
 from hexcute_bench.errors import BenchError  # noqa: E402
 from hexcute_bench.figures import catalog  # noqa: E402
-from hexcute_bench.figures.end_to_end import end_to_end, speedups  # noqa: E402
+from hexcute_bench.figures.end_to_end import end_to_end, speedups, title  # noqa: E402
 from hexcute_bench.report.data import geometric_mean, paper, timed  # noqa: E402
 from hexcute_bench.report.entries import ENTRIES  # noqa: E402
 from hexcute_bench.report.summary import as_csv, as_latex, as_markdown, summary  # noqa: E402
@@ -171,6 +171,14 @@ def test_a_models_speedups_are_of_one_key_each(tmp_path: Path) -> None:
     assert float(found["ratio"].iloc[0]) == pytest.approx(1.5)
     assert {path.suffix for path in end_to_end(tmp_path, tmp_path)} == {".svg", ".pdf"}
     assert end_to_end(tmp_path / "none", tmp_path) == []
+
+
+def test_a_models_title_says_over_how_many_gpus_it_is_cut() -> None:
+    assert title("qwen", "1") == "Qwen3-32B-FP8"
+    assert title("qwen", "2") == "Qwen3-32B-FP8, 2 GPUs"
+    assert title("deepseek", "1") == "DeepSeek-R1-AWQ, 1 GPU of eight"
+    apart = title("deepseek", "2, experts by number, exchange")
+    assert apart == "DeepSeek-R1-AWQ, 2 GPUs of eight\nexperts by number, exchange"
 
 
 def test_switches_of_attention_are_drawn_where_they_were_timed(tmp_path: Path) -> None:

@@ -12,25 +12,26 @@ from hexcute_bench.report.data import facts, geometric_mean, raw
 from hexcute_bench.rows import OK
 
 SUITE, OURS = "end_to_end", "hexcute"
-TITLES = {
-    "deepseek": "DeepSeek-R1-AWQ, one rank of eight",
-    "jamba": "Jamba-mini-1.7",
-    "qwen": "Qwen3-32B-FP8",
-}
+TITLES = {"deepseek": "DeepSeek-R1-AWQ", "jamba": "Jamba-mini-1.7", "qwen": "Qwen3-32B-FP8"}
+ONE_OF_EIGHT = "deepseek"
+"""The model of which each GPU has an eighth; of others all GPUs have the whole together."""
 PAPERS = {
     "deepseek": "e2e_deepseek_r1_awq_avg",
     "jamba": "e2e_jamba_mini_1_7_avg",
     "qwen": "e2e_qwen3_32b_max",
 }
 """The paper's number beside each model: a mean, of Qwen the best."""
-HATCHES = ("", "//", "xx")
+HATCHES = ("", "//", "xx", "..")
+
+_BESIDE = 3
+"""So many bars of a load have room for numbers that lie; those of more stand."""
 
 
 def speedups(results: Path) -> pd.DataFrame:
-    """A row for each key measured: model, baseline, batch, prompt, and the baseline's latency over
-    ours, both of one run."""
+    """A row for each key measured: model, baseline, batch, prompt, GPUs and how a model is cut, and
+    the baseline's latency over ours, both of one run."""
     rows = raw(results, SUITE)
-    columns = ["model", "baseline", "batch", "prompt", "ratio"]
+    columns = ["model", "baseline", "batch", "prompt", "ranks", "ratio"]
     if rows.empty:
         return pd.DataFrame(columns=columns)
     rows = rows[rows["status"] == OK].drop_duplicates(["key", "system"], keep="last").copy()
@@ -51,11 +52,21 @@ def end_to_end(results: Path, folder: Path) -> list[Path]:
     drawing, grid = figure(0.4 + 1.4 * len(models), rows=len(models))
     claims = facts("claims").set_index("what")["value"]
     for axes, model in zip(grid[:, 0], models):
-        _panel(axes, found[found["model"] == model], float(claims[PAPERS[model]]))
-        axes.set_title(TITLES[model], loc="left", pad=2)
+        rows = found[found["model"] == model]
+        _panel(axes, rows, float(claims[PAPERS[model]]))
+        axes.set_title(title(model, str(rows["ranks"].iloc[0])), loc="left", pad=2)
     grid[-1, 0].set_xlabel("sequences x tokens of a prompt")
     drawing.supylabel("speed-up of 100 tokens", fontsize=7)
     return save(drawing, folder, SUITE)
+
+
+def title(model: str, ranks: str) -> str:
+    """A model's name, and over how many GPUs it was cut and how, as the rows say."""
+    count, _, how = ranks.partition(", ")
+    gpus = f"{count} GPU" + "s" * (count != "1")
+    part = f"{gpus} of eight" if model == ONE_OF_EIGHT else gpus * (count != "1")
+    name = f"{TITLES[model]}, {part}" if part else TITLES[model]
+    return f"{name}\n{how}" if how else name
 
 
 def _panel(axes: Any, rows: pd.DataFrame, reported: float) -> None:
@@ -63,6 +74,7 @@ def _panel(axes: Any, rows: pd.DataFrame, reported: float) -> None:
     loads = sorted(set(rows["load"]), key=lambda load: (load[1], load[0]))
     baselines = list(dict.fromkeys(rows["baseline"]))
     width = 0.8 / len(baselines)
+    upright = len(baselines) > _BESIDE
     axes.axhline(1.0, color="#333333", linewidth=0.8)
     axes.axhline(reported, color=PAPER.colour, linestyle=":", label=f"paper ({reported:.2f}x)")
     for place, baseline in enumerate(baselines):
@@ -76,8 +88,10 @@ def _panel(axes: Any, rows: pd.DataFrame, reported: float) -> None:
         )  # fmt: skip
         # On white, where a number comes to lie on a line.
         box = {"facecolor": "white", "edgecolor": "none", "pad": 0.4}
-        axes.bar_label(bars, fmt="%.2f", fontsize=5, padding=1, bbox=box)
+        turned = 90 if upright else 0
+        axes.bar_label(bars, fmt="%.2f", fontsize=5, padding=1, bbox=box, rotation=turned)
     axes.set_xticks(range(len(loads)), [f"{batch}\nx {prompt}" for batch, prompt in loads])
-    axes.set_ylim(0.0, max(1.25, reported, float(rows["ratio"].max())) * 1.15)
+    room = 1.25 if upright else 1.15
+    axes.set_ylim(0.0, max(1.25, reported, float(rows["ratio"].max())) * room)
     axes.locator_params(axis="y", nbins=4)
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=5.5)

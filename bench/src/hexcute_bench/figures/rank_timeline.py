@@ -18,7 +18,7 @@ NUMBERS = ("batch", "rank", "start_us", "us", *(f"{part}_us" for part in PARTS))
 
 def rank_timeline(results: Path, folder: Path) -> list[Path]:
     """A panel of whole steps, a bar for each model, system, batch and rank; below it one of each
-    model's window with a sequence, of ours."""
+    model's window with the fewest sequences, of ours."""
     rows = raw(results, SUITE)
     if rows.empty:
         return []
@@ -35,8 +35,10 @@ def rank_timeline(results: Path, folder: Path) -> list[Path]:
     _steps(grid[0, 0], steps)
     for axes, model in zip(grid[1:, 0], models):
         of = rows[(rows["model"] == model) & (rows["system"] == OURS) & (rows["name"] != STEP)]
-        _window(axes, of[of["batch"] == of["batch"].min()])
-        axes.set_title(f"{model}, one sequence, a part of a step", loc="left", pad=2)
+        fewest = of["batch"].min()
+        _window(axes, of[of["batch"] == fewest])
+        sequences = "one sequence" if fewest == 1 else f"{fewest:.0f} sequences"
+        axes.set_title(f"{model}, {sequences}, a part of a step", loc="left", pad=2)
     handles = [_patch(colour) for colour in PARTS.values()]
     drawing.legend(handles, PARTS, loc="outside upper center", ncols=len(PARTS))
     return save(drawing, folder, SUITE)

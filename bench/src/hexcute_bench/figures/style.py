@@ -37,6 +37,7 @@ LOOKS: dict[str, Look] = {
     "hexcute_sm80_tuned": Look("Hexcute (sm_80), tuned", _PINK, "*"),
     "hexcute_triton_dataflow": Look("with Triton's dataflow", _ORANGE, "o"),
     "hexcute_triton_smem": Look("with Triton's shared layout", _SKY, "o"),
+    "alone": Look("the same on one GPU", _GREY, "o"),
     "cublas": Look("cuBLAS", _GREEN, "s"),
     "cublaslt": Look("cuBLASLt", _GREEN, "D"),
     "cudnn": Look("cuDNN", _GREEN, "^"),
