@@ -18,7 +18,7 @@ from hexcute_kernels.moe import (
     unpack,
     w4a16_matmul,
 )
-from hexcute_kernels.moe.configs import DENSE, FEW, ROUTED, STREAMED
+from hexcute_kernels.moe.configs import DENSE, FEW, JOINED, ROUTED, STREAMED
 
 pytestmark = pytest.mark.gpu
 torch = pytest.importorskip("torch")
@@ -87,6 +87,34 @@ def test_random_products(seed: int) -> None:
 @pytest.mark.parametrize("config", list(DENSE), ids=str)
 def test_every_dense_configuration(config: Any) -> None:
     dense(200, 448, 1024, config=config)
+
+
+@pytest.mark.parametrize("config", list(JOINED), ids=str)
+def test_every_configuration_whose_clusters_share_k(config: Any) -> None:
+    for m, n, k in ((200, 448, 1024), (1, 64, 384), (1000, 1600, 1152), (64, 320, 128)):
+        dense(m, n, k, config=config)
+    dense(70, 448, 640, 32, torch.bfloat16, config=config)
+
+
+def test_calls_whose_clusters_share_k() -> None:
+    """Sizes of which it is chosen, ragged ones too; more of them than run together; and a graph."""
+    for m, n, k in ((128, 4096, 4096), (100, 4032, 4224), (256, 4096, 4096), (20, 14336, 4096)):
+        dense(m, n, k)
+        dense(m, n, k, variant="joined")
+    numbers = quantized(4096, 4096)
+    w, x = pack(*numbers), torch.randn(128, 4096, device="cuda").half()
+    out = torch.empty(128, 4096, device="cuda").half()
+    again = [w4a16_matmul(x, w, variant="joined") for _ in range(20)]
+    assert all(torch.equal(again[0], one) for one in again)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(3):
+            w4a16_matmul(x, w, out=out, variant="joined")
+    x.copy_(torch.randn(128, 4096, device="cuda"))
+    out.fill_(torch.nan)
+    graph.replay()
+    close(out, x.float() @ wide(*numbers))
+    assert torch.equal(out, w4a16_matmul(x, w, variant="joined"))
 
 
 @pytest.mark.parametrize("config", list(FEW), ids=str)
@@ -180,7 +208,8 @@ def test_other_forms(form: str, group: int, dtype: Any) -> None:
     w, values = other(form, 640, 320, group=group)
     for m in (1, 16, 33, 150):
         x = torch.randn(m, 640, device="cuda").to(dtype)
-        close(w4a16_matmul(x, w), x.float() @ values, 9 if dtype == torch.float16 else 6)
+        for how in ({}, {"variant": "joined"}):
+            close(w4a16_matmul(x, w, **how), x.float() @ values, 9 if dtype == torch.float16 else 6)
     (w13, first), (w2, second) = (
         other(form, 6, k, n, group=group) for k, n in ((384, 512), (256, 384))
     )

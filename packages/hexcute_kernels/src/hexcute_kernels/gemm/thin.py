@@ -97,6 +97,7 @@ def thin_gemm(
             multiply_slots(rc, sa, sb, pipe, count)
             hx.wait_gemm(0)
             if SPLITS > 1:
+                hx.cluster_wait()
                 rc = exchanged(rc, received, arrived, adding, rank, 128)
             if rank < adding:
                 row, column = bm, bn + rank * width

@@ -8,12 +8,25 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from hexcute_kernels.moe.cost import dense_us, expert_us
+from hexcute_kernels.moe.cost import dense_us, expert_us, joined_us
 from hexcute_kernels.moe.forms import HALF, PLAIN, Weights
+from hexcute_kernels.moe.joined import MANY
+from hexcute_kernels.parts.split import owners
 from hexcute_kernels.tables import Row, Sized, Table, tiles
 
 ROOM, RESERVED = 232448, 4096
 """Bytes of shared memory that a block may have, and those that tables and barriers take."""
+
+
+def _slots(most: int, bytes_of: Callable[[int], int]) -> int:
+    """As many slots as there is room for, two at least."""
+    return next((slots for slots in range(most, 2, -1) if bytes_of(slots) <= ROOM), min(most, 2))
+
+
+def _ring(rows: int, columns: int, slots: int, held: Weights) -> int:
+    """Bytes of slots of so many bytes of rows and so many columns of weights, with their scales."""
+    strips = 2 * held.parts * held.form.strips * -(-columns * slots // 1024) * 1024
+    return slots * (columns * HALF + rows) + strips
 
 
 @dataclass(frozen=True)
@@ -44,19 +57,40 @@ class W4A16Config:
 
     def within(self, held: Weights) -> W4A16Config:
         """The same with as many slots as there is room for beside the scales of such weights."""
-        slots = self.STAGES
-        while slots > 2 and self._bytes(held, slots) > ROOM:
-            slots -= 1
-        return replace(self, STAGES=slots)
+        return replace(self, STAGES=_slots(self.STAGES, lambda slots: self._bytes(held, slots)))
 
     def _bytes(self, held: Weights, slots: int) -> int:
         """Of shared memory, each tensor's rounded up to 1024."""
         rows = 2 * self.BM * held.form.block
-        strips = 2 * held.parts * held.form.strips * -(-self.BN * slots // 1024) * 1024
-        slot = self.BN * HALF + (0 if self.KEPT else rows)
+        ring = _ring(0 if self.KEPT else rows, self.BN, slots, held)
         result = self.BM * self.BN * (1 if self.SPLIT == 1 else 2)
         kept = rows * (self.KEPT + min(self.KEPT, 2))
-        return self.TEAMS * (slots * slot + strips + result) + kept + RESERVED
+        return self.TEAMS * (ring + result) + kept + RESERVED
+
+
+@dataclass(frozen=True)
+class JoinedConfig:
+    """A dense product's tiles of BM tokens and BN columns, STAGES of a block of k and GROUPS of 128
+    threads that multiply; SPLIT blocks of a cluster, a power of two, share a tile's blocks of k."""
+
+    BM: int
+    BN: int
+    STAGES: int
+    GROUPS: int
+    SPLIT: int = 2
+
+    def blocks(self, problem: Sized) -> int:
+        return tiles(problem, self.BM, self.BN) * self.SPLIT
+
+    def within(self, held: Weights) -> JoinedConfig:
+        """The same with as many slots as there is room for beside the scales of such weights."""
+        return replace(self, STAGES=_slots(self.STAGES, lambda slots: self._bytes(held, slots)))
+
+    def _bytes(self, held: Weights, slots: int) -> int:
+        """Of shared memory: slots, and sums of the whole tile or those that others send."""
+        sent = self.BM // owners(self.BM, self.SPLIT) * (self.SPLIT - 1)
+        sums = 4 * self.BN * (sent if self.BM >= MANY else self.BM)
+        return _ring(2 * self.BM * held.form.block, self.BN, slots, held) + sums + RESERVED
 
 
 @dataclass(frozen=True)
@@ -133,6 +167,17 @@ DENSE = Table(
     ),
     cost=lambda config, p, gpu: dense_us(p, config.BM, config.BN, config.SPLIT),
 )
+JOINED = Table(
+    more=(
+        JoinedConfig(32, 256, 6, 2),
+        JoinedConfig(64, 256, 5, 2),
+        JoinedConfig(128, 256, 3, 2),
+        JoinedConfig(64, 128, 8, 1),
+        JoinedConfig(128, 128, 4, 1),
+    ),
+    cost=lambda config, p, gpu: joined_us(p, config.BM, config.BN, config.SPLIT),
+)
+"""Dense products in one launch whose whole tiles leave about half of the multiprocessors idle."""
 
 
 def _stages(high: int, wide: int) -> int:

@@ -1,6 +1,7 @@
 """How long products with weights of four bits take by their tiles, from sizes alone.
 
     dense    rounds of tiles * blocks of k * a block's time, and what adding up parts of k takes
+    joined   the same of parts that are added up in the launch, of one round that is nearly full
     layer    tiles that an expert's rows fill, on average * a block's time
 
 A block of k is 128 numbers. Its time depends on a tile's rows, and was measured on an H200: few
@@ -24,6 +25,11 @@ EXACT = ((16, 0.77), (112, 1.36), (128, 1.51), (136, 1.6), (144, 1.69), (152, 1.
 """The same of 256 columns where no weight is rounded."""
 SUM_US, SUM_BYTES = 2.5, 3e6
 """What adding up parts of k takes at least, and how many bytes of them a microsecond moves."""
+EXCHANGED = 8192.0
+"""Numbers of a tile that blocks of a cluster, which share k, add up in a microsecond."""
+NEARLY, DEEP = 5 / 6, 4096
+"""What a product is measured for whose blocks share k: the part of all multiprocessors that it
+keeps busy at least, and the least k."""
 SPREAD = 1.2
 """Of an expert's rows about their average, against that of a router which has no favourites."""
 
@@ -54,6 +60,16 @@ def dense_us(p: Product, rows: int, columns: int, parts: int) -> float:
     rounds = -(-tiles // MULTIPROCESSORS)
     summed = SUM_US + 8 * p.m * p.n * parts / SUM_BYTES if parts > 1 else 0.0
     return rounds * blocks * between(ROUNDED[columns], rows) + summed
+
+
+def joined_us(p: Product, rows: int, columns: int, parts: int) -> float:
+    """The same in one launch of a single round, by clusters of `parts` blocks; infinite where it
+    was not measured, so that it is not chosen there."""
+    tiles = -(-p.m // rows) * -(-p.n // columns) * parts
+    if not NEARLY * MULTIPROCESSORS <= tiles <= MULTIPROCESSORS or p.k < DEEP:
+        return math.inf
+    blocks = -(-p.k // (128 * parts))
+    return blocks * between(ROUNDED[columns], rows) + rows * columns / EXCHANGED
 
 
 def tiles_of(share: int, rows: int) -> float:

@@ -10,12 +10,15 @@ from hexcute_core.errors import LaunchError
 from hexcute_kernels.moe.configs import (
     DENSE,
     FEW,
+    JOINED,
     FewConfig,
+    JoinedConfig,
     W4A16Config,
 )
 from hexcute_kernels.moe.few import few_rows
 from hexcute_kernels.moe.forms import FORMS, Weights
 from hexcute_kernels.moe.grouped import w4a16_gemm
+from hexcute_kernels.moe.joined import joined_gemm
 from hexcute_kernels.moe.packing import GROUP, check_packed, in_blocks
 from hexcute_kernels.moe.summing import add_up
 from hexcute_kernels.operator import Launch, Nothing, Operator, Problem, Run, Steps, Variant
@@ -92,15 +95,20 @@ def describe_dense(x: torch.Tensor, w: torch.Tensor) -> Dense:
     )
 
 
+def parts_of(p: Dense, split: int) -> int:
+    """As many parts of k, up to `split`, as none is empty."""
+    groups = p.k // p.held.form.block
+    while (split - 1) * -(-groups // split) >= groups:
+        split -= 1
+    return split
+
+
 def launch_dense(p: Dense, config: W4A16Config) -> Launch | Steps | Run:
     """The launch of a product by this configuration; of parts of k, and of their sums."""
     if p.m == 0 or p.n == 0 or p.k == 0:
         return lambda *args: args[-1].zero_()
     operands = ("x", ("w", stacked), ("w", strips))
-    groups, split = p.k // p.held.form.block, config.SPLIT
-    # As many parts of k as none is empty.
-    while (split - 1) * -(-groups // split) >= groups:
-        split -= 1
+    split = parts_of(p, config.SPLIT)
     config = replace(config, SPLIT=split).within(p.held)
     if split == 1:
         return Launch(w4a16_gemm("dense", p.held, p.dtype), config, (*operands, "out"))
@@ -108,6 +116,24 @@ def launch_dense(p: Dense, config: W4A16Config) -> Launch | Steps | Run:
     parts = Launch(w4a16_gemm("parts", p.held, p.dtype), config, (*operands, "work0"))
     total = Launch(add_up(split, hx.f32, p.dtype), Nothing(), (("work0", rows_of), "out"))
     return Steps(work, (parts, total))
+
+
+def joined_pays(p: Dense) -> str | None:
+    """Whether blocks that share k are expected to take less time than whole tiles, and than parts
+    of k that another launch adds up: as they do where they fill the multiprocessors just once."""
+    if JOINED.expected(p, "h200") < DENSE.expected(p, "h200"):
+        return None
+    return "pays where its clusters fill the multiprocessors once, and other tiles take longer"
+
+
+def launch_joined(p: Dense, config: JoinedConfig) -> Launch | Steps | Run:
+    """The launch of a product by this configuration, whose clusters share k; by whole tiles where
+    there is too little of it for all blocks of one."""
+    whole = W4A16Config(config.BM, config.BN, config.STAGES, config.GROUPS)
+    if p.m == 0 or p.n == 0 or p.k == 0 or parts_of(p, config.SPLIT) < config.SPLIT:
+        return launch_dense(p, whole)
+    kernel = joined_gemm(p.held, p.dtype)
+    return Launch(kernel, config.within(p.held), ("x", ("w", stacked), ("w", strips), "out"))
 
 
 def fits_few(p: Dense) -> str | None:
@@ -136,6 +162,7 @@ w4a16_matmul = Operator(
     outputs=lambda p: Output((p.m, p.n), p.dtype),
     variants=(
         Variant("few", STREAMS, FEW, launch_few, fits_few),
+        Variant("joined", (*NEEDS, *STREAMS), JOINED, launch_joined, fits, joined_pays),
         Variant("wgmma", NEEDS, DENSE, launch_dense, fits),
     ),
     doc="""x ((q - zero) * scale), the weights in four or eight bits, in groups of 32, 64 or more.
@@ -144,8 +171,9 @@ w4a16_matmul = Operator(
     a multiple of 128 and n of 64, or what `from_awq`, `from_gptq` and `from_compressed_tensors`
     give, or `pack_bytes`, `pack_e4m3` and `pack_mxfp4`. Sums are in float32.
 
-    Gives (m, n) in x's type. Variants: "few", on Hopper, up to 16 rows, which rounds no weight, and
-    "wgmma", on Hopper, which rounds each of them once, to x's type, and scales too, where bfloat16
-    does not hold them.
+    Gives (m, n) in x's type. Variants, on Hopper: "few", up to 16 rows, which rounds no weight, and
+    two that round each of them once, to x's type, and scales too, where bfloat16 does not hold
+    them: "joined", whose blocks share k two by two, where that fills the multiprocessors and whole
+    tiles do not, and "wgmma".
     """,
 )

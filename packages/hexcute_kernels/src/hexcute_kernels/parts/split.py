@@ -55,14 +55,13 @@ def exchanged(rc, received, arrived, count, rank, leader):
     """The threads of a role, `leader` the first of them, in block `rank` of a cluster: its columns
     of the total of all blocks' sums `rc`, in the first `count` blocks; the others only send.
 
-    What is sent comes to `received` (rows, columns of a block, other blocks). All blocks have
-    arrived at a barrier of the cluster before; each is told by as many arrivals at its mbarrier
-    `arrived` as there are other blocks that everything is there. So none ends too early: it waits
-    for what it receives, and what it has sent is waited for by others.
+    What is sent comes to `received` (rows, columns of a block, other blocks). Before, the role has
+    waited for a barrier of the cluster at which all blocks had arrived; each is told by as many
+    arrivals at its mbarrier `arrived` as there are other blocks that everything is there. So none
+    ends too early: it waits for what it receives, and what it has sent is waited for by others.
     """
     rows, width, others = received.shape
     cut = hx.reshape(rc, (rows, count, width))
-    hx.cluster_wait()
     for s in hx.static_range(count):
         if rank != s:
             # Its own sums are missing among what a block receives.
