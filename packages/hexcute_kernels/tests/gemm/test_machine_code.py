@@ -77,7 +77,8 @@ def test_the_instruction_matches_the_tile(n: int) -> None:
 def test_a_bias_leaves_the_products_as_they_are() -> None:
     """Warp groups divide the rows of a tile, each by instructions as wide as it, with and without a
     bias: two that divide the columns read the first operand twice, which takes 7% longer."""
-    for bias in (False, True):
-        kernel = warp_specialized_gemm(hx.f16, bias=bias, activation="gelu" if bias else None)
+    for bias, row in ((False, False), (True, False), (True, True)):
+        activation = "gelu" if bias else None
+        kernel = warp_specialized_gemm(hx.f16, bias=bias, activation=activation, row=row)
         names = instructions(kernel.compile("sm_90", constants=vars(LARGE)))
         assert {n for n in names if n.startswith("HGMMA")} == {"HGMMA.64x256x16.F32"}

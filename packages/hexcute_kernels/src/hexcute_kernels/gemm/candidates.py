@@ -22,9 +22,10 @@ from hexcute_kernels.gemm.configs import (
     ring,
 )
 from hexcute_kernels.gemm.cost import Sizes, microseconds
+from hexcute_kernels.gemm.parameters import ROOM
 from hexcute_kernels.tables import Row, Table, tiles
 
-SM80_BYTES, SM90_BYTES = 163 * 1024, 226 * 1024
+SM80_BYTES, SM90_BYTES = 163 * 1024, ROOM
 """Shared memory that a block may have, without what barriers take."""
 
 

@@ -111,11 +111,11 @@ def _result(p: Product) -> Output:
 
 
 def _launch(
-    make: Callable[..., hx.Kernel], left: str, right: str, thin: bool = False
+    make: Callable[..., hx.Kernel], left: str, right: str, thin: bool = False, row: bool = False
 ) -> Callable[[Product, Config], Launch]:
     """The launch of a product by a kernel of a family; its operands are the arguments `left` and
     `right`. The kernels for `thin` results take the operand with more rows first, or where a
-    configuration says FLAT the other."""
+    configuration says FLAT the other. A bias that TMA can read goes to a kernel as a `row`."""
 
     def of(p: Product, config: Config) -> Launch:
         first, second, last = _arguments(p, left, right)
@@ -126,9 +126,10 @@ def _launch(
             first, second, orders = second, first, orders[::-1]
         kernel = make(
             p.dtype, *orders, bias=p.bias, activation=p.activation, batched=p.batch is not None,
-            **({"turned": turned} if thin else {}),
+            **({"turned": turned} if thin else {}), **({"row": True} if row else {}),
         )  # fmt: skip
-        return Launch(kernel, config, (first, second, *["bias"] * p.bias, last))
+        bias: Argument = ("bias", _matrix(1, p.n)) if row else "bias"
+        return Launch(kernel, config, (first, second, *[bias] * p.bias, last))
 
     return of
 
@@ -228,7 +229,7 @@ def _variants(left: str, right: str) -> tuple[Variant[Product, Any], ...]:
     thin, wide = (thin_gemm, left, right, True), (warp_specialized_gemm, left, right)
     return (
         Variant("thin", hopper, THIN, _launch(*thin), operands_fit, pays("thin")),
-        Variant("wgmma", hopper, WGMMA, _launch(*wide), tma_fits, pays("wgmma")),
+        Variant("wgmma", hopper, WGMMA, _launch(*wide, row=True), tma_fits, pays("wgmma")),
         Variant("thin_packed", hopper, THIN, _packed(*thin), packs, pays("thin_packed")),
         Variant("wgmma_packed", hopper, WGMMA, _packed(*wide), packs, pays("wgmma_packed")),
         Variant("dots", hopper, DOTS, _dots(left, right), few, pays("dots")),

@@ -9,6 +9,8 @@ from hexcute_kernels.parts.operands import operand_type
 
 m, n, k = hx.dims("m n k")
 batch = hx.dim("batch")
+ROOM = 226 * 1024
+"""Bytes of shared memory that a block of Hopper may have, without what barriers take."""
 
 
 class Types(NamedTuple):

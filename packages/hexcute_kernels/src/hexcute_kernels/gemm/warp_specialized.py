@@ -18,7 +18,7 @@ from functools import cache
 
 import hexcute_core as hx
 from hexcute_core import bf16, f32, i32
-from hexcute_kernels.gemm.parameters import batch, k, m, n, types
+from hexcute_kernels.gemm.parameters import ROOM, batch, k, m, n, types
 from hexcute_kernels.parts.epilogue import ACTIVATIONS, bias_of, store_by_role
 from hexcute_kernels.parts.mainloop import multiply_slots
 from hexcute_kernels.parts.operands import k_tiles, matrix
@@ -28,6 +28,8 @@ SCHEDULES = ("tile", "persistent", "apart", "pingpong")
 PRODUCER = {1: 40, 2: 40, 3: 32}
 CONSUMER = {1: 240, 2: 232, 3: 160}
 """Registers a thread by the number of consumer groups: together at most 65536."""
+STEP = 16
+"""How many k a bias takes that is one more step of the products."""
 
 
 def output_type(dtype: hx.DType) -> hx.DType:
@@ -47,11 +49,13 @@ def warp_specialized_gemm(
     bias: bool = False,
     activation: str | None = None,
     batched: bool = False,
+    row: bool = False,
 ) -> hx.Kernel:
     """The kernel for operands of `dtype` stored K-major (`a[m, k]`, `b[n, k]`), or for 16-bit ones
     also not (`a[k, m]` for "m", `b[k, n]` for "n"); c, of type `out`, else `output_type(dtype)`,
     is the activation of the product plus `bias[n]`. `batched`, all but the bias have an extent of
-    the batch in front.
+    the batch in front. With `row`, the bias is `bias[1, n]`, a row that TMA can read: where it can,
+    a block that stays adds it as one more step of the products, of ones and it.
 
     Its constants are those of `WgmmaConfig`; of CLUSTER_M and CLUSTER_N one is 1. PARTS of BN are
     stored one after the other, with so much less shared memory for c. With SWAP, a tile's rows are
@@ -59,6 +63,9 @@ def warp_specialized_gemm(
     """
     c_dtype = out or output_type(dtype)
     given = types(dtype, c_dtype, a_major, b_major, bias, batched)
+    row = row and bias
+    if row:
+        given = given._replace(bias=c_dtype[1, n])
     activate = ACTIVATIONS[activation]
     total = i32 if dtype.is_integer else f32
     line = 1024 // dtype.bits
@@ -103,6 +110,13 @@ def warp_specialized_gemm(
         sa = hx.shared_tensor(dtype, (BM, BK, STAGES))
         sb = hx.shared_tensor(dtype, (BN, BK, STAGES))
         pipe = hx.pipeline(STAGES, readers="all" if apart else "one")
+        line_of = bias[0] if row else bias
+        taken = (STAGES * (BM + BN) * BK + BM * BN // PARTS + 2 * BN * STEP) * dtype.bits // 8
+        added = row and SCHEDULE == "persistent" and not SWAP and taken <= ROOM
+        first = added and c_dtype == dtype and dtype.bits == 16
+        if first:
+            biases, ones = hx.pipeline(2), hx.register_tensor(dtype, (BM, STEP))
+            s_bias = hx.shared_tensor(dtype, (BN, STEP, 2))
         if SCHEDULE == "pingpong":
             order = hx.turns(teams)
         if EARLY:
@@ -114,6 +128,10 @@ def warp_specialized_gemm(
                 bm, bn = in_clusters(part, *placed)
                 gx = k_tiles(matrix(x, at), x_major, bm, BM, BK)
                 gy = k_tiles(matrix(y, at), y_major, bn, BN, BK)
+                if first:
+                    with biases.produce() as s:
+                        gz = k_tiles(bias, "n", bn, BN, STEP)
+                        hx.copy(gz[:, :, 0], s_bias[:, :, s])
                 for i in range(tiles_k):
                     with pipe.produce() as s:
                         hx.copy(gx[:, :, i], sa[:, :, s])
@@ -124,15 +142,21 @@ def warp_specialized_gemm(
             sc = hx.shared_tensor(c_dtype, (BN // PARTS, high) if SWAP else (high, BN // PARTS))
             with hx.warp_groups_consumer(CONSUMERS // teams, registers=CONSUMER[CONSUMERS]):
                 turn = 0
+                if first:
+                    hx.fill(ones, 1)
                 for tile in hx.persistent(tiles, even=True) if stays else own:
                     if SCHEDULE != "pingpong" or turn == me:
+                        rc = hx.register_tensor(total, (high, BN))
+                        if first:
+                            s = biases.wait()
+                            hx.gemm(rc, ones, s_bias[:, :, s], asynchronous=True, accumulate=False)
                         # Before the products: divisions and a bias, which nothing would hide after.
                         at, part = split_batch(tile, each, batched)
                         bm, bn = in_clusters(part, *placed)
                         along = (bm + start, 0) if SWAP else (bn, 1)
-                        rb = bias_of(bias, along[0], (high, BN), along[1])
-                        rc = hx.register_tensor(total, (high, BN))
-                        hx.fill(rc, 0)
+                        rb = None if first else bias_of(line_of, along[0], (high, BN), along[1])
+                        if not first:
+                            hx.fill(rc, 0)
                         if SCHEDULE == "pingpong":
                             with order.turn(me):
                                 multiply_slots(rc, sa, sb, pipe, tiles_k)
@@ -140,6 +164,8 @@ def warp_specialized_gemm(
                         else:
                             multiply_slots(rc, sa, sb, pipe, tiles_k, start)
                         hx.wait_gemm(0)
+                        if first:
+                            biases.release()
                         if stays:
                             if tiles_k > 0:
                                 pipe.release()

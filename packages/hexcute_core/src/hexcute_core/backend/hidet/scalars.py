@@ -6,6 +6,7 @@ Floats below 32 bits compute in f32 and round once per node, except f16 add, sub
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from hidet.ir import expr as he
@@ -39,6 +40,14 @@ from hexcute_core.unions import assert_never
 _FLOAT = {"add": he.Add, "sub": he.Sub, "mul": he.Multiply}
 _COMPARE = {"lt": he.LessThan, "le": he.LessEqual, "eq": he.Equal, "ne": he.NotEqual}
 _SWAPPED = {"gt": he.LessThan, "ge": he.LessEqual}
+_KEEPING: dict[str, Instruction] = {
+    op: Instruction(
+        f"hx_{op}_or_nan", f"{op}.NaN.f32 %0, %1, %2;", ("float32",), ("float32", "float32"),
+        result=True, volatile=False,
+    )
+    for op in ("min", "max")
+}  # fmt: skip
+"""The extreme of two numbers, or what is none if one is."""
 _NARROW = ("f16", "bf16", "f8e4m3", "f8e5m2")
 
 
@@ -56,6 +65,11 @@ def emit(scope: Scope, e: Scalar) -> Any:
             return _binary(scope, e) if made is None else made
         case Compare():
             return _compare(scope, e)
+        case Select(cond=Unary(op="isnan", a=seen), a=kept, b=Binary(a=x) as other) if (
+            seen == kept == x and _keeps(other)
+        ):
+            operands = [emit(scope, x), emit(scope, other.b)]
+            return scope.instruction(_KEEPING[other.op], operands)
         case Select():
             a, b = emit(scope, e.a), emit(scope, e.b)
             return _fit(he.IfThenElse(condition(scope, e.cond), a, b), e.dtype)
@@ -76,6 +90,13 @@ def emit(scope: Scope, e: Scalar) -> Any:
             return call_by_name(scope, e.name, args, e.dtype)
         case _:
             assert_never(e)
+
+
+def _keeps(e: Binary) -> bool:
+    """Whether an instruction gives `e`, an extreme of a number and a constant, or the number where
+    it is none."""
+    limit = e.b.value if isinstance(e.b, Const) else math.nan
+    return e.op in _KEEPING and e.dtype == dtypes.f32 and not math.isnan(limit)
 
 
 def _is_small(scope: Scope, e: Scalar, least: int) -> bool:

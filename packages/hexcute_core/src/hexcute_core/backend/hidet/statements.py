@@ -211,7 +211,12 @@ def _loop(scope: Scope, loop: For) -> Any:
     counted = hs.ForStmt(count, integer(1), body, attr=_unrolling(stmt, trips))
     # ForStmt would run its simplifier over the extent, which is folded already.
     counted.extent = extent
-    return counted
+    if not far:
+        return counted
+    # The C++ compiler would divide for it again before each trip.
+    many = he.Var(f"{stmt.var.name}_trips", count.type)
+    counted.extent = many
+    return hs.SeqStmt([hs.DeclareStmt(many, extent), counted])
 
 
 def _far(scope: Scope, stmt: For) -> bool:
