@@ -58,6 +58,7 @@ class Case:
     target: str = "sm_80"
     values: int = 0
     large: bool = False
+    in_rows: bool = False
 
 
 SMALL, TWO = SplitConfig(16, 3, 8), SplitConfig(32, 2, 12)
@@ -66,11 +67,19 @@ FOUR = Case(Sizes(4, 1, 8, 2, 128, 64), TWO, (100, 0, 1, 47))
 LARGE: tuple[dict[str, Any], ...] = (
     {"sizes": Sizes(2, 1, 70, 1, 128, 128), "config": SplitConfig(64, 2, 6, PAIRED=True),
      "values": 64, "lengths": (126, 33), "page": 64},
-    {"sizes": Sizes(1, 1, 20, 1, 150, 128), "config": SplitConfig(32, 3, 1), "values": 128},
-    {"sizes": Sizes(3, 5, 16, 1, 48, 128), "config": SplitConfig(32, 2, 5), "values": 64,
+    {"sizes": Sizes(1, 1, 20, 1, 150, 128), "config": SplitConfig(64, 2, 1), "values": 128},
+    {"sizes": Sizes(3, 5, 16, 1, 48, 128), "config": SplitConfig(64, 2, 5), "values": 64,
      "lengths": (48, 3, 0), "page": 16, "dtype": hx.bf16},
-    {"sizes": Sizes(1, 1, 64, 1, 70, 128), "config": SplitConfig(32, 2, 3), "values": 64,
+    {"sizes": Sizes(1, 1, 64, 1, 70, 128), "config": SplitConfig(64, 3, 3), "values": 64,
      "lengths": (69,), "page": 1},
+    # Splits of a long sequence, and an empty and a short one, that are whole.
+    {"sizes": Sizes(3, 1, 20, 1, 600, 128), "config": SplitConfig(64, 2, 3), "values": 64,
+     "lengths": (600, 0, 5), "dtype": hx.bf16},
+    {"sizes": Sizes(3, 3, 20, 1, 600, 128), "config": SplitConfig(64, 2, 12), "values": 128,
+     "lengths": (600, 0, 190)},
+    {"sizes": Sizes(2, 1, 20, 1, 600, 128), "config": SplitConfig(64, 2, 2), "values": 64,
+     "lengths": (600, 590)},
+    {"sizes": Sizes(1, 4, 30, 1, 150, 192), "config": SplitConfig(64, 2, 6), "values": 128},
 )  # fmt: skip
 CASES = (
     Case(Sizes(1, 1, 2, 2, 100, 64), SMALL),
@@ -103,7 +112,8 @@ CASES = (
     Case(Sizes(1, 2, 40, 1, 70, 128), SplitConfig(32, 3, 3), values=64, target="sm_90"),
     Case(Sizes(1, 1, 20, 1, 60, 576), SplitConfig(32, 2, 1), values=512, target="sm_90"),
     Case(Sizes(2, 1, 8, 1, 64, 128), TWO, (64, 9), page=1, values=128, dtype=hx.bf16),
-    *(Case(target="sm_90", large=True, **case) for case in LARGE),
+    *(Case(target="sm_90", large=True, in_rows=True, **case) for case in LARGE),
+    *(Case(target="sm_90", large=True, **case) for case in LARGE[1:6:2]),
 )  # fmt: skip
 NUMPY: dict[str, Any] = {
     "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f8e4m3": ml_dtypes.float8_e4m3fn,
@@ -161,7 +171,7 @@ def run(
         dtype, cached, d, *p.tile, whole=p.whole, ragged=p.ragged, page=p.page,
         capped=p.cap > 0, alone=alone, logged=logged,
         dependent=case.target == "sm_90", early=case.config.EARLY, values=case.values,
-        paired=case.config.PAIRED,
+        paired=case.config.PAIRED, in_rows=case.in_rows,
     )  # fmt: skip
     o, logs = np.full((b, sq, h, p.dv), np.nan, q.dtype), np.full((b, h, sq), np.nan, np.float32)
     work = np.full((places, sq, hk, heads, workspace_width(p.dv)), np.nan, np.float32)
@@ -171,8 +181,8 @@ def run(
     given: list[Any] = [q.reshape(b, sq, hk, heads, d)]
     given += [c.reshape(-1, hk, d) for c in caches]
     given += [np.array(case.lengths or (), np.int32)] * p.ragged + table
-    given += [work] * (not alone) + plan
-    if alone:
+    given += [work.view(q.dtype) if case.in_rows else work] * (not alone) + plan
+    if alone or (case.in_rows and several):
         given += [o.reshape(b, sq, hk, heads, p.dv)] + [logs.reshape(b, hk, heads, sq)] * logged
     numbers = (scale, v_scale, case.cap, UNBOUNDED if p.left is None else p.left, sk, blocks)
     (latent_attention if case.large else decoding_attention)(kind).simulate(
@@ -272,6 +282,7 @@ def test_all_splits_are_combined_at_a_time_where_there_is_room(
 ) -> None:
     assert combining(splits, width, 512) == CombineConfig(*how)
     assert combining(splits, width, 513).PARTS == 1
+    assert combining(splits, width, 512, True) == CombineConfig(8, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -295,16 +306,18 @@ def latent_kernel(b: int, h: int, sq: int) -> hx.CompiledKernel:
     return decoding_attention(kind).compile("sm_90", **constants(config.kernel(p)))
 
 
-def large_latent_kernel() -> hx.CompiledKernel:
+def large_latent_kernel(in_rows: bool) -> hx.CompiledKernel:
     kind = Kind(
-        hx.f16, hx.f16, 576, HIGH, 1, whole=False, ragged=True, page=64, dependent=True, values=512
-    )
+        hx.f16, hx.f16, 576, HIGH, 1, whole=False, ragged=True, page=64, dependent=True, values=512,
+        in_rows=in_rows,
+    )  # fmt: skip
     return latent_attention(kind).compile("sm_90", BN=64, STAGES=2)
 
 
 @pytest.mark.parametrize(
     ("kernel", "product"), [(lambda: latent_kernel(16, 128, 1), "HMMA"),
-                            (large_latent_kernel, "HGMMA")]
+                            (lambda: large_latent_kernel(False), "HGMMA"),
+                            (lambda: large_latent_kernel(True), "HGMMA")]
 )  # fmt: skip
 def test_tiles_of_many_latent_heads_spill_nothing(
     kernel: Callable[[], hx.CompiledKernel], product: str
@@ -344,6 +357,14 @@ def test_the_machine_code_moves_16_bytes_and_spills_nothing(
     assert {name for name in names if not name.startswith("LDSM.16.M")} == {
         "LDGSTS.E.BYPASS.LTC128B.128"
     }
+
+
+def test_results_of_full_latent_tiles_leave_in_rows() -> None:
+    try:
+        told, rows = (large_latent_kernel(in_rows).sass() for in_rows in (False, True))
+    except MissingDependency as error:
+        pytest.skip(str(error))
+    assert len(re.findall(r"STG\.E\.128", rows)) > 64 and "STG.E.128" not in told
 
 
 def test_a_block_finds_its_part_of_the_heads_once() -> None:

@@ -48,6 +48,26 @@ def test_many_rows_are_large_tiles(heads: int, sq: int, name: str) -> None:
     assert launches[0].kernel.__name__ == name
 
 
+@pytest.mark.parametrize(
+    ("b", "heads", "sq", "in_rows", "chunk"),
+    [(1, 128, 1, True, 64), (1, 16, 1, False, 64), (1, 16, 4, True, 64), (80, 16, 1, False, 4),
+     (100, 16, 1, True, 8), (128, 128, 1, True, 8), (40, 128, 1, True, 4)],
+)  # fmt: skip
+def test_results_leave_in_rows_where_there_are_many_or_no_splits(
+    b: int, heads: int, sq: int, in_rows: bool, chunk: int
+) -> None:
+    q, cache = zeros(b, sq, heads, 576), zeros(70, 64, 576)
+    lengths, table = zeros(b, dtype=torch.int32), zeros(b, 64, dtype=torch.int32)
+    with gpu("h200", "sm_90") as launches:
+        latent_decode_attention(q, cache, lengths, table)
+    first, second = launches
+    work = second.prepared[0]
+    elements = {False: (torch.float32, 516), True: (torch.float16, 2 * 516)}[in_rows]
+    assert (first.prepared[4].dtype, first.prepared[4].shape[-1]) == elements
+    assert first.prepared[4].data_ptr() == work.data_ptr()
+    assert second.constants["CHUNK"] == chunk
+
+
 def test_nothing_to_see_launches_nothing() -> None:
     with gpu("h200", "sm_90") as launches:
         assert (latent_decode_attention(zeros(1, 1, 16, 576), zeros(1, 0, 576)) == 0).all()

@@ -106,9 +106,12 @@ class CombineConfig:
     PARTS: int
 
 
-def combining(splits: int, width: int, rows: int) -> CombineConfig:
+def combining(splits: int, width: int, rows: int, uncut: bool = False) -> CombineConfig:
     """How results of so many splits, columns and rows are combined: all splits at a time, where a
-    block's registers have room. Few wide rows are shared, as they alone would not fill a GPU."""
+    block's registers have room. Few wide rows are shared, as they alone would not fill a GPU.
+    `uncut`: most sequences are, and leave blocks nothing to do, which are small."""
+    if uncut:
+        return CombineConfig(8, 1, 1)
     parts = WIDE_PARTS if width > 256 and rows <= FEW_ROWS else 1
     width //= parts
     chunk = min(max(_power(splits), 4), 64 if width <= 256 else 16)

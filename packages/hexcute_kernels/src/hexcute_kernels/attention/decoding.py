@@ -58,6 +58,7 @@ class Kind:
     may go on.
     `values`: how many columns of a key are its value too; 0 where values lie in a cache of their
     own, d columns each. `paired`: two blocks that read the same keys bring them together.
+    `in_rows`: results leave in whole rows, of a sequence that its length leaves whole to o at once.
     """
 
     dtype: hx.DType
@@ -75,6 +76,7 @@ class Kind:
     early: bool = False
     values: int = 0
     paired: bool = False
+    in_rows: bool = False
 
     @property
     def dv(self) -> int:
@@ -200,14 +202,12 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
         )
         if several and split >= splits:
             return
-        shift = length - sq
+        shift, factor = length - sq, LOG2_E if kind.capped else scale * LOG2_E
         s_q = hx.shared_tensor(dtype, (high, wide))
         s_k = hx.shared_tensor(cached, (BN, wide, STAGES))
         s_v = None if latent else hx.shared_tensor(cached, (wide, BN, STAGES))
         ro, m, total = nothing_yet(high, columns)
-        factor = LOG2_E if kind.capped else scale * LOG2_E
-        given = q[z, bq:, kh, bg:, :]
-        hx.copy(hx.global_view(given, ((ordered, wide), ((d, hk * g * d), 1))), s_q)
+        hx.copy(hx.global_view(q[z, bq:, kh, bg:, :], ((ordered, wide), ((d, hk * g * d), 1))), s_q)
         for s in hx.static_range(STAGES - 1):
             if s < count:
                 bring_keys(k, v, s_k, s_v, s, kh, z, at + s * BN, sk, table, page)
@@ -220,8 +220,7 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
             hx.syncthreads()
             read, ahead, column = i % STAGES, i + STAGES - 1, at + i * BN
             if ahead < count:
-                slot = ahead % STAGES
-                bring_keys(k, v, s_k, s_v, slot, kh, z, at + ahead * BN, sk, table, page)
+                bring_keys(k, v, s_k, s_v, ahead % STAGES, kh, z, at + ahead * BN, sk, table, page)
             hx.cp_async_commit()
             rs = hx.register_tensor(f32, (high, BN))
             hx.fill(rs, 0.0)
@@ -280,6 +279,8 @@ def combine(kind: Kind) -> hx.Kernel:
         first, count = z * splits, splits
         if kind.several:
             first, count = plan[z, 0], plan[z, 1]
+            if kind.in_rows and count == 1:
+                return
         factor = LOG2_E if kind.capped else scale * LOG2_E
         ro, m, total = nothing_yet(1, wide)
         for c in range(0, count, CHUNK):

@@ -20,7 +20,7 @@ from hexcute_kernels.attention.decoding import (
 )
 from hexcute_kernels.attention.operators import DTYPES, WIDEST, scale_of
 from hexcute_kernels.operator import Argument, Launch, Operator, Problem, Run, Steps, Variant
-from hexcute_kernels.tensors import Output, check_contiguous, check_rank, dtype_of
+from hexcute_kernels.tensors import Output, check_contiguous, check_rank, dtype_of, torch_dtype
 
 if TYPE_CHECKING:
     import torch
@@ -253,24 +253,32 @@ def nothing_logged(*args: Any) -> None:
 
 
 def launch(
-    dependent: bool, kernel: Callable[[Kind], hx.Kernel] = decoding_attention, least: int = ROWS
+    dependent: bool,
+    kernel: Callable[[Kind], hx.Kernel] = decoding_attention,
+    least: int = ROWS,
+    in_rows: bool = False,
 ) -> Callable[[Decoding, SplitConfig], Launch | Steps | Run]:
     """How problems are launched: by one kernel, or by two where keys are split; `dependent`, each
-    may begin before the one ahead has ended. `kernel` takes tiles of `least` rows or more."""
+    may begin before the one ahead has ended. `kernel` takes tiles of `least` rows or more; where
+    `in_rows`, results leave it so of full tiles, and where most sequences are left uncut."""
 
     def of(p: Decoding, config: SplitConfig) -> Launch | Steps | Run:
         p = replace(p, least=least)
         if p.b == 0 or p.sq == 0 or p.h == 0 or p.sk == 0:
             return nothing_logged if p.with_lse else nothing_seen
         alone, places = config.alone(p), config.places(p)
-        group, queries = p.tile
+        several = p.ragged and not alone
+        # Rows go through slots of keys, two of a tile's height.
+        rowwise = in_rows and least == config.BN and config.STAGES > 1
+        # Blocks are shared out by lengths to the nearest number: one for each of about the average.
+        uncut = rowwise and several and 2 * (places - p.b) < 3 * p.b
         kind = Kind(
-            p.dtype, p.cached or p.dtype, p.d, group, queries, whole=p.whole, ragged=p.ragged,
+            p.dtype, p.cached or p.dtype, p.d, *p.tile, whole=p.whole, ragged=p.ragged,
             page=p.page, capped=p.cap > 0, alone=alone,
             logged=p.with_lse, dependent=dependent, early=dependent and config.EARLY,
             values=p.values, paired=config.PAIRED and p.columns % 2 == 0,
+            in_rows=uncut or (rowwise and p.h * p.sq >= least),
         )  # fmt: skip
-        several = kind.several
         blocks = places if several else places // p.b
         result, logs = ("out0", "out1") if p.with_lse else ("out", "")
         heads, width = (p.b, p.sq, p.hk, p.g), workspace_width(p.dv)
@@ -280,18 +288,23 @@ def launch(
         tensors += ["seq_lens"] * p.ragged + ["page_table"] * (p.page is not None)
         numbers = float(p.scale), p.v_scale
         rest = *numbers, p.cap, UNBOUNDED if p.left is None else p.left, p.sk, blocks
+        whole: Argument = (result, lambda out: out.view(*heads, p.dv))
         if alone:
-            tensors += [(result, lambda out: out.view(*heads, p.dv))]
+            tensors += [whole]
             logged: Argument = (logs, lambda lse: lse.view(p.b, p.hk, p.g, p.sq))
             tensors += [logged] * p.with_lse
             return Launch(kernel(kind), config.kernel(p), (*tensors, *rest))
         work = Output((places, *heads[1:], width), hx.f32)
         plans = (Output((p.b, 2), hx.i32),) * several
         planned = ["work1"] * several
-        first = Launch(kernel(kind), config.kernel(p), (*tensors, "work0", *planned, *rest))
+        place: Argument = "work0"
+        if kind.in_rows:
+            place = ("work0", lambda work: work.view(torch_dtype(p.dtype)))
+        tensors += [place, *planned, *[whole] * (kind.in_rows and several)]
+        first = Launch(kernel(kind), config.kernel(p), (*tensors, *rest))
         found: Argument = ("work0", lambda work: work.view(places, p.sq, p.h, width))
         # Of sequences that are split by their lengths, as many as they have on an average.
-        how = combining(places // p.b - several, p.width, p.b * p.sq * p.h)
+        how = combining(places // p.b - several, p.width, p.b * p.sq * p.h, uncut)
         ends = [result, *[logs] * p.with_lse]
         second = Launch(combine(kind), how, (found, *planned, *ends, *numbers, blocks))
         return Steps((work, *plans), (first, second))

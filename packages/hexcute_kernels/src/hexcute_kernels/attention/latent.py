@@ -44,6 +44,8 @@ from hexcute_kernels.parts.softmax import (
 
 HIGH = 64
 """Rows of a tile: a warp group's."""
+HALVES = 2
+"""Of a number of the workspace: each is as wide as an element."""
 LOADING, MULTIPLYING = 40, 232
 """Registers of a thread that loads and of one that multiplies."""
 
@@ -81,20 +83,56 @@ def hand_over(shares, s_p, rp, s_weight, weight):
         hx.copy(weight, s_weight[:, :, t])
 
 
+@hx.device
+def rows_of(kind, columns, width, query):
+    """Shape and steps of a view of so many columns, a row for each head, `width` behind the one
+    before, and query, `query` behind it. TMA takes rows of heads alone."""
+    if kind.in_rows and kind.queries == 1:
+        return (kind.group, columns), (width, 1)
+    return ((kind.group, kind.queries), columns), ((width, query), 1)
+
+
+@hx.device
+def write(kind, value, tile, results, corner):
+    """Writes values, a row for each head and query, to results from a corner (place, query, head,
+    column) on: wide ones of a kind `in_rows` through slots of keys' tile, which nobody reads any
+    more, a slot for each portion of the columns; others from where the accumulators have them."""
+    (high, wide, _), (_, _, hk, g, width) = tile.shape, results.shape
+    place, query, head, column = corner
+    if value.dtype != results.dtype:
+        value, column = hx.bitcast(value, results.dtype), HALVES * column
+    parts = value.shape[1] // wide
+    if kind.in_rows and parts > 0:
+        cut = hx.reshape(value, (high, parts, wide))
+        hx.sync_role()
+        for part in hx.static_range(parts):
+            hx.copy(cut[:, part, :], tile[:, :, part])
+        hx.sync_role()
+        for part in hx.static_range(parts):
+            there = results[place, query:, 0, head:, column + part * wide :]
+            rows = rows_of(kind, wide, width, hk * g * width)
+            hx.copy(tile[:, :, part], hx.global_view(there, rows))
+    else:
+        leave(value, results[place, query:, 0, head:, column:], (kind.group, kind.queries))
+
+
 @cache
 def latent_attention(kind: Kind) -> hx.Kernel:
     """The kernel of a kind with `values`, for tiles of BN keys, STAGES of them in shared memory;
-    its arguments are those of `decoding_attention`."""
+    its arguments are those of `decoding_attention`. Where results are to go in whole rows, a tile
+    has as many keys as rows, and the workspace's numbers are given by halves, as wide as the
+    elements of the keys whose memory they go through."""
     dtype, d, dv, page = kind.dtype, kind.d, kind.dv, kind.page
     group, queries, high = kind.group, kind.queries, kind.group * kind.queries
-    half, width, ordered = dv // 2, workspace_width(dv), (group, queries)
+    half, width = dv // 2, workspace_width(dv)
     cuts = [(0, half), (half, half)] + [(dv, d - dv)] * (d > dv)
-    several = kind.several
+    several, direct = kind.several, kind.several and kind.in_rows
     lengths_type = i32[b] if kind.ragged else None
     table_type = None if page is None else i32[b, most]
-    work_type = None if kind.alone else f32[places, sq, hk, g, width]
+    number, width = (dtype, HALVES * width) if kind.in_rows else (f32, width)
+    work_type = None if kind.alone else number[places, sq, hk, g, width]
     plan_type = i32[b, 2] if several else None
-    o_type = dtype[b, sq, hk, g, dv] if kind.alone else None
+    o_type = dtype[b, sq, hk, g, dv] if kind.alone or direct else None
 
     @hx.kernel
     def latent(
@@ -114,7 +152,8 @@ def latent_attention(kind: Kind) -> hx.Kernel:
         )
         if several and split >= splits:
             # Nothing is left for the block, and no place is before the first.
-            place, count = -1, 0
+            z, place, count = -1 if direct else z, -1, 0
+        only = kind.alone or (direct and splits == 1)
         shift, factor = length - sq, scale * LOG2_E
         s_q, names = hx.shared_tensor(dtype, (high, d)), hx.shared_tensor(i32, (BN,))
         s_p = hx.shared_tensor(dtype, (high, BN, 1))
@@ -129,8 +168,8 @@ def latent_attention(kind: Kind) -> hx.Kernel:
 
         with hx.warp_groups_producer(registers=LOADING):
             with asked.produce():
-                given = hx.global_view(q[z, bq:, 0, bg:, :], ((ordered, d), ((d, hk * g * d), 1)))
-                hx.copy(given, s_q)
+                given = q[z, bq:, 0, bg:, :]
+                hx.copy(hx.global_view(given, rows_of(kind, d, d, hk * g * d)), s_q)
             for i in range(count):
                 key = at + i * BN
                 if gathers(page) or key + BN > length:
@@ -197,13 +236,13 @@ def latent_attention(kind: Kind) -> hx.Kernel:
                 first.release()
                 total = hx.sum(sums, 1)
             asked.release()
-            if kind.alone:
+            if only:
                 weight = reciprocal_or_zero(total) * v_scale
                 hand_over(shares, s_p, None, s_decay, weight)
-                leave(hx.cast(ro * weight, dtype), o[z, bq:, 0, bg:, :], ordered)
+                write(kind, hx.cast(ro * weight, dtype), s_v, o, (z, bq, bg, 0))
             else:
                 for c, value in ((0, ro), (dv, m), (dv + 1, total)):
-                    leave(value, work[place, bq:, 0, bg:, c:], ordered)
+                    write(kind, value, s_v, work, (place, bq, bg, c))
 
         _, s_w, second = halves[1]
         with hx.warp_groups_consumer(registers=MULTIPLYING):
@@ -216,11 +255,11 @@ def latent_attention(kind: Kind) -> hx.Kernel:
                 hx.gemm(ro, s_p[:, :, t], hx.transpose(s_w[:, :, read]))
                 shares.release()
                 second.release()
-            if kind.alone:
+            if only:
                 with shares.consume() as t:
                     hx.copy(s_decay[:, :, t], weight)
-                leave(hx.cast(ro * weight, dtype), o[z, bq:, 0, bg:, half:], ordered)
+                write(kind, hx.cast(ro * weight, dtype), s_w, o, (z, bq, bg, half))
             else:
-                leave(ro, work[place, bq:, 0, bg:, half:], ordered)
+                write(kind, ro, s_w, work, (place, bq, bg, half))
 
     return latent

@@ -81,7 +81,8 @@ latent_decode_attention = Operator(
     outputs=outputs,
     variants=(
         Variant(
-            "wgmma", ("wgmma", "tma"), MANY_LATENT, launch(True, latent_attention, HIGH), pays=pays
+            "wgmma", ("wgmma", "tma"), MANY_LATENT, launch(True, latent_attention, HIGH, True),
+            pays=pays,
         ),
         Variant("dependent", ("mma.sync", "clusters"), LATENT, launch(True)),
         Variant("splits", ("mma.sync", "cp.async"), LATENT, launch(False)),
