@@ -106,6 +106,13 @@ CASES = (
     replace(FOUR, page=16, dtype=hx.bf16, cached=hx.f8e4m3, target="sm_90"),
     replace(FOUR, page=1, cached=hx.f8e4m3, target="sm_90"),
     Case(Sizes(1, 1, 2, 2, 300, 64), SplitConfig(64, 3, 8, True), target="sm_90"),
+    *(Case(sizes, config, left=left, cached=cached, target="sm_90")
+      for sizes, config, left, cached in (
+          (Sizes(1, 1, 2, 2, 300, 64), SplitConfig(64, 3, 8, AHEAD=True), None, None),
+          (Sizes(2, 1, 2, 2, 70, 96), SplitConfig(32, 3, 1, True, AHEAD=True), None, None),
+          (Sizes(3, 5, 8, 2, 150, 64), SplitConfig(32, 3, 30, AHEAD=True), 20, None),
+          (Sizes(1, 8, 40, 1, 90, 128), SplitConfig(32, 3, 12, AHEAD=True), None, hx.f8e4m3),
+      )),
     Case(Sizes(1, 8, 16, 2, 208, 128), SplitConfig(16, 2, 9), (130,), 16, 100, target="sm_90"),
     Case(Sizes(1, 1, 2, 2, 64, 64), SplitConfig(16, 3, 5), (0,), target="sm_90"),
     Case(Sizes(3, 1, 16, 1, 96, 192), TWO, (90, 0, 33), page=16, values=128),
@@ -171,7 +178,7 @@ def run(
         dtype, cached, d, *p.tile, whole=p.whole, ragged=p.ragged, page=p.page,
         capped=p.cap > 0, alone=alone, logged=logged,
         dependent=case.target == "sm_90", early=case.config.EARLY, values=case.values,
-        paired=case.config.PAIRED, in_rows=case.in_rows,
+        paired=case.config.PAIRED, in_rows=case.in_rows, ahead=case.config.AHEAD,
     )  # fmt: skip
     o, logs = np.full((b, sq, h, p.dv), np.nan, q.dtype), np.full((b, h, sq), np.nan, np.float32)
     work = np.full((places, sq, hk, heads, workspace_width(p.dv)), np.nan, np.float32)
@@ -378,13 +385,15 @@ def test_a_block_finds_its_part_of_the_heads_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("h", "hk", "b", "sk", "early"),
-    [(32, 32, 1, 4096, True), (32, 32, 1, 65536, False), (16, 16, 1, 4096, True),
-     (32, 8, 1, 16384, False), (32, 8, 8, 16384, True), (32, 8, 8, 65536, False),
-     (32, 8, 64, 4096, False)],
+    ("h", "hk", "b", "sk", "early", "ahead"),
+    [(32, 32, 1, 4096, False, True), (32, 32, 1, 65536, False, True),
+     (16, 16, 1, 1024, True, False), (16, 16, 1, 4096, True, True),
+     (16, 16, 1, 16384, False, False), (32, 8, 1, 16384, False, True),
+     (32, 8, 8, 16384, False, True), (32, 8, 64, 4096, False, False)],
 )  # fmt: skip
-def test_launches_come_early_where_that_was_measured(
-    h: int, hk: int, b: int, sk: int, early: bool
+def test_launches_and_keys_come_early_where_that_was_measured(
+    h: int, hk: int, b: int, sk: int, early: bool, ahead: bool
 ) -> None:
-    assert early == SPLIT.choose("h200", problem(sk, b=b, h=h, hk=hk)).EARLY
+    config = SPLIT.choose("h200", problem(sk, b=b, h=h, hk=hk))
+    assert (early, ahead) == (config.EARLY, config.AHEAD)
     assert not SPLIT.choose("h200", problem(sk, b=b, h=h, hk=hk, ragged=True)).EARLY

@@ -50,13 +50,15 @@ class SplitConfig:
     """BN keys per tile, STAGES of them in shared memory; BLOCKS that fill a GPU. EARLY, the launch
     behind may begin at once, where launches may: its blocks stand ready, and where they have room
     beside these they come to lie unevenly, which long sequences feel. PAIRED, two blocks that read
-    the same latent keys bring them together, where there are such."""
+    the same latent keys bring them together, where there are such. AHEAD, a block asks L2 for its
+    first keys before the launch ahead has ended, where it knows without memory which they are."""
 
     BN: int
     STAGES: int
     BLOCKS: int
     EARLY: bool = False
     PAIRED: bool = False
+    AHEAD: bool = False
 
     def blocks(self, problem: Cached) -> int:
         return problem.columns * self.places(problem)
@@ -211,15 +213,21 @@ SPLIT = Table(
             ),
             Row(SplitConfig(32, 2, 2112), {"d": 128}, least={"b": 2}, equal={"ragged": "True"}),
             Row(
-                SplitConfig(64, 3, 264, True),
+                SplitConfig(64, 3, 264, AHEAD=True),
                 most={"d": 64, "sk": 16384, "tiles": 40},
                 least={"tiles": 20},
                 equal={"ragged": "False"},
             ),
             Row(
-                SplitConfig(64, 3, 264, True),
+                SplitConfig(64, 3, 264, AHEAD=True),
                 most={"d": 64, "sk": 16384, "tiles": 19},
                 least={"tiles": 12, "sk": 4096},
+                equal={"ragged": "False"},
+            ),
+            Row(
+                SplitConfig(32, 3, 528, AHEAD=True),
+                most={"d": 64, "sk": 4095, "tiles": 19},
+                least={"tiles": 12},
                 equal={"ragged": "False"},
             ),
             Row(
@@ -231,15 +239,15 @@ SPLIT = Table(
             Row(SplitConfig(32, 3, 528), most={"d": 64}),
             Row(SplitConfig(32, 3, 528), most={"d": 128}, least={"tiles": 100}),
             Row(
-                SplitConfig(32, 3, 264, True),
+                SplitConfig(32, 3, 264, AHEAD=True),
                 most={"d": 128, "sk": 4096, "tiles": 40},
                 least={"tiles": 24},
                 equal={"ragged": "False"},
             ),
             Row(
-                SplitConfig(32, 3, 264, True),
-                most={"d": 128, "sk": 16384},
-                least={"tiles": 41},
+                SplitConfig(32, 3, 528, True, AHEAD=True),
+                most={"d": 128, "sk": 4096, "tiles": 23},
+                least={"tiles": 12, "sk": 2048},
                 equal={"ragged": "False"},
             ),
             Row(
@@ -253,7 +261,7 @@ SPLIT = Table(
                 most={"d": 128, "tiles": 24, "sk": 65535},
                 least={"tiles": 12},
             ),
-            Row(SplitConfig(32, 3, 264), most={"d": 128}),
+            Row(SplitConfig(32, 3, 264, AHEAD=True), most={"d": 128}),
             Row(SplitConfig(16, 3, 528)),
         ),
     },

@@ -59,6 +59,7 @@ class Kind:
     `values`: how many columns of a key are its value too; 0 where values lie in a cache of their
     own, d columns each. `paired`: two blocks that read the same keys bring them together.
     `in_rows`: results leave in whole rows, of a sequence that its length leaves whole to o at once.
+    `ahead`: L2 is asked for a block's first keys before the launch ahead has ended.
     """
 
     dtype: hx.DType
@@ -77,6 +78,7 @@ class Kind:
     values: int = 0
     paired: bool = False
     in_rows: bool = False
+    ahead: bool = False
 
     @property
     def dv(self) -> int:
@@ -196,10 +198,15 @@ def decoding_attention(kind: Kind) -> hx.Kernel:
         if parts > 1:
             part, kh = kh % parts, kh // parts
             bg, bq = part % heads * group, part // heads * queries
-        wait_for_others(kind.dependent, kind.early)
+        wait_for_others(kind.dependent and not kind.ahead, kind.early)
         z, split, splits, place, length, at, count = find_part(
             kind, lengths, plan, sk, sq, left, blocks, BN, COUNT
         )
+        if kind.ahead:
+            # Whatever the launch ahead may yet write of them, L2 will have it.
+            for cache in (k, v):
+                hx.prefetch(hx.global_view(cache[z * sk + at :, kh, :], ((BN, d), (hk * d, 1))))
+            wait_for_others(kind.dependent, kind.early)
         if several and split >= splits:
             return
         shift, factor = length - sq, LOG2_E if kind.capped else scale * LOG2_E

@@ -278,6 +278,7 @@ def launch(
             logged=p.with_lse, dependent=dependent, early=dependent and config.EARLY,
             values=p.values, paired=config.PAIRED and p.columns % 2 == 0,
             in_rows=uncut or (rowwise and p.h * p.sq >= least),
+            ahead=config.AHEAD and dependent and not (p.ragged or p.values),
         )  # fmt: skip
         blocks = places if several else places // p.b
         result, logs = ("out0", "out1") if p.with_lse else ("out", "")
