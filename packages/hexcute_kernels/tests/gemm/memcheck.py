@@ -1,4 +1,4 @@
-"""A dozen launches that between them touch every way of moving data, each at ragged sizes.
+"""Some launches that between them touch every way of moving data, each at ragged sizes.
 
 For a tool that watches accesses: `compute-sanitizer --tool memcheck python memcheck.py`. Results
 are checked as well; a wrong one ends with its case.
@@ -23,6 +23,8 @@ HOPPER = (
     ("kk", (3000, 2056, 136), STAYS),
     ("mk", (2504, 2056, 72), STAYS | {"CLUSTER_M": 2, "PARTS": 2}),
     ("mn", (2504, 2056, 72), STAYS | {"CLUSTER_N": 2}),
+    ("kk", (3000, 2056, 264), STAYS | {"SCHEDULE": "behind", "PARTS": 4}),
+    ("mn", (2504, 2056, 136), STAYS | {"SCHEDULE": "behind", "PARTS": 2, "CLUSTER_N": 2}),
     ("kk", (2505, 2056, 200), TURNS),
     ("kn", (2505, 2056, 72), TURNS | {"CLUSTER_M": 2}),
     ("mk", (2504, 2056, 72), TURNS | {"CLUSTER_N": 2, "BM": 64}),

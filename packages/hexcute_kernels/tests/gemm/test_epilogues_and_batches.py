@@ -25,8 +25,10 @@ SWAPPED = (*TILE[:2], {**TILE[2], "SWAP": True, "SCHEDULE": "apart", "PARTS": 2}
 THIN = (thin_gemm, "sm_90", {"BM": 64, "BN": 32, "STAGES": 2, "CONSUMERS": 1, "SPLITS": 2})
 ROW = (partial(warp_specialized_gemm, row=True), "sm_90", {**PARTS[2], "CONSUMERS": 1})
 """A bias as one more step of the products."""
+BEHIND = (*TILE[:2], {**TILE[2], "BK": 16, "PARTS": 2, "SCHEDULE": "behind"})
 KERNELS = {
     "pipelined": PIPELINED, "tile": TILE, "parts": PARTS, "pairs": PAIRS, "thin": THIN, "row": ROW,
+    "behind": BEHIND,
 }  # fmt: skip
 ACTIVATIONS: dict[str | None, Callable[[np.ndarray], np.ndarray]] = {
     None: lambda x: x,
@@ -82,6 +84,8 @@ ROWS = [
     ({"BM": 128, "CONSUMERS": 2, "CLUSTER_N": 2, "GROUP": 2}, (264, 392, 200)),
     ({"BM": 128, "CONSUMERS": 2, "CLUSTER_M": 2, "BN": 96}, (392, 200, 64)),
     ({}, (72, 136, 0)),
+    ({"SCHEDULE": "behind", "BK": 16}, (200, 264, 72)),
+    ({"SCHEDULE": "behind", "BK": 16, "BM": 128, "CONSUMERS": 2, "PARTS": 4}, (520, 264, 40)),
     ({"SCHEDULE": "tile"}, (72, 136, 40)),
     ({"SCHEDULE": "apart", "BM": 128, "CONSUMERS": 2}, (136, 136, 40)),
     ({"SWAP": True}, (72, 136, 40)),

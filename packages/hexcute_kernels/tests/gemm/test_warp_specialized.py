@@ -58,6 +58,7 @@ SCHEDULED = [
     {"SCHEDULE": "persistent", "BM": 128, "BN": 64, "STAGES": 2, "PARTS": 2},
     {"SCHEDULE": "pingpong", "BM": 64, "BN": 32, "STAGES": 3},
     {"SCHEDULE": "pingpong", "BM": 64, "BN": 32, "STAGES": 2, "CONSUMERS": 3, "PARTS": 2},
+    {"SCHEDULE": "behind", "BM": 128, "BN": 32, "STAGES": 2, "PARTS": 2},
 ]
 CLUSTERS = [(1, 1), (2, 1), (1, 2)]
 
@@ -90,6 +91,29 @@ def test_groups_that_store_apart_and_tiles_along_the_other_side(constants, order
     run(*orders, shape, **constants)
 
 
+BEHIND = {"SCHEDULE": "behind", "BM": 64, "BN": 48, "BK": 16, "CONSUMERS": 1, "GROUP": 2}
+
+
+@pytest.mark.parametrize("k", [0, 16, 40, 48, 56, 200])
+def test_stores_behind_the_next_tile_over_loops_of_any_length(k: int) -> None:
+    """As many steps as parts, fewer and more; several tiles a block, ragged both ways."""
+    run("k", "k", (328, 104, k), STAGES=4, PARTS=3, EARLY=True, **BEHIND)
+
+
+@pytest.mark.parametrize(
+    ("constants", "orders", "shape"),
+    [
+        ({"STAGES": 2, "PARTS": 6}, "kk", (64, 48, 104)),  # One tile.
+        ({"STAGES": 2, "PARTS": 1}, "kn", (200, 136, 72)),
+        ({"STAGES": 3, "PARTS": 2, "CLUSTER_N": 2}, "mn", (200, 328, 40)),
+        ({"STAGES": 3, "PARTS": 2, "CLUSTER_M": 2, "SWAP": True}, "mk", (104, 392, 72)),
+        ({"STAGES": 3, "PARTS": 2, "BM": 128, "CONSUMERS": 2}, "kk", (640, 200, 56)),
+    ],
+)
+def test_stores_behind_the_next_tile(constants, orders: str, shape) -> None:
+    run(*orders, shape, **{**BEHIND, **constants})
+
+
 @pytest.mark.parametrize("scheduled", SCHEDULED[1:4], ids=str)
 @pytest.mark.parametrize("orders", ["kn", "mk", "mn"])
 def test_schedules_of_other_operand_orders(scheduled: dict, orders: str) -> None:
@@ -111,7 +135,7 @@ def test_ping_pong_over_loops_of_any_length(k: int) -> None:
 @pytest.mark.parametrize(
     ("constants", "reason"),
     [
-        ({"SCHEDULE": "stream"}, "SCHEDULE is tile, persistent, apart or pingpong"),
+        ({"SCHEDULE": "stream"}, "SCHEDULE is tile, persistent, behind, apart or pingpong"),
         ({"SCHEDULE": "pingpong", "CONSUMERS": 1}, "ping-pong takes two CONSUMERS or more"),
         ({"PARTS": 3}, "PARTS divide BN"),
     ],

@@ -173,6 +173,8 @@ SCHEDULED = [
     PLAIN | {"cluster": (2, 1)},
     PLAIN | {"SCHEDULE": "persistent"},
     PLAIN | {"SCHEDULE": "persistent", "cluster": (2, 1), "PARTS": 2},
+    PLAIN | {"SCHEDULE": "behind", "PARTS": 2},
+    PLAIN | {"SCHEDULE": "behind", "cluster": (2, 1), "PARTS": 4, "SWAP": True},
     PLAIN | {"SCHEDULE": "apart", "cluster": (2, 1), "PARTS": 2},
     PLAIN | {"SCHEDULE": "apart", "cluster": (1, 2), "SWAP": True},
     PLAIN | {"SWAP": True},

@@ -93,6 +93,8 @@ def _staying() -> Iterator[WgmmaConfig]:
         yield replace(WIDE, SWAP=swap)
         yield WgmmaConfig(192, 192, 64, 4, 3, 8, 1, 2, 3, "persistent", True, swap)
     yield WgmmaConfig(128, 256, 64, 4, 2, 8, 2, 1, 2, "apart", EARLY=True)
+    for parts in (4, 8):
+        yield WgmmaConfig(128, 256, 64, 4, 2, 16, 1, 1, parts, "behind", EARLY=True)
 
 
 def _a_block_a_tile() -> Iterator[WgmmaConfig]:
@@ -224,6 +226,13 @@ WGMMA: Table[WgmmaConfig] = Table(
             *_few_rows(64, (224, 5), (112, 9), (80, 12), (64, 13), (48, 14)),
             *_few_rows(128, (224, 4), (192, 4)),
             *_halves((224, 6), (160, 8), (128, 9), (96, 11), (80, 12), (64, 12)),
+            Row(
+                replace(WIDE, BN=176),
+                {"m": 4096, "n": 14336, "k": 4096},
+                0,
+                {"m": 3585, "n": 12289, "k": 3585},
+                {"whole": "True", "bias": "True", "activation": "'gelu'"},
+            ),
             Row(LARGE, {}, 250, {"m": 129, "n": 193}, {"whole": "True"}),
         ),
     },

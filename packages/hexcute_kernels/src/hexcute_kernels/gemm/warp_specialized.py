@@ -3,7 +3,9 @@
 SCHEDULE "tile"        a block per tile, whose warp groups split M
          "persistent"  blocks stay and take tile after tile: the next one's loads run under the
                        stores of this one
-         "apart"       the same, each warp group with rows of its own, which it stores by itself:
+         "behind"      the same, but a tile's results are kept in registers and stored, PARTS of
+                       them, each under one of the next tile's first products
+         "apart"       blocks stay, each warp group with rows of its own, which it stores by itself:
                        the others multiply meanwhile, as far ahead as there are slots
          "pingpong"    blocks stay, each warp group takes tiles of its own: main loops in turns, so
                        one stores while another multiplies
@@ -19,12 +21,13 @@ from functools import cache
 import hexcute_core as hx
 from hexcute_core import bf16, f32, i32
 from hexcute_kernels.gemm.parameters import ROOM, batch, k, m, n, types
-from hexcute_kernels.parts.epilogue import ACTIVATIONS, bias_of, store_by_role
-from hexcute_kernels.parts.mainloop import multiply_slots
+from hexcute_kernels.parts.behind import multiply_and_store, store_held
+from hexcute_kernels.parts.epilogue import ACTIVATIONS, added, bias_of, store_by_role
+from hexcute_kernels.parts.mainloop import multiply_bias, multiply_slots
 from hexcute_kernels.parts.operands import k_tiles, matrix
 from hexcute_kernels.parts.schedule import await_launch_ahead, in_clusters, split_batch
 
-SCHEDULES = ("tile", "persistent", "apart", "pingpong")
+SCHEDULES = ("tile", "persistent", "behind", "apart", "pingpong")
 PRODUCER = {1: 40, 2: 40, 3: 32}
 CONSUMER = {1: 240, 2: 232, 3: 160}
 """Registers a thread by the number of consumer groups: together at most 65536."""
@@ -90,10 +93,10 @@ def warp_specialized_gemm(
         EARLY: bool = False,
         SWAP: bool = False,
     ):
-        assert SCHEDULE in SCHEDULES, "SCHEDULE is tile, persistent, apart or pingpong"
+        assert SCHEDULE in SCHEDULES, "SCHEDULE is tile, persistent, behind, apart or pingpong"
         assert SCHEDULE != "pingpong" or CONSUMERS > 1, "ping-pong takes two CONSUMERS or more"
         assert BN % PARTS == 0, "PARTS divide BN"
-        stays, apart = SCHEDULE != "tile", SCHEDULE == "apart"
+        stays, apart, behind = SCHEDULE != "tile", SCHEDULE == "apart", SCHEDULE == "behind"
         teams = CONSUMERS if SCHEDULE in ("apart", "pingpong") else 1
         high = BM // CONSUMERS if apart else BM
         x, y, x_major, y_major = (b, a, b_major, a_major) if SWAP else (a, b, a_major, b_major)
@@ -110,10 +113,10 @@ def warp_specialized_gemm(
         sa = hx.shared_tensor(dtype, (BM, BK, STAGES))
         sb = hx.shared_tensor(dtype, (BN, BK, STAGES))
         pipe = hx.pipeline(STAGES, readers="all" if apart else "one")
-        line_of = bias[0] if row else bias
+        flat = bias[0] if row else bias
         taken = (STAGES * (BM + BN) * BK + BM * BN // PARTS + 2 * BN * STEP) * dtype.bits // 8
-        added = row and SCHEDULE == "persistent" and not SWAP and taken <= ROOM
-        first = added and c_dtype == dtype and dtype.bits == 16
+        step = row and SCHEDULE in ("persistent", "behind") and not SWAP and taken <= ROOM
+        first = step and c_dtype == dtype and dtype.bits == 16
         if first:
             biases, ones = hx.pipeline(2), hx.register_tensor(dtype, (BM, STEP))
             s_bias = hx.shared_tensor(dtype, (BN, STEP, 2))
@@ -141,40 +144,62 @@ def warp_specialized_gemm(
             start = me * high if apart else 0
             sc = hx.shared_tensor(c_dtype, (BN // PARTS, high) if SWAP else (high, BN // PARTS))
             with hx.warp_groups_consumer(CONSUMERS // teams, registers=CONSUMER[CONSUMERS]):
-                turn = 0
                 if first:
                     hx.fill(ones, 1)
-                for tile in hx.persistent(tiles, even=True) if stays else own:
-                    if SCHEDULE != "pingpong" or turn == me:
-                        rc = hx.register_tensor(total, (high, BN))
+                if behind and tiles_k >= PARTS:  # With fewer, as "persistent".
+                    held = hx.register_tensor(c_dtype, (BM, BN))
+                    hx.fill(held, 0)
+                    some, index, top, left = 0, 0, 0, 0
+                    for tile in hx.persistent(tiles, even=True):
+                        rc = hx.register_tensor(total, (BM, BN))
                         if first:
-                            s = biases.wait()
-                            hx.gemm(rc, ones, s_bias[:, :, s], asynchronous=True, accumulate=False)
-                        # Before the products: divisions and a bias, which nothing would hide after.
+                            multiply_bias(rc, ones, s_bias, biases)
                         at, part = split_batch(tile, each, batched)
-                        bm, bn = in_clusters(part, *placed)
-                        along = (bm + start, 0) if SWAP else (bn, 1)
-                        rb = None if first else bias_of(line_of, along[0], (high, BN), along[1])
-                        if not first:
-                            hx.fill(rc, 0)
-                        if SCHEDULE == "pingpong":
-                            with order.turn(me):
-                                multiply_slots(rc, sa, sb, pipe, tiles_k)
-                                hx.wait_gemm(0)
-                        else:
-                            multiply_slots(rc, sa, sb, pipe, tiles_k, start)
-                        hx.wait_gemm(0)
+                        to = matrix(c, index), top, left, sc, SWAP
+                        top, left = multiply_and_store(
+                            rc, sa, sb, pipe, tiles_k, first, held, PARTS, some, to, part, placed
+                        )
                         if first:
                             biases.release()
-                        if stays:
-                            if tiles_k > 0:
-                                pipe.release()
-                            if SCHEDULE != "pingpong":  # In turns, the turn's barrier has done it.
-                                hx.sync_role()  # The last tile has left sc.
-                        place = matrix(c, at), bm + start, bn
-                        store_by_role(rc, *place, sc, PARTS, rb, activate, SWAP)
-                    else:
-                        pipe.skip(tiles_k)
-                    turn = (turn + 1) % teams
+                        along = (top, 0) if SWAP else (left, 1)
+                        rb = None if first else bias_of(flat, along[0], (BM, BN), along[1])
+                        hx.copy(hx.cast(added(rc, rb, activate), c_dtype), held)
+                        some, index = 1, at if batched else 0
+                    if some > 0:
+                        for p in hx.static_range(PARTS):
+                            store_held(held, p, PARTS, matrix(c, index), top, left, sc, SWAP)
+                else:
+                    turn = 0
+                    for tile in hx.persistent(tiles, even=True) if stays else own:
+                        if SCHEDULE != "pingpong" or turn == me:
+                            rc = hx.register_tensor(total, (high, BN))
+                            if first:
+                                multiply_bias(rc, ones, s_bias, biases)
+                            # Before the products: divisions and a bias, which nothing would hide.
+                            at, part = split_batch(tile, each, batched)
+                            bm, bn = in_clusters(part, *placed)
+                            along = (bm + start, 0) if SWAP else (bn, 1)
+                            rb = None if first else bias_of(flat, along[0], (high, BN), along[1])
+                            if not first:
+                                hx.fill(rc, 0)
+                            if SCHEDULE == "pingpong":
+                                with order.turn(me):
+                                    multiply_slots(rc, sa, sb, pipe, tiles_k)
+                                    hx.wait_gemm(0)
+                            else:
+                                multiply_slots(rc, sa, sb, pipe, tiles_k, start)
+                            hx.wait_gemm(0)
+                            if first:
+                                biases.release()
+                            if stays:
+                                if tiles_k > 0:
+                                    pipe.release()
+                                if SCHEDULE != "pingpong":  # In turns, their barrier has done it.
+                                    hx.sync_role()  # The last tile has left sc.
+                            place = matrix(c, at), bm + start, bn
+                            store_by_role(rc, *place, sc, PARTS, rb, activate, SWAP)
+                        else:
+                            pipe.skip(tiles_k)
+                        turn = (turn + 1) % teams
 
     return gemm

@@ -4,6 +4,7 @@
     bias_of, added     the same in two steps: a bias that is asked for early is there in time
     through_shared     all threads: registers -> shared -> registers -> global, in whole rows
     store_by_role      the threads of one role, in portions, from shared memory by TMA
+    store_part         one such portion, finished and rounded
 """
 
 from __future__ import annotations
@@ -102,10 +103,16 @@ def store_by_role(rc, c, row, column, sc, parts, rb, activation, turned):
     for p in hx.static_range(parts):
         if p > 0:
             hx.sync_role()
-        at = column + p * width
         part = rb if rb is None or turned else rb[:, p, :]
         done = hx.cast(added(cut[:, p, :], part, activation), sc.dtype)
-        hx.copy(hx.transpose(done) if turned else done, sc)
-        hx.sync_role()
-        place = c[at:, row:] if turned else c[row:, at:]
-        hx.copy(sc, hx.global_view(place, (sc.shape, (c.shape[-1], 1))))
+        store_part(done, c, row, column + p * width, sc, turned)
+
+
+@hx.device
+def store_part(part, c, row, column, sc, turned):
+    """Writes columns of a tile, or `turned` rows of c, to where they begin, through `sc`, which
+    what was stored before has left."""
+    hx.copy(hx.transpose(part) if turned else part, sc)
+    hx.sync_role()
+    place = c[column:, row:] if turned else c[row:, column:]
+    hx.copy(sc, hx.global_view(place, (sc.shape, (c.shape[-1], 1))))

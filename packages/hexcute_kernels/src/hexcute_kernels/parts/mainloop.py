@@ -6,6 +6,14 @@ import hexcute_core as hx
 
 
 @hx.device
+def multiply_bias(rc, ones, s_bias, biases):
+    """rc = a bias for each of its rows, by an asynchronous gemm of `ones` and the next slot of
+    `biases`: columns of s_bias, of which the first is the bias and all others are zeros."""
+    s = biases.wait()
+    hx.gemm(rc, ones, s_bias[:, :, s], asynchronous=True, accumulate=False)
+
+
+@hx.device
 def multiply_slots(rc, sa, sb, pipe, tiles_k, start=0):
     """rc += the products of `tiles_k` slots of `pipe`, from row `start` of a on, by asynchronous
     gemms.

@@ -121,6 +121,15 @@ ROWS: Mapping[str, tuple[Row[Any], ...]] = {
             equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
                 'batch': 'None', 'bias': 'False', 'activation': 'None'},
         ),
+        # m=4096,n=4096,k=4096: 182.62 us
+        Row(
+            WgmmaConfig(BM=128, BN=256, BK=64, STAGES=4, CONSUMERS=2, GROUP=16, CLUSTER_M=1,
+                CLUSTER_N=1, PARTS=4, SCHEDULE='behind', EARLY=True, SWAP=False),
+            most={'m': 4096, 'n': 4096, 'k': 4096},
+            least={'m': 3585, 'n': 3585, 'k': 3585},
+            equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
+                'batch': 'None', 'bias': 'False', 'activation': 'None'},
+        ),
         # m=4096,n=6144,k=4096: 273.02 us
         Row(
             WgmmaConfig(BM=256, BN=192, BK=64, STAGES=3, CONSUMERS=2, GROUP=8, CLUSTER_M=1,
@@ -139,10 +148,10 @@ ROWS: Mapping[str, tuple[Row[Any], ...]] = {
             equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
                 'batch': 'None', 'bias': 'False', 'activation': 'None'},
         ),
-        # m=4096,n=14336,k=4096: 619.03 us
+        # m=4096,n=14336,k=4096: 625.41 us
         Row(
-            WgmmaConfig(BM=256, BN=176, BK=64, STAGES=3, CONSUMERS=2, GROUP=8, CLUSTER_M=1,
-                CLUSTER_N=2, PARTS=2, SCHEDULE='persistent', EARLY=True, SWAP=False),
+            WgmmaConfig(BM=128, BN=256, BK=64, STAGES=4, CONSUMERS=2, GROUP=16, CLUSTER_M=1,
+                CLUSTER_N=1, PARTS=8, SCHEDULE='behind', EARLY=True, SWAP=False),
             most={'m': 4096, 'n': 14336, 'k': 4096},
             least={'m': 3585, 'n': 12289, 'k': 3585},
             equal={'aligned': 'True', 'dtype': '16 bits', 'a_major': "'k'", 'b_major': "'k'",
