@@ -84,6 +84,10 @@ def right() -> Any:
     return zeros(64, 64)
 
 
+def without_data() -> Any:
+    return torch.empty(64, 64, dtype=torch.float16, device="meta")
+
+
 def in_place() -> Any:
     a = right()
     return matmul(a, right(), out=a)
@@ -196,10 +200,10 @@ CALLS: list[tuple[str, Any, Any]] = [
      product(lambda: on_gpu(quantized().dequantize().half()))),
     ("pass a.to_dense()", product(SPARSE), product(lambda: on_gpu(SPARSE.to_dense()))),
     ("pass a.cuda()", product(lambda: torch.zeros(64, 64).half()), product(right)),
-    ("torch.ops.hexcute.matmul works out the results of tensors that hold no data",
-     product(lambda: torch.empty(64, 64, dtype=torch.float16, device="meta")),
-     lambda: torch.ops.hexcute.matmul(
-         *[torch.empty(64, 64, dtype=torch.float16, device="meta")] * 2)),
+    ("torch.ops.hexcute.matmul works out the results of tensors that hold no data, once "
+     "hexcute_kernels.register() has been called", product(without_data),
+     lambda: (hexcute_kernels.register(),
+              torch.ops.hexcute.matmul(without_data(), without_data()))),
     ("call it under torch.no_grad(), or pass detached tensors", product(learned),
      without_gradients),
     ("or pass detached tensors", product(learned), product(lambda: learned().detach())),

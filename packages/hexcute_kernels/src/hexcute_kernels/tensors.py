@@ -90,7 +90,8 @@ def _own_memory(value: torch.Tensor) -> bool:
 
 
 def _shapes(operator: str) -> str:
-    return f"torch.ops.hexcute.{operator} works out the results of tensors that hold no data"
+    known = f"torch.ops.hexcute.{operator} works out the results of tensors that hold no data"
+    return f"{known}, once hexcute_kernels.register() has been called"
 
 
 def check_gradients(operator: str, name: str, value: torch.Tensor) -> None:
