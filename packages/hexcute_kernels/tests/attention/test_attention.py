@@ -40,6 +40,10 @@ WGMMA = {
     "guess": {"BN": 64, "GUESS": True},
     "early": {"BM": 64, "BN": 48, "GROUPS": 1, "EARLY": True, "GUESS": True},
     "four": {"BM": 256, "BN": 32, "GROUPS": 4, "EARLY": True, "GUESS": True},
+    "skip": {"BM": 192, "BN": 48, "GROUPS": 3, "STAGES": 3, "GUESS": True, "SKIP": True},
+    "skip exact": {"BN": 32, "STAGES": 3, "ORDER": "heads", "SKIP": True},
+    # The first group would skip six blocks, which two slots do not hold.
+    "skip few": {"BM": 256, "BN": 32, "GROUPS": 4, "GUESS": True, "SKIP": True},
 }
 MMA = {"four": {}, "eight": {"BM": 128, "BN": 32, "WARPS": 8, "HELD": False}}
 CASES = (
@@ -59,6 +63,16 @@ CASES = (
     ("wgmma", "early", Sizes(2, 2, 1, 132, 140, 64, 64), Mask(right=20, left=70)),
     ("wgmma", "narrow", Sizes(1, 2, 1, 132, 300, 64, 64), Mask(cap=5.0)),
     ("wgmma", "early", Sizes(1, 1, 1, 72, 200, 192, 256), Mask(right=0)),
+    ("wgmma", "skip", Sizes(1, 2, 1, 400, 400, 64, 64), Mask(right=0)),
+    ("wgmma", "skip", Sizes(1, 1, 1, 200, 330, 128, 128), Mask(right=0)),
+    ("wgmma", "skip", Sizes(1, 1, 1, 240, 130, 64, 64), Mask(right=0)),
+    ("wgmma", "skip", Sizes(1, 1, 1, 200, 200, 64, 64), Mask(right=9, left=30)),
+    ("wgmma", "skip", Sizes(1, 1, 1, 200, 200, 64, 64), Mask(left=70)),
+    ("wgmma", "skip", Sizes(1, 1, 1, 72, 200, 64, 64), Mask()),
+    ("wgmma", "skip exact", Sizes(1, 2, 1, 260, 260, 64, 64), Mask(right=0)),
+    ("wgmma", "skip exact", Sizes(1, 1, 1, 132, 132, 128, 128), Mask(right=0, left=70)),
+    ("wgmma", "skip few", Sizes(1, 1, 1, 400, 400, 64, 64), Mask(right=0)),
+    ("wgmma", "skip few", Sizes(1, 1, 1, 256, 290, 64, 64), Mask(right=3, cap=5.0)),
     ("mma", "four", Sizes(1, 2, 1, 132, 300, 64, 64), Mask()),
     ("mma", "four", Sizes(2, 2, 1, 100, 130, 64, 64), Mask(right=0, left=40)),
     ("mma", "four", Sizes(1, 2, 1, 100, 70, 40, 24), Mask(right=0, cap=3.0)),
@@ -101,7 +115,7 @@ def test_against_the_definition(
     np.testing.assert_allclose(lse, logs, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(12))
 def test_random_problems(seed: int) -> None:
     """Shapes, heads, masks and configurations as they are drawn."""
     draw = random.Random(seed)

@@ -67,12 +67,12 @@ def test_every_block_has_a_place_and_the_longest_sequences_come_first(
 ) -> None:
     """Those of a sequence beside one another: L2 brings them the same keys."""
     at_q, at_k = ends_of(lengths)
-    wanted = []
-    for z, (nq, nk) in enumerate(lengths):
-        for row in range(-(-nq // bm)):
-            wanted.append(((-nk, z, -row), (at_q[z], nq, at_k[z], nk, row * bm)))
+    wanted: list[tuple[int, ...]] = []
+    for z in sorted(range(len(lengths)), key=lambda z: (-lengths[z][1], z)):
+        nq, nk = lengths[z]
+        wanted += [(at_q[z], nq, at_k[z], nk, len(wanted))] * -(-nq // bm)
     place = placed(lengths, bm)
-    assert [tuple(p) for p in place[: len(wanted), :5]] == [entry for _, entry in sorted(wanted)]
+    assert [tuple(p) for p in place[: len(wanted), :5]] == wanted
     assert (place[len(wanted) :, [1, 3]] == 0).all()
 
 
@@ -117,14 +117,24 @@ ONE = {"BM": 64, "BN": 64, "GROUPS": 1, "STAGES": 3}
 TURNS = {"BM": 128, "BN": 64}
 NARROW = {"BM": 128, "BN": 48}
 THREE = {"BM": 192, "BN": 64, "GROUPS": 3}
+SKIP = {"BM": 192, "BN": 48, "GROUPS": 3, "STAGES": 3, "GUESS": True, "EARLY": True, "SKIP": True}
+SKIP_FOUR = {**SKIP, "BM": 256, "BN": 64, "GROUPS": 4, "STAGES": 4}
+HEADS = {**TURNS, "ORDER": "heads"}
 FOUR, EIGHT = {"BM": 64}, {"BM": 128, "BN": 32, "WARPS": 8}
 READ_AGAIN = {"BM": 64, "HELD": False}
 MIXED = [(5, 100), (0, 7), (130, 33), (1, 0), (70, 129)]
+LONG = [(192, 200), (0, 9), (260, 160), (1, 70)]
+"""Rows of one or two blocks, whole ones and not, and some that see no key."""
 CASES = (
     (warp_specialized_attention, TURNS, MIXED, Heads(2, 1, 64, 64), Mask(right=0)),
     (warp_specialized_attention, ONE, MIXED, Heads(2, 2, 64, 40), Mask(left=20, cap=3.0)),
     (warp_specialized_attention, NARROW, [(40, 47), (3, 48)], Heads(2, 1, 24, 128), Mask()),
     (warp_specialized_attention, THREE, [(1, 1), (200, 65)], Heads(1, 1, 128, 64), Mask(20, 70)),
+    (warp_specialized_attention, HEADS, MIXED, Heads(2, 1, 64, 64), Mask(right=0)),
+    (warp_specialized_attention, SKIP, LONG, Heads(2, 1, 64, 64), Mask(right=0)),
+    (warp_specialized_attention, SKIP, MIXED, Heads(3, 3, 64, 64), Mask()),
+    (warp_specialized_attention, SKIP, MIXED, Heads(1, 1, 128, 128), Mask(right=0)),
+    (warp_specialized_attention, SKIP_FOUR, LONG, Heads(2, 1, 64, 64), Mask(right=0)),
     (pipelined_attention, FOUR, MIXED, Heads(2, 1, 64, 64), Mask(right=0)),
     (pipelined_attention, FOUR, MIXED, Heads(2, 2, 40, 24), Mask(left=20, cap=3.0)),
     (pipelined_attention, READ_AGAIN, MIXED, Heads(2, 1, 40, 24), Mask(right=0)),
@@ -139,18 +149,29 @@ def test_each_sequence_is_its_own(
     check(make, constants, lengths, heads, mask)
 
 
+def packed(d: int, sq: int, right: int | None = None) -> Attention:
+    return Attention(
+        b=1, sq=sq, sk=sq, h=16, hk=16, d=d, dv=d, dtype=hx.f16, scale=1.0, right=right, left=None,
+        cap=0.0, sequences=3,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("sq", [100, 100_000])
 @pytest.mark.parametrize("d", [64, 96, 128, 192, 256])
 def test_chosen_configurations_hold_names_of_rows_too(d: int, sq: int) -> None:
     """Beside tiles that fill shared memory."""
-    problem = Attention(
-        b=1, sq=sq, sk=sq, h=16, hk=16, d=d, dv=d, dtype=hx.f16, scale=1.0, right=None, left=None,
-        cap=0.0, sequences=3,
-    )  # fmt: skip
-    config = WGMMA.choose("h200", problem)
+    config = WGMMA.choose("h200", packed(d, sq))
     kernel = warp_specialized_attention(hx.f16, d, d, with_lse=True, ragged=True)
     thread = kernel.compile("sm_90", constants=asdict(config)).thread
     assert thread.shared_bytes <= 232448
+
+
+@pytest.mark.parametrize(("d", "right", "skip", "bn"), [
+    (64, 0, True, 64), (128, None, True, 80), (256, 0, False, 64), (256, None, False, 80),
+])  # fmt: skip
+def test_many_blocks_run_in_rows(d: int, right: int | None, skip: bool, bn: int) -> None:
+    config = WGMMA.choose("h200", packed(d, 100_000, right))
+    assert ("rows", skip, bn) == (config.ORDER, config.SKIP, config.BN)
 
 
 SHORT = st.tuples(st.integers(0, 140), st.integers(0, 140))

@@ -26,12 +26,10 @@ def key_tiles(bm, sq, sk, right, left, bounded_right, bounded_left, BM, BN, gues
     if bounded_right:
         end = hx.maximum(hx.minimum(sk, bm + BM + shift + right), 0)
         whole_end = hx.maximum(hx.minimum(whole_end, (bm + shift + right + 1) // BN), 0)
-    begin = hx.maximum(bm + shift - left, 0) // BN if bounded_left else 0
-    count = hx.cdiv(end, BN)
-    tiles = hx.maximum(count - begin, 0)
+    count, begin = hx.cdiv(end, BN), hx.maximum(bm + shift - left, 0) // BN if bounded_left else 0
+    tiles = after_whole = hx.maximum(count - begin, 0)
     first = hx.minimum(hx.maximum(count - whole_end, int(guess)), tiles - 1)
-    whole, after_whole = count - first <= whole_end and not bounded_left, tiles
     if bounded_left:
         whole_begin = hx.cdiv(hx.maximum(bm + BM - 1 + shift - left, 0), BN)
         after_whole = hx.maximum(hx.minimum(count - whole_begin, tiles), first + 1)
-    return count - 1, tiles, first, after_whole, whole
+    return count - 1, tiles, first, after_whole, count - first <= whole_end and not bounded_left

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hexcute_core as hx
 
-ORDERS = ("rows", "heads")
+ORDERS = {"rows": True, "heads": False}
+"""Whether blocks of one head follow one another."""
 
 
 @hx.device

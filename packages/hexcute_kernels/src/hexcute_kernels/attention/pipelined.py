@@ -70,8 +70,7 @@ def pipelined_attention(
         row_step, sum_step = hq * dv, 1
         if ragged:
             hx.attrs.cuda.grid_dim = places * hq
-            h, z = hx.blockIdx.x % hq, 0
-            q0, nq, k0, nk, bm = taken(place, hx.blockIdx.x // hq)
+            z, (h, q0, nq, k0, nk, bm) = 0, taken(place, hx.blockIdx.x, hq, BM, False)
             row_step = sum_step = hx.shared_tensor(i32, (BM,))
             name_rows(row_step, bm, nq)
             if not HELD:

@@ -1,6 +1,6 @@
 """Sequences packed one behind the other: which queries of which sequence a block takes.
 
-    place[t] = (first query, queries, first key, keys) of a sequence, and the block's first query
+    place[t] = (first query, queries, first key, keys) of a sequence, and its first place
 
 Sequence z has rows ends[z] to ends[z + 1] - 1 of the packed tensors, and both ends are known to the
 GPU alone. Places are numbered by how many keys their sequences have, most first, so that no long
@@ -72,22 +72,25 @@ def place_blocks(
     number, column = hx.iota((ROWS, 1), 0), hx.iota((1, PLACE), 1)
     for first in range(0, rows, ROWS):
         row = first + number
-        # Within a sequence the last rows reach farthest.
-        order = hx.where(row < rows, before + (row if left_over else rows - 1 - row), -1)
+        order = hx.where(row < rows, before + row, -1)
         hx.syncthreads()
         hx.copy(hx.reshape(order, (ROWS,)), numbers)
         hx.syncthreads()
-        entry = row * BM
-        for at, value in ((0, q), (1, nq), (2, k), (3, nk)):
+        entry = hx.where(column == 0, q, before + (row if left_over else 0))
+        for at, value in ((1, nq), (2, k), (3, nk)):
             entry = hx.where(column == at, value, entry)
         hx.copy(entry, hx.global_view(place, ((ROWS, PLACE), (numbers, 1))))
 
 
 @hx.device
-def taken(place, block):
-    """(q, nq, k, nk, bm) of a block: its sequence's first query, queries, first key and keys, and
-    how many of its queries come before the block's."""
-    return place[block, 0], place[block, 1], place[block, 2], place[block, 3], place[block, 4]
+def taken(place, block, heads, BM, by_head):
+    """(h, q, nq, k, nk, bm) of a block: its head, its sequence's first query, queries, first key
+    and keys, and how many of its queries come before the block's. The last rows reach farthest and
+    come first, all rows of a head together where `by_head`, else all heads of a row."""
+    q, nq, k, nk, before = (place[block // heads, i] for i in range(5))
+    at, rows = block - before * heads, hx.maximum(hx.cdiv(nq, BM), 1)
+    h, row = (at // rows, at % rows) if by_head else (at % heads, at // heads)
+    return h, q, nq, k, nk, (rows - 1 - row) * BM
 
 
 @hx.device

@@ -6,6 +6,9 @@ A block takes BM queries of a head and walks its keys backwards, BN at a time: f
 that all its queries see, then those that a mask cuts, then the others. The groups issue their
 products in turns, so one multiplies under another's softmax, and run one machine code.
 
+SKIP: behind the first block a group passes over those that the mask hides from all its queries, but
+over fewer than there are slots: their values stay until those of the first block are multiplied.
+
 GUESS: exponentials take the maximum of the blocks before, so that none is in the way, but where a
 mask cuts. Where they add up to more than TIMES what is summed already, which is rare, the group
 multiplies and looks again. A key that outweighs all others then has the weight 1, as with exact
@@ -48,8 +51,7 @@ BUSY = {1: (40, 216), 2: (40, 232), 3: (32, 160), 4: (32, 112)}
 @hx.device
 def visible(s, cut, capped, scale, cap, *places):
     """Scores of products s: capped, and hidden where the mask cuts the block."""
-    if capped:
-        s = cap * hx.tanh(s * (scale / cap))
+    s = cap * hx.tanh(s * (scale / cap)) if capped else s
     if cut:
         hide(s, *places)
     return s
@@ -82,25 +84,23 @@ def warp_specialized_attention(
         o: dtype[b, sq, hq, dv], lse: f32[lb, lh, ls],
         place: i32[places, PLACE] if ragged else None, scale: f32, right: i32, left: i32, cap: f32,
         *, BM: int = 128, BN: int = 128, STAGES: int = 2, GROUPS: int = 2, ORDER: str = "rows",
-        GUESS: bool = False, EARLY: bool = False, AHEAD: bool = False,
+        GUESS: bool = False, EARLY: bool = False, AHEAD: bool = False, SKIP: bool = False,
     ):  # fmt: skip
-        assert ORDER in ORDERS, f"ORDER is one of {ORDERS}"
         hx.attrs.cuda.merge_roles = True
         hx.attrs.cuda.min_blocks = 2 if GROUPS == 1 and wide_v <= 192 else 1
         if EARLY and ragged:
             await_launch_ahead()
+        by_head, bounds = ORDERS[ORDER], (right, left, bounded_right, bounded_left)
         rows, high, q0, nq, k0, nk = hx.cdiv(sq, BM), BM // GROUPS, 0, sq, 0, sk
         if ragged:
             hx.attrs.cuda.grid_dim = places * hq
-            h, z, (q0, nq, k0, nk, bm) = hx.blockIdx.x % hq, 0, taken(place, hx.blockIdx.x // hq)
+            z, (h, q0, nq, k0, nk, bm) = 0, taken(place, hx.blockIdx.x, hq, BM, by_head)
         else:
-            x, y, z = hx.blockIdx.x, hx.blockIdx.y, hx.blockIdx.z
-            row, h = (x, y) if ORDER == "rows" else (y, x)
-            hx.attrs.cuda.grid_dim = (rows, hq, b) if ORDER == "rows" else (hq, rows, b)
-            bm = (rows - 1 - row if bounded_right else row) * BM  # The longest rows first.
-        bounds = right, left, bounded_right, bounded_left
-        last, tiles, first, after_whole, whole = key_tiles(bm, nq, nk, *bounds, BM, BN, GUESS)
-        stretches = [(True, 0, first), (False, first + 1, after_whole), (True, after_whole, tiles)]
+            row, h = (hx.blockIdx.x, hx.blockIdx.y) if by_head else (hx.blockIdx.y, hx.blockIdx.x)
+            hx.attrs.cuda.grid_dim = (rows, hq, b) if by_head else (hq, rows, b)
+            # The longest rows first.
+            bm, z = (rows - 1 - row if bounded_right else row) * BM, hx.blockIdx.z
+        last, tiles, first, after, whole = key_tiles(bm, nq, nk, *bounds, BM, BN, GUESS)
         kh, count = key_head(h, hq, hk), last + 1
         gq = hx.global_view(q[z, q0 + bm :, h, :], ((BM, wide_k), (hq * d, 1)))
         gk = hx.global_view(k[z, k0:, kh, :], ((BN, wide_k, count), (hk * d, 1, BN * hk * d)))
@@ -110,8 +110,7 @@ def warp_specialized_attention(
         if EARLY and not ragged:
             await_launch_ahead()
         s_q = hx.shared_tensor(dtype, (BM, max(wide_k, wide_v)))
-        s_k = hx.shared_tensor(dtype, (BN, wide_k, STAGES))
-        s_v = hx.shared_tensor(dtype, (wide_v, BN, STAGES))
+        s_k, s_v = (hx.shared_tensor(dtype, (*n, STAGES)) for n in ((BN, wide_k), (wide_v, BN)))
         keys, values, order = hx.pipeline(STAGES), hx.pipeline(STAGES), hx.turns(GROUPS)
         queries = [hx.pipeline(1) for _ in range(GROUPS)]
         seen, there = (hx.shared_tensor(i32, (n,)) if ragged else None for n in (BN, BM))
@@ -120,17 +119,15 @@ def warp_specialized_attention(
             for i in range(tiles):
                 # Tile `first` before those that a mask cuts.
                 n = last - hx.where(i > first, i, hx.where(i == 0, first, i - 1))
-                for part in hx.static_range(GROUPS):
+                for at in hx.static_range(0, BM, high):
                     if i == 0:
-                        at, end = part * high, (part + 1) * high
-                        with queries[part].produce():
-                            hx.copy(gq[at:end, :], s_q[at:end, :wide_k])
-                    if part == 0:  # The first group begins without what the others wait for.
+                        with queries[at // high].produce():
+                            hx.copy(gq[at : at + high, :], s_q[at : at + high, :wide_k])
+                    if at == 0:  # The first group begins without what the others wait for.
                         with keys.produce() as s:
                             hx.copy(gk[:, :, n], s_k[:, :, s])
                 if ragged and (n + 1) * BN > nk:
                     # What follows may be anything, and 0 times that no number.
-                    hx.sync_role()
                     name_rows(seen, n * BN, nk)
                     hx.sync_role()
                     rest = v[z, k0 + n * BN :, key_head(h, hq, hk), :]
@@ -143,76 +140,84 @@ def warp_specialized_attention(
         for me in hx.static_range(GROUPS):
             with hx.warp_groups_consumer(1, registers=(BUSY if ragged else REGISTERS)[GROUPS][1]):
                 top, factor = bm + me * high, (1.0 if capped else scale) * LOG2_E
-                wide = wide_v, BN, 1, SUMS
+                own, wide = key_tiles(top, nq, nk, *bounds, high, BN)[0], (wide_v, BN, 1, SUMS)
+                skip = hx.clamp(last - own, 0, hx.clamp(first - 1, 0, STAGES - 1)) if SKIP else 0
+                cuts = [(True, skip, first), (False, first + 1, after), (True, after, tiles)]
                 ro, rs, m, sums = (hx.register_tensor(f32, (high, n)) for n in wide)
                 for tile, value in ((ro, 0.0), (m, LEAST), (sums, 0.0)):
                     hx.fill(tile, value)
                 mine, so = (s_q[me * high : (me + 1) * high, :n] for n in (wide_k, wide_v))
                 if tiles > 0:
-                    queries[me].wait()
-                    with keys.consume() as s:
-                        hx.gemm(rs, mine, s_k[:, :, s], accumulate=False)
-                    caps = capped, scale, cap, top + nk - nq
-                    rs = visible(rs, not whole, *caps, (last - first) * BN, nk, *bounds)
-                    m, decay = raised(rs, m, factor)
-                    p, sums = exponentials(rs, m, factor)
-                    rp = hx.cast(p, dtype)
-                    for cut, start, stop in stretches[: 2 + bounded_left]:
-                        limit = hx.minimum(TIMES * sums, MOST)
-                        for i in range(start, stop):
-                            k_now = s_k[:, :, keys.wait()]
-                            with order.turn(me):
-                                hx.gemm(rs, mine, k_now, asynchronous=True, accumulate=False)
+                    with queries[me].consume():
+                        with keys.consume() as s:
+                            hx.gemm(rs, mine, s_k[:, :, s], accumulate=False)
+                        caps = capped, scale, cap, top + nk - nq
+                        rs = visible(rs, not whole, *caps, (last - first) * BN, nk, *bounds)
+                        m, decay = raised(rs, m, factor)
+                        p, sums = exponentials(rs, m, factor)
+                        rp = hx.cast(p, dtype)
+                        for _ in range(skip):
+                            with order.turn(me), keys.consume():
+                                pass
+                        for cut, start, stop in cuts[: 2 + bounded_left]:
+                            limit = hx.minimum(TIMES * sums, MOST)
+                            for i in range(start, stop):
+                                k_now = s_k[:, :, keys.wait()]
+                                with order.turn(me):
+                                    hx.gemm(rs, mine, k_now, asynchronous=True, accumulate=False)
+                                    if not GUESS:
+                                        ro *= decay
+                                    hx.gemm(ro, rp, s_v[:, :, values.wait()], asynchronous=True)
+                                hx.wait_gemm(1)
                                 if not GUESS:
-                                    ro *= decay
-                                hx.gemm(ro, rp, s_v[:, :, values.wait()], asynchronous=True)
-                            hx.wait_gemm(1)
-                            if not GUESS:
-                                keys.release()
-                            corner = *caps, (last - i) * BN, nk, *bounds
-                            rs = visible(rs, cut, *corner)
-                            if cut or not GUESS:
-                                m, decay = raised(rs, m, factor)
-                                sums *= decay
-                            if not GUESS:  # The next values come sooner.
-                                hx.wait_gemm(0)
-                                values.release()
-                            p, new = exponentials(rs, m, factor)
-                            hx.wait_gemm(0)
-                            if cut and GUESS:
-                                ro *= decay
-                            elif GUESS and any_of(new > limit):
-                                limit = hx.minimum(TIMES * sums, MOST)
-                                if any_of(new > limit):
-                                    hx.gemm(rs, mine, k_now, accumulate=False)
-                                    rs = visible(rs, cut, *corner)
+                                    keys.release()
+                                corner = *caps, (last - i) * BN, nk, *bounds
+                                rs = visible(rs, cut, *corner)
+                                if cut or not GUESS:
                                     m, decay = raised(rs, m, factor)
-                                    for tile in (ro, sums, limit):
-                                        tile *= decay
-                                    p, new = exponentials(rs, m, factor)
-                            for pipe in (keys, values) if GUESS else ():
-                                pipe.release()
-                            sums += new
-                            rp = hx.cast(p, dtype)
-                    if not GUESS:
-                        ro *= decay
-                    hx.gemm(ro, rp, s_v[:, :, values.wait()], asynchronous=True)
-                    queries[me].release()
+                                    sums *= decay
+                                if not GUESS:  # The next values come sooner.
+                                    hx.wait_gemm(0)
+                                    values.release()
+                                p, new = exponentials(rs, m, factor)
+                                hx.wait_gemm(0)
+                                if cut and GUESS:
+                                    ro *= decay
+                                elif GUESS and any_of(new > limit):
+                                    limit = hx.minimum(TIMES * sums, MOST)
+                                    if any_of(new > limit):
+                                        hx.gemm(rs, mine, k_now, accumulate=False)
+                                        rs = visible(rs, cut, *corner)
+                                        m, decay = raised(rs, m, factor)
+                                        ro, sums, limit = ro * decay, sums * decay, limit * decay
+                                        p, new = exponentials(rs, m, factor)
+                                for pipe in (keys, values) if GUESS else ():
+                                    pipe.release()
+                                sums += new
+                                rp = hx.cast(p, dtype)
+                                for _ in range(hx.where(i == skip, skip, 0) if cut else 0):
+                                    with values.consume():
+                                        pass
+                        if not GUESS:
+                            ro *= decay
+                        hx.gemm(ro, rp, s_v[:, :, values.wait()], asynchronous=True)
                 total = hx.sum(sums, 1)
                 share = reciprocal_or_zero(total)
                 hx.wait_gemm(0)
                 if ragged:
                     names = there[me * high : (me + 1) * high]
                     name_rows(names, top, nq)
-                    hx.sync_role()
+                # The queries have been read: their memory takes the result on its way out.
+                hx.sync_role()
                 if with_lse:
                     steps = (high, 1), (names if ragged else 1, 1)
                     hx.copy(log_sum(m, total, factor), hx.global_view(lse[z, h, q0 + top :], steps))
-                # The queries have been read: their memory takes the result on its way out.
-                hx.sync_role()
                 hx.copy(hx.cast(ro * share, dtype), so)
                 hx.sync_role()
-                steps = (high, wide_v), (names if ragged else hq * dv, 1)
-                hx.copy(so, hx.global_view(o[z, q0 + top :, h, :], steps))
+                rest = o[z, q0 + top :, h, :]
+                if ragged and top + high > nq:
+                    hx.copy(so, hx.global_view(rest, ((high, wide_v), (names, 1))))
+                else:
+                    hx.copy(so, hx.global_view(rest, ((high, wide_v), (hq * dv, 1))))
 
     return attention

@@ -52,8 +52,7 @@ def exponentials(s, m, scale):
 @hx.device
 def any_of(conditions):
     """Whether any element of a tile of conditions holds: one number for all threads of a role."""
-    rows, columns = conditions.shape
-    return hx.number(hx.max(hx.reshape(conditions, (rows * columns,)), 0))
+    return hx.number(hx.max(hx.reshape(conditions, (math.prod(conditions.shape),)), 0))
 
 
 @hx.device
@@ -64,11 +63,10 @@ def hide(s, row, column, length, right, left, bounded_right, bounded_left):
     at the left, places are compared with one number for all elements, which needs fewer registers.
     """
     for i, j in hx.elements(s):
+        hidden = j >= length - column or (bounded_right and j - i > row + right - column)
         if bounded_left:
             hidden = column + j >= length or column + j < row + i - left
             hidden = hidden or (bounded_right and column + j > row + i + right)
-        else:
-            hidden = j >= length - column or (bounded_right and j - i > row + right - column)
         if hidden:
             s[i, j] = HIDDEN
 
