@@ -125,6 +125,7 @@ def grouped_gemm(dtype: hx.DType) -> hx.Kernel:
                         else:
                             for _ in range(tiles_k):
                                 pipe.wait()
+                                hx.sync_role()  # One warp frees the slot for all.
                                 pipe.release()
 
     return gemm
