@@ -44,7 +44,7 @@ def test_against_float64(
     a, b = (rng.normal(size=s).astype(TYPES[dtype]) for s in ((m, k), (experts, n, k)))
     c = np.full((m, n), np.nan, TYPES[dtype])
     table = np.full((4, most_tiles(m, experts, high, True)), -7, np.int32)
-    used = np.full(1, -7, np.int32)
+    used = np.full(2, -7, np.int32)
     ends = np.array(bounds, np.int32)
     place(experts, False, True).simulate(ends, table, used, m, target="sm_90", BM=high)
     # In three orders of warps: in the third one falls so far behind that it misses a slot's round.

@@ -4,9 +4,10 @@
 
 Which rows those are is on the device; `groups.place` says which tiles are whose. Blocks stay and
 take tile after tile, an expert's one after the other, so that those which run together have its
-matrix in common. Each warp group has 64 rows of a tile, which it stores by itself. The last tile of
-an expert ends with it: it begins earlier and has rows of the tile before once more, with the same
-results. Where fewer are left than all groups have, the others pass the slots on.
+matrix in common: the next one that none has taken, by a counter, for not all take as long. Each
+warp group has 64 rows of a tile, which it stores by itself. The last tile of an expert ends with
+it: it begins earlier and has rows of the tile before once more, with the same results. Where fewer
+are left than all groups have, the others pass the slots on.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ def place_of(tile, table, tiles_n, group, high):
 
 @cache
 def grouped_gemm(dtype: hx.DType) -> hx.Kernel:
-    """The kernel for a[m, k], b[experts, n, k] and c[m, n] of `dtype`, and the table and the number
-    of tiles that `groups.place` made of tiles of BM rows. Rows of no expert are not written.
+    """The kernel for a[m, k], b[experts, n, k] and c[m, n] of `dtype`, and the table and what
+    `groups.place` says of it for tiles of BM rows. Rows of no expert are not written.
 
     Its constants are those of `GroupedConfig`.
     """
@@ -57,7 +58,7 @@ def grouped_gemm(dtype: hx.DType) -> hx.Kernel:
         a: a_type,
         b: b_type,
         table: i32[4, blocks],
-        used: i32[1],
+        used: i32[2],
         c: c_type,
         *,
         BM: int = 128,
@@ -82,32 +83,38 @@ def grouped_gemm(dtype: hx.DType) -> hx.Kernel:
         await_launch_ahead()
 
         with hx.warp_groups_producer(registers=PRODUCER[CONSUMERS]):
-            count = used[0]
-            for tile in hx.persistent(blocks * tiles_n):
-                if tile < count * tiles_n:
-                    expert, rows, bm, column = place_of(tile, table, tiles_n, GROUP, BM)
-                    with told.produce() as t:
-                        for i, number in enumerate((*rows, bm, column)):
-                            hx.fill(places[i : i + 1, t], number)
-                    bn = column * wide
-                    ga = k_tiles(a, "k", bm, BM, BK)
-                    gb = k_tiles(matrix(b, expert), "k", bn + aside, BN, BK)
-                    for i in range(tiles_k):
-                        with pipe.produce() as s:
-                            hx.copy(ga[:, :, i], sa[:, :, s])
-                            hx.copy(gb[:, :, i], sb[:, :, s])
+            every = hx.persistent(blocks * tiles_n)
+            tile, total = every.start, used[0] * tiles_n
+            while tile < total:
+                expert, rows, bm, column = place_of(tile, table, tiles_n, GROUP, BM)
+                with told.produce() as t:
+                    for i, number in enumerate((*rows, bm, column)):
+                        hx.fill(places[i : i + 1, t], number)
+                bn = column * wide
+                ga = k_tiles(a, "k", bm, BM, BK)
+                gb = k_tiles(matrix(b, expert), "k", bn + aside, BN, BK)
+                for i in range(tiles_k):
+                    with pipe.produce() as s:
+                        hx.copy(ga[:, :, i], sa[:, :, s])
+                        hx.copy(gb[:, :, i], sb[:, :, s])
+                # The blocks of a cluster have the same tile.
+                taken = hx.atomic_add(used, (1,), 1) if CLUSTER_N == 1 else tile
+                tile = every.step + taken
+            with told.produce() as t:
+                for i in hx.static_range(4):
+                    hx.fill(places[i : i + 1, t], -1)
 
         for me in hx.static_range(CONSUMERS):
             sc = hx.shared_tensor(dtype, (HIGH, width))
             with hx.warp_groups_consumer(1, registers=CONSUMER[CONSUMERS]):
-                count = used[0]
-                for tile in hx.persistent(blocks * tiles_n):
-                    if tile < count * tiles_n:
-                        with told.consume() as t:
-                            first, last, bm, column = [
-                                hx.number(places[i : i + 1, t]) for i in range(4)
-                            ]
-                        start, bn = bm + me * HIGH, column * wide
+                column = 0
+                while column >= 0:
+                    with told.consume() as t:
+                        first, last, bm, column = [
+                            hx.number(places[i : i + 1, t]) for i in range(4)
+                        ]
+                    start, bn = bm + me * HIGH, column * wide
+                    if column >= 0:
                         if start < last:
                             rc = hx.register_tensor(f32, (HIGH, BN))
                             hx.fill(rc, 0)

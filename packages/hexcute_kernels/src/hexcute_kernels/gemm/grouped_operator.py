@@ -42,8 +42,7 @@ GROUPED: Table[GroupedConfig] = Table(
     },
     more=(
         GroupedConfig(64, 128, 64, 8, 1),
-        GroupedConfig(128, 128, 64, 6, 2),
-        GroupedConfig(128, 256, 64, 4, 2, PARTS=2),
+        GroupedConfig(128, 128, 64, 5, 2),
         GroupedConfig(128, 256, 64, 3, 2, CLUSTER_N=2),
     ),
 )
@@ -83,7 +82,7 @@ def launch(p: Grouped, config: GroupedConfig) -> Steps | Run:
     most = -(-most_tiles(p.m, p.experts, config.BM, True) // 4) * 4
     table, used = "work0", "work1"
     return Steps(
-        (Output((4, most), hx.i32), Output((1,), hx.i32)),
+        (Output((4, most), hx.i32), Output((2,), hx.i32)),
         (
             Launch(place(p.experts, False, True), Rows(config.BM), ("bounds", table, used, p.m)),
             Launch(grouped_gemm(p.dtype), config, ("a", "b", table, used, "out")),

@@ -5,6 +5,7 @@ Rows of an expert are cut into tiles of BM rows, expert after expert.
     table[0, t]    the expert of tile t          table[1, t]    where it begins
     table[2, t]    the first row of the expert   table[3, t]    the row behind its last
     used[0]        how many tiles there are
+    used[1]        how many of them blocks have taken beyond their first: with `by_expert`, none yet
 
 A tile begins at a multiple of four rows, of which table[1, t] is the number: there TMA can fetch
 float32 scales of rows. Its first rows may be another expert's. With `by_expert`, tiles begin at any
@@ -51,10 +52,11 @@ def place(experts: int, counted: bool, by_expert: bool = False) -> hx.Kernel:
     `each`, all in a matrix of its own; else expert e has rows bound[e] to bound[e + 1] of `each`.
     """
     room = max(32, 1 << experts.bit_length())
+    counts = i32[2 if by_expert else 1]
 
     @hx.kernel
     def place_tiles(
-        bound: i32[bounds], table: i32[4, blocks], used: i32[1], each: i32, *, BM: int = 128
+        bound: i32[bounds], table: i32[4, blocks], used: counts, each: i32, *, BM: int = 128
     ):
         hx.attrs.cuda.grid_dim = hx.cdiv(blocks, TOGETHER)
         hx.attrs.cuda.block_dim = 256
@@ -82,6 +84,10 @@ def place(experts: int, counted: bool, by_expert: bool = False) -> hx.Kernel:
             hx.copy(hx.sum(mine * value, 1), gt)
         if first < TOGETHER:
             hx.copy(hx.sum(tiles, 1), hx.global_view(used, ((1, 1), (1, 1))))
+            if by_expert:
+                none = hx.register_tensor(i32, (1, 1))
+                hx.fill(none, 0)
+                hx.copy(none, hx.global_view(used[1:], ((1, 1), (1, 1))))
 
     return place_tiles
 
