@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from math import erf, erfc
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import hexcute_core as hx
+from hexcute_core.errors import LaunchError
 from hexcute_kernels.gemm.pipelined import pipelined_gemm
 from hexcute_kernels.gemm.thin import thin_gemm
 from hexcute_kernels.gemm.warp_specialized import warp_specialized_gemm
@@ -106,6 +108,27 @@ def test_a_bias_that_is_a_row(more: dict[str, Any], shape: tuple[int, int, int],
     assert not compiled.simulate(a, b, bias, c, schedules=2).findings
     want = a.astype(np.float32) @ b.astype(np.float32).T + bias.astype(np.float32)
     np.testing.assert_array_equal(c.astype(np.float32), want)
+
+
+def test_a_bias_is_a_row_where_tma_can_read_it() -> None:
+    """In whole 16 bytes that begin at one; else threads read it, as they do beside copies."""
+    torch = pytest.importorskip("torch")
+    from stand_ins import gpu, on_gpu
+
+    from hexcute_kernels.gemm import linear
+
+    def zeros(*shape: int, offset: int = 0) -> Any:
+        whole = torch.zeros(math.prod(shape) + offset, dtype=torch.float16)
+        return on_gpu(whole[offset:].view(shape))
+
+    x = zeros(512, 256)
+    for n, offset, extents in ((512, 0, (1, 512)), (510, 0, (510,)), (512, 1, (512,))):
+        variant = "wgmma" if (n, offset) == (512, 0) else "wgmma_packed"
+        with gpu("h200", "sm_90") as launches:
+            linear(x, zeros(n, 256), zeros(n, offset=offset), "gelu", variant=variant)
+        assert tuple(launches[-1].prepared[2].shape) == extents
+        with gpu("h200", "sm_90"), pytest.raises(LaunchError, match="TMA"):
+            linear(x, zeros(510, 256), zeros(510), "gelu", variant="wgmma")
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
