@@ -172,6 +172,23 @@ def test_a_late_key_that_outweighs_all_others_gives_its_value(
     np.testing.assert_allclose(lse, logs, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("config", "sq", "sk", "seed"), [("skip", 192, 240, 4), ("skip exact", 128, 200, 10)]
+)
+def test_no_warp_misses_a_slot_that_its_group_skips(
+    config: str, sq: int, sk: int, seed: int
+) -> None:
+    """In orders of warps in which one comes to a slot when its group has passed on to others."""
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.normal(size=(1, n, 1, 64)).astype(np.float16) for n in (sq, sk, sk))
+    o, none = np.full_like(q, np.nan), np.zeros((0, 0, 0), np.float32)
+    warp_specialized_attention(hx.f16, 64, 64, True).simulate(
+        q, k, v, o, none, 0.125, 0, 0, 0.0, target="sm_90", seed=seed, schedules=3, **WGMMA[config]
+    )
+    want, _ = attention(q, k, v, 0.125, 0)
+    np.testing.assert_allclose(o.astype(np.float64), want, atol=3 * 2.0**-11, rtol=2.0**-11)
+
+
 def test_queries_that_see_no_key_give_zeros() -> None:
     q = np.ones((1, 8, 1, 64), np.float16)
     k = v = np.ones((1, 4, 1, 64), np.float16)

@@ -44,10 +44,10 @@ def ends_of(lengths: Lengths) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
-def placed(lengths: Lengths, bm: int) -> np.ndarray:
-    """The table as the kernel writes it."""
+def placed(lengths: Lengths, bm: int, behind: int = 0) -> np.ndarray:
+    """The table as the kernel writes it, of so many rows of queries behind the last end."""
     at_q, at_k = ends_of(lengths)
-    place = np.full((most_places(int(at_q[-1]), len(lengths), bm), PLACE), -7, np.int32)
+    place = np.full((most_places(int(at_q[-1]) + behind, len(lengths), bm), PLACE), -7, np.int32)
     compiled = place_blocks.compile("sm_80", constants={"BM": bm}, aligned=False)
     if len(place):
         compiled.simulate(at_q, at_k, place)
@@ -61,17 +61,19 @@ LENGTHS = st.tuples(st.integers(0, 200), st.integers(0, 300))
 @given(
     st.lists(LENGTHS, min_size=1, max_size=150),
     st.sampled_from([16, 64, 192]),
+    st.sampled_from([0, 1, 1000]),
 )
 def test_every_block_has_a_place_and_the_longest_sequences_come_first(
-    lengths: Lengths, bm: int
+    lengths: Lengths, bm: int, behind: int
 ) -> None:
-    """Those of a sequence beside one another: L2 brings them the same keys."""
+    """Those of a sequence beside one another: L2 brings them the same keys. However many rows lie
+    behind the last end, their blocks have nothing to do."""
     at_q, at_k = ends_of(lengths)
     wanted: list[tuple[int, ...]] = []
     for z in sorted(range(len(lengths)), key=lambda z: (-lengths[z][1], z)):
         nq, nk = lengths[z]
         wanted += [(at_q[z], nq, at_k[z], nk, len(wanted))] * -(-nq // bm)
-    place = placed(lengths, bm)
+    place = placed(lengths, bm, behind)
     assert [tuple(p) for p in place[: len(wanted), :5]] == wanted
     assert (place[len(wanted) :, [1, 3]] == 0).all()
 

@@ -58,7 +58,6 @@ def place_blocks(
     left_over = z == ends - 1
     q, k = at_q[z], at_k[z]
     nq, nk = hx.maximum(at_q[z + 1] - q, 0), hx.maximum(at_k[z + 1] - k, 0)
-    rows = ends if left_over else hx.cdiv(nq, BM)
     found = hx.register_tensor(i32, (1, SEQUENCES))
     hx.fill(found, 0)
     for start in range(0, ends, SEQUENCES):
@@ -68,6 +67,7 @@ def place_blocks(
         blocks = hx.cdiv(lengths(at_q, start), BM)
         found += hx.where((other != z) & (lengths(at_k, start) >= least), blocks, 0)
     before = hx.number(hx.sum(hx.reshape(found, (SEQUENCES,)), 0))
+    rows = places - before if left_over else hx.cdiv(nq, BM)
     numbers = hx.shared_tensor(i32, (ROWS,))
     number, column = hx.iota((ROWS, 1), 0), hx.iota((1, PLACE), 1)
     for first in range(0, rows, ROWS):

@@ -158,7 +158,7 @@ def warp_specialized_attention(
                         rp = hx.cast(p, dtype)
                         for _ in range(skip):
                             with order.turn(me), keys.consume():
-                                pass
+                                hx.sync_role()  # One warp frees the slot for all.
                         for cut, start, stop in cuts[: 2 + bounded_left]:
                             limit = hx.minimum(TIMES * sums, MOST)
                             for i in range(start, stop):
@@ -197,7 +197,7 @@ def warp_specialized_attention(
                                 rp = hx.cast(p, dtype)
                                 for _ in range(hx.where(i == skip, skip, 0) if cut else 0):
                                     with values.consume():
-                                        pass
+                                        hx.sync_role()
                         if not GUESS:
                             ro *= decay
                         hx.gemm(ro, rp, s_v[:, :, values.wait()], asynchronous=True)
