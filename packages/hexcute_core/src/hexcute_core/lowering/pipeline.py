@@ -10,7 +10,7 @@ wait     full[s] (parity of this round); where wgmma or TMA use what cp.async br
          wait for these do not
 release  arrive at empty[s]: one thread per warp group where wgmma alone reads the slot, since
          its wait covers the group; one per warp, which meets before, where threads read it
-         themselves
+         themselves, or where it may be released without a product
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from hexcute_core.lowering.cluster import groups_of, members
 from hexcute_core.lowering.context import Context
 from hexcute_core.lowering.copy import lower_copy
 from hexcute_core.lowering.digits import THREAD
+from hexcute_core.lowering.meeting import released_apart
 from hexcute_core.scalar import Call, Const, Scalar, add, binary, compare, mod, mul
 from hexcute_core.scalar.visit import walk
 from hexcute_core.synthesis.solution import Solution
@@ -113,14 +114,14 @@ def _asynchronous(solution: Solution, op: Stmt) -> bool:
 @dataclass(frozen=True)
 class Ring:
     """A pipeline's barriers: arrivals that fill and empty a slot, by what it is filled, whether its
-    readers arrive thread by thread, and the axes along which blocks of a cluster share what fills
+    readers arrive warp by warp, and the axes along which blocks of a cluster share what fills
     it."""
 
     pipeline: Pipeline
     filled_by: int
     emptied_by: int
     fill: Fill
-    each_thread: bool
+    each_warp: bool
     groups: tuple[tuple[int, ...], ...] = ()
 
 
@@ -133,6 +134,7 @@ def rings(program: TileProgram, solution: Solution, used: Collection[str]) -> di
     """The barriers of every pipeline of `program`; wgmma or TMA use the shared tensors `used` after
     threads may have written them."""
     found = {}
+    apart = released_apart(program, solution.wgmmas)
     for pipeline in program.pipelines:
         produced = [
             (s, t)
@@ -146,7 +148,7 @@ def rings(program: TileProgram, solution: Solution, used: Collection[str]) -> di
         copies = [c for s, _ in produced for c in operations(s.body) if isinstance(c, Copy)]
         fill = _fill(solution, [s for s, _ in produced], used)
         buffers = {c.dst.tensor for c in copies}
-        each = any(
+        each = pipeline.name in apart or any(
             isinstance(s, Copy) and s.src.tensor in buffers and s.id not in solution.bulk
             for s, _ in by_team(program)
         )
@@ -266,7 +268,7 @@ def lower_release(ctx: Context, stmt: PipelineRelease) -> tuple[th.Stmt, ...]:
         for axes in ring.groups
         for rank in members(ctx.program, axes)
     ) or (th.Prim("mbarrier.arrive", (empty,), stmt.span),)
-    if ring.each_thread:
+    if ring.each_warp:
         return _for_warp(ctx, arrive, stmt.span)
     leader = compare("eq", mod(ctx.once(ctx.lane), WARP_GROUP), 0)
     return (th.If(leader, arrive, (), stmt.span),)
