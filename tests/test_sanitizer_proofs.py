@@ -18,7 +18,7 @@ import again
 import proofs
 import reasons
 from machine import Machine, Unread, read
-from machine_texts import changed, disassembly
+from machine_texts import changed, disassembly, rule
 from reasons import LOOKED_AT, explained
 
 import hexcute_core as hx
@@ -86,15 +86,6 @@ MOV R8, R9
 STS.64 [R3], R8
 EXIT
 """
-
-
-def rule(text: str) -> str | None:
-    """Of the first write and the first read."""
-    code = read(disassembly(text))
-    write, read_ = (
-        next(at for at in code.ops if proofs.touches(code, at, how)) for how in (True, False)
-    )
-    return proofs.rule(code, write, read_)
 
 
 def test_what_is_in_order() -> None:

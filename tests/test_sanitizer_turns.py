@@ -10,9 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent / "sanitizer"))
 sys.path.insert(0, str(Path(__file__).parent))
 
-import proofs
-from machine import read
-from machine_texts import changed, disassembly
+from machine_texts import changed, rule
 
 # The first role writes and arrives at 0xf, and from its second round on waits at 0xe before; the
 # other waits at 0xf, reads, and arrives at 0xe but in its last round.
@@ -35,15 +33,6 @@ LDS.128 R20, [R0]
 @P4 BRA `(.L_x_1)
 EXIT
 """
-
-
-def rule(text: str) -> str | None:
-    """Of the write and the read."""
-    code = read(disassembly(text))
-    write, load = (
-        next(at for at in code.ops if proofs.touches(code, at, how)) for how in (True, False)
-    )
-    return proofs.rule(code, write, load)
 
 
 @pytest.mark.parametrize(
