@@ -14,17 +14,40 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hexcute_core.tile import (
+    Assign,
+    CastTile,
+    Copy,
+    Elementwise,
+    Fill,
     For,
     Gemm,
     If,
     PipelineRelease,
     PipelineWait,
+    Prefetch,
+    Produce,
+    Rearrange,
+    Reduce,
+    Relabel,
     Role,
+    Scan,
     Stmt,
     TileProgram,
     While,
 )
-from hexcute_core.tile.ir import ForElements, GemmWait, Produce, Sync
+from hexcute_core.tile.barriers import ClusterOp, MbarrierOp, NamedBarrierOp
+from hexcute_core.tile.ir import (
+    AsyncCommit,
+    AsyncWait,
+    CallStmt,
+    ForElements,
+    GemmWait,
+    SetElement,
+    Sync,
+)
+from hexcute_core.tile.says import Say
+from hexcute_core.tile.updates import UpdateElement
+from hexcute_core.unions import assert_never
 
 _WAITED, _MULTIPLIES, _MET = range(3)
 _Stages = Mapping[str, int]
@@ -76,8 +99,15 @@ class _Releases:
                 return stages
             case Produce() | ForElements():
                 return self.after(stmt.body, stages)
-            case _:
+            case (
+                Gemm() | Copy() | Prefetch() | Rearrange() | Fill() | CastTile() | Relabel()
+                | Elementwise() | Reduce() | Scan() | AsyncCommit() | AsyncWait() | Assign()
+                | CallStmt() | SetElement() | MbarrierOp() | NamedBarrierOp() | ClusterOp()
+                | UpdateElement() | Say()
+            ):  # fmt: skip
                 return stages
+            case _:
+                assert_never(stmt)
 
 
 def _least(one: _Stages, other: _Stages) -> _Stages:
