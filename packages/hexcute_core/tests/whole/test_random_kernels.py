@@ -12,7 +12,7 @@ from random_kernels.running import meant
 import hexcute_core.simulator
 
 BLOCK = 25
-SAMPLE = range(0, 300, BLOCK)
+SAMPLE = range(0, 200, BLOCK)
 SWEEP = range(0, 10_000, BLOCK)
 
 

@@ -102,8 +102,11 @@ def test_parts_are_added_in_one_order() -> None:
     assert np.array_equal(c, np.repeat([small, small, 2 * small, 0], 16)[:, None] * np.ones(n))
 
 
-@pytest.mark.parametrize("dtype", [f16, bf16], ids=str)
-@pytest.mark.parametrize("held", [Weights(), Weights(group=32), Weights(FORMS["u8"], 64)], ids=str)
+@pytest.mark.parametrize(
+    ("held", "dtype"),
+    [(Weights(), f16), (Weights(group=32), bf16), (Weights(FORMS["u8"], 64), bf16)],
+    ids=str,
+)
 def test_configurations_have_room_and_registers(held: Weights, dtype: Any) -> None:
     for config in JOINED:
         fitting = config.within(held)
