@@ -11,6 +11,7 @@ import pytest
 from attention_reference import attention
 
 import hexcute_core as hx
+from hexcute_core.errors import FrontendError
 from hexcute_kernels.attention.pipelined import pipelined_attention
 from hexcute_kernels.attention.warp_specialized import warp_specialized_attention
 
@@ -198,3 +199,9 @@ def test_queries_that_see_no_key_give_zeros() -> None:
     kernel.compile("sm_90", constants=constants).simulate(q, k, v, o, lse, 0.125, 0, 0, 0.0)
     assert (o[0, :4] == 0).all() and (o[0, 4:] == 1).all()
     assert np.isneginf(lse[0, 0, :4]).all() and np.isfinite(lse[0, 0, 4:]).all()
+
+
+def test_an_order_that_there_is_not_names_those_there_are() -> None:
+    compiled = warp_specialized_attention(hx.f16, 64, 64).compile("sm_90", ORDER="sideways")
+    with pytest.raises(FrontendError, match="ORDER is one of 'rows', 'heads', not 'sideways'"):
+        _ = compiled.thread

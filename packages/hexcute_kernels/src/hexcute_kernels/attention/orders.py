@@ -8,7 +8,15 @@ from __future__ import annotations
 
 import hexcute_core as hx
 
-ORDERS = {"rows": True, "heads": False}
+
+class _Orders(dict[str, bool]):
+    """Says what there is where another is asked for; the compiler tells where, as of any key."""
+
+    def __missing__(self, order: object) -> bool:
+        raise KeyError(f"ORDER is one of {', '.join(map(repr, self))}, not {order!r}")
+
+
+ORDERS = _Orders(rows=True, heads=False)
 """Whether blocks of one head follow one another."""
 
 
